@@ -17,7 +17,7 @@ from haystack.components.generators.chat import OpenAIResponsesChatGenerator
 from haystack.dataclasses import ChatMessage, ToolCall
 from scripted_chat import ScriptedChatGenerator, print_conversation
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, ToolOptions
 
 
 def chat_generator_for_images() -> Any:
@@ -30,7 +30,9 @@ def main() -> None:
     question = ChatMessage.from_user("Draw a red square of 16 pixels and tell me what you see in the picture.")
     for result_format in ("text", "content"):
         print(f'result_format="{result_format}":')
-        with MCPToolset(InProcessServerInfo("servers.drawing:server"), result_format=result_format) as toolset:
+        with MCPToolset(
+            InProcessServerInfo("servers.drawing:server"), tool_options=ToolOptions(result_format=result_format)
+        ) as toolset:
             agent = Agent(chat_generator=chat_generator_for_images(), tools=toolset)
             print_conversation(agent.run(messages=[question])["messages"])
         print()

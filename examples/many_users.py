@@ -26,8 +26,9 @@ async def main() -> None:
     # The model sees `note(text)`; the day is none of its business.
     toolset = MCPToolset(
         InProcessServerInfo(server),
-        tool_overrides={"write": ToolOverride(name="note", description="Note something.")},
-        bound_arguments={"write": {"day": "Monday"}},
+        tool_overrides={
+            "write": ToolOverride(name="note", description="Note something.", bound_arguments={"day": "Monday"})
+        },
     )
     await toolset.warm_up_async()
     [note] = toolset

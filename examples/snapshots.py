@@ -17,7 +17,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from mcp.server import MCPServer
 from scripted_chat import chat_generator, print_conversation
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, MCPToolSnapshot
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, MCPToolSnapshot, SnapshotCheck
 
 server = MCPServer("bank")
 
@@ -45,7 +45,10 @@ def main() -> None:
         with MCPToolset(bank) as toolset:
             MCPToolSnapshot.capture(toolset).save(file)
         print(f"Captured: {', '.join(MCPToolSnapshot.load(file).tool_names)}")
-        with MCPToolset(bank, snapshot=file, on_drift="quarantine") as toolset:
+        with MCPToolset(
+            bank,
+            snapshot=SnapshotCheck(file, on_drift="quarantine"),
+        ) as toolset:
             print(f"Before the first call: {toolset.connection.status().state}")
             ask(toolset, ToolCall("pay", {"amount": 7}), ToolCall("balance", {}))
             print(f"After it: {toolset.connection.status().state}")

@@ -17,7 +17,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 from scripted_chat import chat_generator, print_conversation
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPPendingCall, MCPToolset
+from haystack_integrations.tools.mcp import CallOptions, InProcessServerInfo, MCPConnection, MCPPendingCall, MCPToolset
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 
 
@@ -47,7 +47,7 @@ ARCHIVE = InProcessServerInfo(server)
 
 
 def ask_an_agent() -> None:
-    with MCPToolset(ARCHIVE, invocation_timeout=1, task_timeout=600) as toolset:
+    with MCPToolset(ARCHIVE, invocation_timeout=1, call_options=CallOptions(task_timeout=600)) as toolset:
         agent = Agent(chat_generator=chat_generator([ToolCall("survey", {"topic": "tea"})]), tools=toolset)
         print_conversation(agent.run(messages=[ChatMessage.from_user("What is known of tea?")])["messages"])
 

@@ -47,7 +47,7 @@ def test_the_yaml_has_what_the_file_says_and_no_defaults(run: Run, tmp_path: Pat
             "command": "uvx",
             "args": ["mcp-server-time"],
         },
-        "exclude_tools": ["convert_time"],
+        "tool_selection": {"exclude_tools": ["convert_time"]},
         "invocation_timeout": 60.0,
         "tool_name_prefix": "time",
     }

@@ -17,6 +17,7 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     InProcessServerInfo,
     MCPCallPendingError,
     MCPConnection,
@@ -115,7 +116,9 @@ def test_what_is_left_open_lost_and_not_reached_is_told_apart(tracer: Tracer, pa
     def outcomes() -> list[tuple[str, Any, Any]]:
         return [(name, tags.get("mcp.outcome"), tags.get("error.type")) for name, tags in tracer.take()]
 
-    with MCPConnection(info, handlers=MCPHandlers(elicitation=answer_later), task_timeout=0.1) as connection:
+    with MCPConnection(
+        info, handlers=MCPHandlers(elicitation=answer_later), call_options=CallOptions(task_timeout=0.1)
+    ) as connection:
         assert tracer.spans[0].tags["network.transport"] == "pipe"
         tracer.take()
         connection.begin_call("order", {"drink": "tea"})

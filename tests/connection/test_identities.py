@@ -19,6 +19,7 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     MCPClient,
     MCPConnection,
     MCPHandlers,
@@ -276,7 +277,9 @@ class TestManyUsers:
 
 @pytest.mark.parametrize("era", ["sessions", "sse"])
 def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server), read_timeout=2, ping_interval=0.2, invocation_timeout=60)
+    connection = MCPConnection(
+        info_of(server), call_options=CallOptions(read_timeout=2, ping_interval=0.2), invocation_timeout=60
+    )
     try:
         for name in ("alice", "bob"):
             with mcp_request_context(token=f"{name}-token"):
@@ -344,7 +347,7 @@ def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
 
 @pytest.mark.parametrize("era", ["sessions"])
 def test_a_silent_session_of_one_user_is_given_up_and_those_of_others_go_on(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server), read_timeout=3, invocation_timeout=None)
+    connection = MCPConnection(info_of(server), call_options=CallOptions(read_timeout=3), invocation_timeout=None)
     try:
         with mcp_request_context(token="bob-token"):
             assert_own(who(connection, "bob"), "bob")

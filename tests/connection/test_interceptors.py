@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolOptions,
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME, ExecutorStartError
@@ -560,7 +561,7 @@ class TestReplays:
             return text_result("seen")
 
         server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, slow)
-        options: dict[str, Any] = {"invocation_timeout": 0.8, "retry_idempotent": True}
+        options: dict[str, Any] = {"invocation_timeout": 0.8, "tool_options": ToolOptions(retry_idempotent=True)}
         with MCPToolset(server.info, **options, interceptors=[waiting(retrying)]) as toolset:
             assert (await toolset["look"].call_async()).text == "seen"
             assert arrived == ["look"] * 3

@@ -199,7 +199,7 @@ def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_
         assert tool.continue_call(call, {"size": {"size": "big"}}).text == "a big Earl-Grey-4711"
     for shown in (str(error), repr(error), repr(call), str(call.to_dict())):
         assert "4711" not in shown
-    with MCPToolset(info, handlers=LATER, bound_arguments={"order": bound}) as toolset:
+    with MCPToolset(info, handlers=LATER, tool_overrides={"order": {"bound_arguments": bound}}) as toolset:
         assert toolset.continue_call(call, {"size": {"size": "small"}}).text == "a small Earl-Grey-4711"
         with pytest.raises(MCPToolNotFoundError, match="'bake_bread'"):
             toolset.continue_call(MCPPendingCall(tool_name="bake_bread"))

@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     InProcessServerInfo,
     MCPConnection,
     MCPHandlers,
@@ -237,26 +238,32 @@ def test_an_asynchronous_streaming_callback_of_a_synchronous_call_is_warned_abou
 def test_a_handler_is_stored_by_its_import_path(server, function):
     info = InProcessServerInfo("tests.servers.inprocess:server")
     options = {"reset_timeout_on_progress": True, "max_total_timeout": 60, "read_timeout": None, "ping_interval": 5}
-    toolset = MCPToolset(info, handlers=MCPHandlers(progress=function), **options)
+    toolset = MCPToolset(info, handlers=MCPHandlers(progress=function), call_options=options)
     data = toolset.to_dict()
     assert data["data"]["handlers"] == {"progress": f"{__name__}.{function.__name__}"}
-    assert options.items() <= data["data"].items()
+    assert data["data"]["call_options"] == options
     loaded = MCPToolset.from_dict(data)
     assert loaded.handlers.progress is function
     assert loaded.to_dict() == data
-    assert not options.keys() & MCPToolset(info).to_dict()["data"].keys()
+    assert "call_options" not in MCPToolset(info).to_dict()["data"]
 
 
 @pytest.mark.parametrize(
     ("parameters", "named"),
     [
         ({"invocation_timeout": 0}, "`invocation_timeout`.*or None for no limit"),
-        ({"read_timeout": -1}, "`read_timeout`"),
-        ({"ping_interval": "5"}, "`ping_interval`.*or None for no pings"),
-        ({"reset_timeout_on_progress": 1}, "`reset_timeout_on_progress` must be True or False"),
-        ({"max_total_timeout": 60}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),
-        ({"reset_timeout_on_progress": True, "max_total_timeout": 10}, "must not be less than `invocation_timeout`"),
-        ({"reset_timeout_on_progress": True, "invocation_timeout": None}, "needs an `invocation_timeout`"),
+        ({"call_options": {"read_timeout": -1}}, "`read_timeout`"),
+        ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
+        ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
+        ({"call_options": {"max_total_timeout": 60}}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),
+        (
+            {"call_options": {"reset_timeout_on_progress": True, "max_total_timeout": 10}},
+            "must not be less than `invocation_timeout`",
+        ),
+        (
+            {"call_options": {"reset_timeout_on_progress": True}, "invocation_timeout": None},
+            "needs an `invocation_timeout`",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", [MCPConnection, MCPToolset, lambda info, **rest: MCPTool("steps", info, **rest)])
@@ -266,7 +273,11 @@ def test_limits_that_are_invalid_or_exclude_each_other_are_refused(server, kind,
 
 
 def test_a_timeout_that_is_changed_later_is_checked_too(server):
-    tool = MCPTool("steps", server, reset_timeout_on_progress=True, max_total_timeout=60)
+    tool = MCPTool(
+        "steps",
+        server,
+        call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=60),
+    )
     with pytest.raises(ValueError, match="must not be less"):
         tool.invocation_timeout = 90
     tool.invocation_timeout = 45

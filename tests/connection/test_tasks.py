@@ -27,6 +27,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
+    CallOptions,
     InProcessServerInfo,
     MCPCallPendingError,
     MCPCallTimeoutError,
@@ -195,7 +196,7 @@ def test_a_program_that_is_interrupted_cancels_the_task_that_it_waits_for(patien
 
 def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancelled(patient: Any) -> None:
     info, log = patient
-    with MCPConnection(info, task_timeout=0.3) as connection:
+    with MCPConnection(info, call_options=CallOptions(task_timeout=0.3)) as connection:
         with pytest.raises(MCPCallTimeoutError, match="The task goes on at the server") as raised:
             connection.call_tool("bake", {"seconds": 60})
         call = pickle.loads(pickle.dumps(raised.value)).pending_call  # noqa: S301

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     MCPCallTimeoutError,
     MCPConnection,
     MCPHandlers,
@@ -99,10 +100,12 @@ def test_the_meta_of_a_call_reaches_the_server(peer, kind):
 def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
     server = peer(kind)
     # All at once: each report may be late by almost as much as one call waits for it.
-    limits = {"invocation_timeout": 3, "reset_timeout_on_progress": True}
+    info = server.reach()
+    steadily = CallOptions(reset_timeout_on_progress=True)
+    bounds = CallOptions(reset_timeout_on_progress=True, max_total_timeout=3.2)
     with (
-        MCPConnection(server.reach(), **limits) as connection,
-        MCPConnection(server.reach(), **limits, max_total_timeout=3.2) as bounded,
+        MCPConnection(info, invocation_timeout=3, call_options=steadily) as connection,
+        MCPConnection(info, invocation_timeout=3, call_options=bounds) as bounded,
     ):
         steady = in_thread(connection.call_tool, "progress", {"steps": 14, "pause": 0.25})
         halting = in_thread(connection.call_tool, "progress", {"steps": 2, "pause": LONG})
@@ -116,8 +119,8 @@ def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
 @reporting
 def test_a_server_that_trickles_progress_for_ever_is_told_at_the_total_limit_and_others_go_on(peer, kind):
     server = peer(kind)
-    limits = {"invocation_timeout": 2, "reset_timeout_on_progress": True, "max_total_timeout": 2.5}
-    with MCPConnection(server.reach(), **limits) as connection:
+    limits = CallOptions(reset_timeout_on_progress=True, max_total_timeout=2.5)
+    with MCPConnection(server.reach(), invocation_timeout=2, call_options=limits) as connection:
         with pytest.raises(MCPCallTimeoutError, match=r"2\.5 seconds although it made progress"):
             connection.call_tool("progress", {"steps": 1_000_000, "pause": 0.05})
         if kind.cancels:
@@ -138,8 +141,8 @@ def test_a_call_without_the_option_has_its_timeout_whatever_it_reports(peer, kin
 def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call_opens_another(proxied_peer, kind):
     server = proxied_peer(kind)
     with (
-        MCPConnection(server.reach(), invocation_timeout=LONG, read_timeout=None) as patient,
-        MCPConnection(server.reach(), invocation_timeout=None, read_timeout=1) as connection,
+        MCPConnection(server.reach(), invocation_timeout=LONG, call_options=CallOptions(read_timeout=None)) as patient,
+        MCPConnection(server.reach(), invocation_timeout=None, call_options=CallOptions(read_timeout=1)) as connection,
     ):
         patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
@@ -153,9 +156,9 @@ def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call
 
 def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
     server = proxied_peer(KINDS["sse"])
-    limits = {"connection_timeout": 2, "invocation_timeout": None, "read_timeout": 1}
+    limits = {"connection_timeout": 2, "invocation_timeout": None, "call_options": CallOptions(read_timeout=1)}
     with (
-        MCPConnection(server.reach(), invocation_timeout=LONG, read_timeout=None) as patient,
+        MCPConnection(server.reach(), invocation_timeout=LONG, call_options=CallOptions(read_timeout=None)) as patient,
         MCPConnection(server.reach(), **limits) as connection,
     ):
         patient.call_tool("add", {"a": 1, "b": 1})
@@ -172,7 +175,7 @@ def test_a_silent_session_over_sse_is_given_up(proxied_peer, caplog):
 @kinds("stdio", "sessions", "sse")
 def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
     server = peer(kind)
-    limits = {"invocation_timeout": LONG, "read_timeout": 2.5, "ping_interval": 0.3}
+    limits = {"invocation_timeout": LONG, "call_options": CallOptions(read_timeout=2.5, ping_interval=0.3)}
     with MCPConnection(server.reach(), **limits) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 3})) == "slept 3.0 s"
         assert len(server.log.events("@ping")) > 1
@@ -181,7 +184,9 @@ def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
 
 @kinds("stdio of the SDK", "2026")
 def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
-    with MCPConnection(peer(kind, "--protocol", "modern").reach(), ping_interval=0.2) as connection:
+    with MCPConnection(
+        peer(kind, "--protocol", "modern").reach(), call_options=CallOptions(ping_interval=0.2)
+    ) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 1})) == "slept 1.0 s"
         assert connection.status().protocol_version == "2026-07-28"
     assert caplog.text.count("`ping_interval` has no effect") == 1
@@ -190,7 +195,9 @@ def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
 @every_way
 def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, kind, monkeypatch):
     monkeypatch.setattr("haystack_integrations.tools.mcp.connection.limits.DEFAULT_READ_TIMEOUT", 0.5)
-    with MCPConnection(peer(kind).reach(), invocation_timeout=LONG, read_timeout=0.5) as connection:
+    with MCPConnection(
+        peer(kind).reach(), invocation_timeout=LONG, call_options=CallOptions(read_timeout=0.5)
+    ) as connection:
         assert text(connection.call_tool("sleep", {"seconds": 1.2})) == "slept 1.2 s"
 
 
@@ -198,8 +205,8 @@ def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, ki
 def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
     server = peer(kind)
     with (
-        MCPConnection(server.reach(), read_timeout=None, invocation_timeout=LONG) as patient,
-        MCPConnection(server.reach(), read_timeout=0.4, invocation_timeout=LONG) as impatient,
+        MCPConnection(server.reach(), call_options=CallOptions(read_timeout=None), invocation_timeout=LONG) as patient,
+        MCPConnection(server.reach(), call_options=CallOptions(read_timeout=0.4), invocation_timeout=LONG) as impatient,
     ):
         patient.open()
         other = in_thread(patient.call_tool, "sleep", {"seconds": LONG})
@@ -216,8 +223,8 @@ def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
     server = proxied_peer(kind)
     info = server.reach(failure_pause=None)
     with (
-        MCPConnection(info, invocation_timeout=LONG, read_timeout=None) as patient,
-        MCPConnection(info, invocation_timeout=0.4, read_timeout=1) as connection,
+        MCPConnection(info, invocation_timeout=LONG, call_options=CallOptions(read_timeout=None)) as patient,
+        MCPConnection(info, invocation_timeout=0.4, call_options=CallOptions(read_timeout=1)) as connection,
     ):
         patient.call_tool("add", {"a": 1, "b": 1})
         server.freeze()
@@ -241,7 +248,7 @@ def test_the_streaming_callback_of_an_agent_gets_progress_on_the_thread_or_in_th
     async def streamed(chunk):
         chunks.append((chunk, asyncio.get_running_loop()))
 
-    with MCPTool("progress", peer(kind).reach(), tool_name_prefix="x") as tool:
+    with MCPTool("progress", peer(kind).reach(), exposed_name="x_progress") as tool:
         tool.invoke(steps=2, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread().name)))
         assert [where for _, where in chunks] == [threading.current_thread().name] * 2
         chunk = chunks[1][0]

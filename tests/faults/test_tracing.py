@@ -128,8 +128,8 @@ def test_the_span_of_a_refused_request_has_no_secret_that_the_server_quotes(span
         return {"jsonrpc": "2.0", "id": request_id, "error": {"code": types.INTERNAL_ERROR, "message": text}}
 
     info = StreamableHttpServerInfo(answering(refusal), token=Secret.from_token(TOKEN))
-    bound = {"who": {"key": Secret.from_token(ARGUMENT)}}
-    with MCPToolset(info, bound_arguments=bound) as toolset:
+    bound = {"who": {"bound_arguments": {"key": Secret.from_token(ARGUMENT)}}}
+    with MCPToolset(info, tool_overrides=bound) as toolset:
         spans.clear()
         with mcp_request_context(user="ada", headers={"x-key": HEADER}), pytest.raises(MCPInvocationError):
             toolset["who"].invoke()

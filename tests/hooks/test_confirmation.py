@@ -188,7 +188,7 @@ class TestWhoIsAsked:
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by, way):
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
-        with registry.toolset("x") as alias, MCPToolset(server.info, **options) as toolset:
+        with registry.toolset("x") as alias, MCPToolset(server.info, tool_selection=options) as toolset:
             tools = alias if known_by == "an alias" else toolset
             agent, generator = Agents.make(tools, ui, trusted=[server.info])
             generator.replies = [calls(("look", {"text": "a"}))] * 4 + [say("done")]

@@ -22,7 +22,9 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
+    SnapshotCheck,
     ToolConfig,
+    ToolOptions,
     instructions_for_model,
 )
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
@@ -129,11 +131,11 @@ class TestInDescriptions:
     @pytest.mark.parametrize("way", ["run", "run_async"])
     @pytest.mark.parametrize("kind", ["toolset", "snapshot", "alias", "search", "small search", "by name", "live"])
     def test_they_reach_the_model_once_in_every_step(self, server, kind, way):
-        options = {"update_between_steps": True} if kind == "live" else {}
+        options = {"tool_selection": {"update_between_steps": True}} if kind == "live" else {}
         if kind == "snapshot":
             with MCPToolset(server.info) as toolset:
                 options["snapshot"] = MCPToolSnapshot.capture(toolset)
-        toolset = MCPToolset(server.info, include_instructions=True, **options)
+        toolset = MCPToolset(server.info, tool_options=ToolOptions(include_instructions=True), **options)
         tools = {
             "alias": lambda: MCPRegistry({"a": toolset}, [ToolConfig("x", ["a"], ["short", "other"])]).toolset("x"),
             "search": lambda: MCPSearchableToolset(toolset, search_threshold=1),
@@ -154,7 +156,7 @@ class TestInDescriptions:
             assert all(len(spec["description"]) <= 1024 for spec in turn.tool_specs)
 
     def test_a_tool_is_the_same_with_them_or_without(self, server):
-        with MCPToolset(server.info, include_instructions=True) as toolset:
+        with MCPToolset(server.info, tool_options=ToolOptions(include_instructions=True)) as toolset:
             [carrier] = [tool for tool in toolset if self.with_text([tool])]
             assert carrier.name == "long"
             assert carrier in toolset
@@ -166,15 +168,17 @@ class TestInDescriptions:
             assert carrier.invoke() == toolset["long"].invoke()
         with MCPToolset(server.info) as toolset:
             assert self.with_text(toolset, "Search first.") == []
-        stored = MCPToolset(COUNTER, include_instructions=True).to_dict()
-        assert MCPToolset.from_dict(stored).options.include_instructions
+        stored = MCPToolset(COUNTER, tool_options=ToolOptions(include_instructions=True)).to_dict()
+        assert MCPToolset.from_dict(stored).tool_options.include_instructions
 
     @pytest.mark.parametrize(("described", "said"), [(10, 59), (800, 3), (1000, 0), (1500, 280)])
     def test_long_ones_are_cut_to_what_providers_take(self, server, caplog, described, said):
         server.info.server.instructions = "Search first. " * 280
         lengths = {"long": described, "short": described - 10}
         server.tools = [definition(name, description="x" * length) for name, length in lengths.items()]
-        with MCPToolset(server.info, include_instructions=True, tool_name_prefix="crowded") as toolset:
+        with MCPToolset(
+            server.info, tool_options=ToolOptions(include_instructions=True), tool_name_prefix="crowded"
+        ) as toolset:
             long, short = (tool.description.lstrip("x") for tool in toolset)
         assert long == ""
         assert short.count("Search first.") == said
@@ -220,7 +224,7 @@ class TestHook:
 
     def test_two_tools_of_one_server_say_it_once(self):
         shared = info("Sell.")
-        tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, tool_name_prefix="again")]
+        tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, exposed_name="again")]
         messages = self.agent(tools).run(messages=[ChatMessage.from_user("go")])["messages"]
         assert messages[0].text.count("Sell.") == 1
         for tool in tools:
@@ -244,7 +248,10 @@ class TestHook:
         with MCPToolset(InProcessServerInfo(server)) as toolset:
             snapshot = MCPToolSnapshot.capture(toolset)
         pull(server, "instructions")
-        with MCPToolset(InProcessServerInfo(server), snapshot=snapshot, on_drift="quarantine") as toolset:
+        with MCPToolset(
+            InProcessServerInfo(server),
+            snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
+        ) as toolset:
             agent = self.agent(toolset, call("note", text="n"), say("one"), say("two"))
             first = agent.run(messages=[ChatMessage.from_user("go")])["messages"]
             assert toolset.connection.instructions != INSTRUCTIONS
@@ -271,7 +278,9 @@ class TestHook:
         with MCPToolset(InProcessServerInfo(server)) as toolset:
             snapshot = MCPToolSnapshot.capture(toolset)
         pull(server, "instructions")
-        with MCPToolset(InProcessServerInfo(server), snapshot=snapshot, on_drift="warn", eager_connect=True) as toolset:
+        with MCPToolset(
+            InProcessServerInfo(server), snapshot=SnapshotCheck(snapshot, on_drift="warn"), eager_connect=True
+        ) as toolset:
             messages = self.agent(toolset).run(messages=[ChatMessage.from_user("go")])["messages"]
         assert "wipe" in messages[0].text
 

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolSelection,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -584,7 +585,12 @@ class TestWarmingUpTogether:
 
     def test_a_filter_may_call_tools_itself(self):
         with MCPTool("add", COUNTER) as adder:
-            toolset = MCPToolset(COUNTER, tool_filter=lambda tool: bool(adder.invoke(a=1, b=2)) and tool.name == "add")
+            toolset = MCPToolset(
+                COUNTER,
+                tool_selection=ToolSelection(
+                    tool_filter=lambda tool: bool(adder.invoke(a=1, b=2)) and tool.name == "add"
+                ),
+            )
             warm_up_toolsets([toolset])
             assert [tool.name for tool in toolset] == ["add"]
             toolset.close()

@@ -18,7 +18,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset, ToolSelection
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers.changing_server import build_server
 from tests.support.rows import rows
@@ -204,7 +204,7 @@ def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
 
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_between_steps_if_asked_for(server, way):
-    with MCPToolset(InProcessServerInfo(server), update_between_steps=True) as toolset:
+    with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(update_between_steps=True)) as toolset:
         changed = threading.Event()
         toolset.on_change(lambda _: changed.set())
         generator = Pausing([call("write", text="1"), call("extra", text="2"), say("done")], 1)
@@ -242,7 +242,7 @@ def test_a_generator_without_run_async_is_shown_what_the_run_began_with(server):
 @rows("way", ["run", "run_async"])
 def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
     server = build_server()
-    with MCPToolset(InProcessServerInfo(server), cache_tools=False) as toolset:
+    with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(cache_tools=False)) as toolset:
         generator = ScriptedChatGenerator([say("one"), say("two")])
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         _run(agent, way)
@@ -352,21 +352,6 @@ async def test_an_asynchronous_run_that_failed_is_over_while_its_error_is_held(s
 
         assert await asyncio.create_task(names()) == ["extra", *OWN]
         assert failed.tb is not None
-
-
-def test_both_parameters_are_stored_if_they_are_not_the_defaults():
-    info = InProcessServerInfo("tests.servers.inprocess:server")
-    assert not MCPToolset(info).to_dict()["data"].keys() & {"cache_tools", "update_between_steps"}
-    stored = MCPToolset(info, cache_tools=False, update_between_steps=True).to_dict()
-    loaded = MCPToolset.from_dict(stored)
-    assert (loaded.cache_tools, loaded.update_between_steps) == (False, True)
-    assert loaded.to_dict() == stored
-
-
-@rows("parameter", ["cache_tools", "update_between_steps"])
-def test_a_parameter_that_is_no_boolean_is_refused(parameter):
-    with pytest.raises(ValueError, match=f"`{parameter}` must be True or False"):
-        MCPToolset(InProcessServerInfo("tests.servers.inprocess:server"), **{parameter: "yes"})
 
 
 def test_on_change_tells_of_tools_that_are_added_and_of_a_failing_function_there_is_a_log_line(server, caplog):

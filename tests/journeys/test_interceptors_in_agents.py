@@ -90,7 +90,9 @@ def test_calls_of_a_step_go_through_them_at_the_same_time(way: str) -> None:
 
 
 def test_what_they_quote_of_the_state_is_redacted_for_the_model(way: str) -> None:
-    toolset = toolset_with(note, refuse_echo, bound_arguments={"echo": {"text": FromState("password")}})
+    toolset = toolset_with(
+        note, refuse_echo, tool_overrides={"echo": {"bound_arguments": {"text": FromState("password")}}}
+    )
     agent = agent_of(toolset, call("echo"), say("done"), state_schema={"password": {"type": str}})
     [(refused, is_error)] = run(agent, way, password="open-sesame")
     toolset.close()

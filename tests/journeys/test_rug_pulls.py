@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPRegistry,
     MCPToolset,
     MCPToolSnapshot,
+    SnapshotCheck,
     ToolConfig,
 )
 from tests.servers.rug_pulling_server import build_server, pull
@@ -66,8 +67,9 @@ def pinned(server):
         snapshot = MCPToolSnapshot.capture(toolset)
     toolsets = []
 
-    def make(**parameters):
-        toolsets.append(MCPToolset(info, snapshot=snapshot, **parameters))
+    def make(on_drift="error", **parameters):
+        check = SnapshotCheck(parameters.pop("snapshot", snapshot), on_drift=on_drift)
+        toolsets.append(MCPToolset(info, snapshot=check, **parameters))
         return toolsets[-1]
 
     yield make

@@ -78,7 +78,7 @@ def test_the_servers_of_a_file_serve_together_without_the_dead_one(
     servers["off"] = {"command": "mcp-no-such-command", "disabled": True}
     config = tmp_path / "mcp.json"
     config.write_text(json.dumps({"mcpServers": servers}))
-    toolsets = load_mcp_toolsets(config, required=False, exclude_tools=["die"])
+    toolsets = load_mcp_toolsets(config, required=False, tool_selection={"exclude_tools": ["die"]})
     try:
         outcome = execute(toolsets, ("first_add", {"a": 1, "b": 2}), ("second_add", {"a": 3, "b": 4}))
     finally:

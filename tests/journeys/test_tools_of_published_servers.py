@@ -29,6 +29,8 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolOverride,
+    ToolSelection,
     load_mcp_toolsets,
     prompt_messages,
     resource_contents,
@@ -225,13 +227,12 @@ class TestGitServer:
         entry = {"command": git_server.command, "args": [*args, "${REPOSITORY}"], "env": git_server.env or {}}
         config = tmp_path / "mcp.json"
         config.write_text(json.dumps({"mcpServers": {"git": entry}}))
+        bound = ToolOverride(bound_arguments={"repo_path": Secret.from_env_var("REPOSITORY")})
         [tools] = load_mcp_toolsets(
             config,
             connection_timeout=START,
             tool_names=["git_log", "git_status"],
-            bound_arguments={
-                name: {"repo_path": Secret.from_env_var("REPOSITORY")} for name in ("git_log", "git_status")
-            },
+            tool_overrides=dict.fromkeys(("git_log", "git_status"), bound),
         )
         with tools:
             generator = ScriptedChatGenerator([call("git_git_log", max_count=1), say("done")])
@@ -290,7 +291,9 @@ class TestFilesystemServer:
     ) -> None:
         info = stdio_info(filesystem_server)
         info.args = [*(info.args or []), str(tmp_path)]
-        with toolset(info, required_hints={"read_only_hint": True}, exclude_tools=["*_media_*"]) as tools:
+        with toolset(
+            info, tool_selection=ToolSelection(required_hints={"read_only_hint": True}, exclude_tools=["*_media_*"])
+        ) as tools:
             names = {tool.name for tool in tools}
         assert {"read_text_file", "list_directory"} <= names
         assert not {"write_file", "edit_file", "move_file", "create_directory", "read_media_file"} & names
@@ -301,8 +304,8 @@ class TestFastMCPServerInAnEnvironmentOfItsOwn:
     def test_an_agent_uses_its_tools_with_a_card_from_its_state(self, isolated_fastmcp_server: StdioServer) -> None:
         reports: list[tuple[float, str | None]] = []
         handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.message)))
-        bound = {"borrow": {"card": FromState("card")}}
-        with toolset(stdio_info(isolated_fastmcp_server), handlers=handlers, bound_arguments=bound) as tools:
+        bound = {"borrow": {"bound_arguments": {"card": FromState("card")}}}
+        with toolset(stdio_info(isolated_fastmcp_server), handlers=handlers, tool_overrides=bound) as tools:
             replies = [
                 call("find", author="Austen"),
                 call("borrow", title="emma"),

@@ -25,6 +25,7 @@ from haystack.tools import Tool
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     InProcessServerInfo,
     LocalStdioMCPProvider,
     MCPAliasToolset,
@@ -39,6 +40,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolConfig,
     ToolOverride,
+    ToolSelection,
 )
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.conftest import StdioServerFactory
@@ -151,7 +153,10 @@ class TestAliases:
     @rows("way", ["run", "run_async"])
     def test_a_new_conflict_renames_no_tool_under_a_run(self, way):
         first, second = server("search"), server("other")
-        providers = {"a": MCPToolset(first.info), "b": MCPToolset(second.info, cache_tools=False)}
+        providers = {
+            "a": MCPToolset(first.info),
+            "b": MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False)),
+        }
         with MCPRegistry(providers, [ToolConfig("x", ["a", "b"], prefix="on_conflict")]) as registry:
             toolset = registry.toolset("x")
             toolset.warm_up()
@@ -213,7 +218,7 @@ class TestAliases:
     def test_a_toolset_as_provider_says_how_its_tools_are_shaped(self, open_registry):
         shaped = MCPToolset(
             server("search", "drop").info,
-            exclude_tools=["drop"],
+            tool_selection=ToolSelection(exclude_tools=["drop"]),
             invocation_timeout=7.0,
             tool_overrides={"search": ToolOverride(name="find")},
         )
@@ -255,7 +260,10 @@ class TestAliases:
             registry.toolset("x").warm_up()
 
     def test_what_a_provider_cannot_do_with_the_alias_is_an_error_that_names_both(self, open_registry):
-        provider = MCPToolset(COUNTER, reset_timeout_on_progress=True, max_total_timeout=60)
+        provider = MCPToolset(
+            COUNTER,
+            call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=60),
+        )
         with pytest.raises(MCPConfigurationError, match=r"Alias 'x', provider 'a': .*must not be less"):
             open_registry({"a": provider}, ToolConfig("x", ["a"], timeout_sec=90))
 
@@ -419,7 +427,12 @@ class TestConfiguration:
         assert registry.tool_configs == {"search": ToolConfig("search", ["docs", "web"], ["search"], timeout_sec=9)}
         assert list(registry.providers) == ["docs", "web"]
         docs, web = registry.providers.values()
-        assert (docs.required, web.required, web.exclude_tools, web.tool_name_prefix) == (False, True, ["drop"], None)
+        assert (docs.required, web.required, web.tool_selection.exclude_tools, web.tool_name_prefix) == (
+            False,
+            True,
+            ["drop"],
+            None,
+        )
         assert (docs.invocation_timeout, web.invocation_timeout) == (None, 5.0)
         assert caplog.records == []
         listed = {**content, "toolConfigs": [{"tool_alias": "x", "providers": ["web"]}]}

@@ -25,8 +25,10 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
+    SnapshotCheck,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolSelection,
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.connection import supervisor
@@ -67,8 +69,9 @@ def pinned(server, snapshot):
     """
     toolsets = []
 
-    def make(**parameters):
-        toolsets.append(MCPToolset(InProcessServerInfo(server), **{"snapshot": snapshot, **parameters}))
+    def make(on_drift="error", **parameters):
+        check = SnapshotCheck(parameters.pop("snapshot", snapshot), on_drift=on_drift)
+        toolsets.append(MCPToolset(InProcessServerInfo(server), snapshot=check, **parameters))
         return toolsets[-1]
 
     yield make
@@ -217,7 +220,9 @@ def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
     with MCPToolset(server.info) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
     server.tools[0] = definition("add", {"type": "object", **malformed})
-    with MCPToolset(server.info, snapshot=snapshot, on_drift="quarantine", eager_connect=True) as toolset:
+    with MCPToolset(
+        server.info, snapshot=SnapshotCheck(snapshot, on_drift="quarantine"), eager_connect=True
+    ) as toolset:
         assert names(toolset) == ["note"]
         assert toolset["note"].call().text == "fine"
     with pytest.raises(MCPDriftError, match=r"'add' \(input_schema"):
@@ -301,8 +306,7 @@ def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
     toolset = pinned(
         tool_names=["note", "add"],
         tool_name_prefix="sums",
-        tool_overrides={"note": {"name": "memo", "description": "Keep it."}},
-        bound_arguments={"add": {"b": 5}},
+        tool_overrides={"note": {"name": "memo", "description": "Keep it."}, "add": {"bound_arguments": {"b": 5}}},
     )
     assert names(toolset) == ["memo", "sums_add"]
     assert toolset["memo"].description == "Keep it."
@@ -312,12 +316,12 @@ def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
     assert toolset["sums_add"].call(a=1).text == "6"
     toolset.warm_up()
     assert names(toolset) == ["memo", "sums_add"]
-    assert names(pinned(exclude_tools=["p*"], share=False)) == ["add", "note"]
-    assert names(pinned(required_hints={"read_only_hint": True}, share=False)) == []
+    assert names(pinned(tool_selection=ToolSelection(exclude_tools=["p*"]), share=False)) == ["add", "note"]
+    assert names(pinned(tool_selection=ToolSelection(required_hints={"read_only_hint": True}), share=False)) == []
 
 
 def test_a_filter_chooses_among_new_tools_only(pinned, server):
-    toolset = pinned(tool_filter=lambda tool: tool.name != "wipe")
+    toolset = pinned(tool_selection=ToolSelection(tool_filter=lambda tool: tool.name != "wipe"))
     pull(server, "new")
     assert toolset["add"].call(a=1, b=2).text == "3"
     toolset.warm_up()
@@ -326,7 +330,7 @@ def test_a_filter_chooses_among_new_tools_only(pinned, server):
 
 def test_a_tool_whose_annotations_would_hide_it_has_drifted(pinned, server, snapshot):
     pull(server, "tightened")
-    toolset = pinned(required_hints={"open_world_hint": True})
+    toolset = pinned(tool_selection=ToolSelection(required_hints={"open_world_hint": True}))
     with pytest.raises(MCPDriftError, match="'add' \\(annotations\\)"):
         toolset.refresh()
 
@@ -334,11 +338,11 @@ def test_a_tool_whose_annotations_would_hide_it_has_drifted(pinned, server, snap
 def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, server, snapshot, tmp_path):
     for parameters, message in (
         ({"tool_names": ["add", "ad"]}, "The `snapshot` lacks tools of `tool_names`: 'ad'"),
-        ({"bound_arguments": {"sum": {"a": 1}}}, "`bound_arguments` names tool 'sum'"),
-        ({"snapshot": 3}, "`snapshot` must be an MCPToolSnapshot"),
-        ({"snapshot": ""}, "`snapshot` must be an MCPToolSnapshot"),
-        ({"on_drift": "ignore"}, "`on_drift` must be one of 'error', 'quarantine', 'warn', got 'ignore'"),
-        ({"snapshot": None, "on_drift": "warn"}, "but there is none"),
+        ({"tool_overrides": {"sum": {"bound_arguments": {"a": 1}}}}, "`bound_arguments` names tool 'sum'"),
+        ({"snapshot": 3}, "`snapshot`.*MCPToolSnapshot"),
+        ({"snapshot": ""}, "`snapshot`"),
+        ({"on_drift": "ignore"}, "`on_drift` must be 'error', 'quarantine' or 'warn', got 'ignore'"),
+        ({"snapshot": None, "on_drift": "warn"}, "`snapshot`"),
         ({"inputs_from_state": {"add": {"key": "c"}}}, "unknown parameter 'c'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -351,7 +355,11 @@ def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, serve
 
 @pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
 def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
-    with MCPTool("add", InProcessServerInfo(server), snapshot=snapshot, on_drift=on_drift) as tool:
+    with MCPTool(
+        "add",
+        InProcessServerInfo(server),
+        snapshot=SnapshotCheck(snapshot, on_drift=on_drift),
+    ) as tool:
         assert tool.description == "Add two numbers."
         assert requests == []
         pull(server, "new")  # which is none of its business
@@ -414,7 +422,10 @@ def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
-    with MCPToolset(peer.reach(), snapshot=snapshot, on_drift=on_drift) as toolset:
+    with MCPToolset(
+        peer.reach(),
+        snapshot=SnapshotCheck(snapshot, on_drift=on_drift),
+    ) as toolset:
         add = toolset["add"]
         assert add.call(a=1, b=1).text == "2"
         toolset["pull"].call(change="description", tell=True)
@@ -505,7 +516,10 @@ def test_each_user_is_guarded(rug_puller):
     peer = rug_puller(KINDS["sessions"])
     with MCPToolset(peer.reach()) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
-    with MCPToolset(peer.reach(), snapshot=snapshot, on_drift="quarantine") as toolset:
+    with MCPToolset(
+        peer.reach(),
+        snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
+    ) as toolset:
         with mcp_request_context(user="ann"):
             assert toolset["note"].call(text="a").text == "a"
             toolset["pull"].call(change="description")
@@ -535,7 +549,7 @@ def test_a_filter_that_fails_lets_no_call_through(pinned, server, requests):
     def fails(_tool):
         raise RuntimeError("no filter today")
 
-    toolset = pinned(tool_filter=fails)
+    toolset = pinned(tool_selection=ToolSelection(tool_filter=fails))
     assert names(toolset) == ALL
     assert toolset["add"].call(a=1, b=2).text == "3"  # it is asked about new tools only
     toolset.close()
@@ -589,7 +603,9 @@ def test_a_tool_in_quarantine_is_back_once_it_is_as_before(pinned, server, snaps
 
 def test_many_calls_that_wait_for_one_session_compare_its_tools_once(pinned, server):
     asked = []
-    toolset = pinned(tool_filter=lambda tool: asked.append(tool.name) or tool.name != "wipe")
+    toolset = pinned(
+        tool_selection=ToolSelection(tool_filter=lambda tool: asked.append(tool.name) or tool.name != "wipe")
+    )
     pull(server, "new")
 
     async def call_often():
@@ -609,7 +625,7 @@ def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, serve
         assert go_on.wait(LIMIT)
         return tool.name != "wipe"
 
-    toolset = pinned(tool_filter=slow)
+    toolset = pinned(tool_selection=ToolSelection(tool_filter=slow))
     pull(server, "new")
 
     async def call_twice():

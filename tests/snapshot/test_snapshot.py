@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolSelection,
 )
 
 
@@ -100,8 +101,10 @@ def test_only_tools_that_the_toolset_has_are_captured(caplog):
     toolsets = {
         "all": MCPToolset(info),
         "named": MCPToolset(info, tool_names=["sell"]),
-        "excluded": MCPToolset(info, exclude_tools=["ask"], tool_name_prefix="shop"),
-        "filtered": MCPToolset(info, tool_filter=lambda tool: tool.annotations is not None),
+        "excluded": MCPToolset(info, tool_selection=ToolSelection(exclude_tools=["ask"]), tool_name_prefix="shop"),
+        "filtered": MCPToolset(
+            info, tool_selection=ToolSelection(tool_filter=lambda tool: tool.annotations is not None)
+        ),
         "one": MCPTool("sell", info),
     }
     names = {}

@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolOptions,
 )
 from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
 from tests.support.foreign_server import ForeignServer, definition, text_result
@@ -88,12 +89,13 @@ class TestConstruction:
             ({"connection_timeout": None}, "`connection_timeout`.*None"),
             ({"invocation_timeout": -1}, "`invocation_timeout`.*-1"),
             ({"invocation_timeout": float("nan")}, "`invocation_timeout`.*nan"),
-            ({"result_format": "xml"}, "result_format must be one of 'text', 'content', 'json', not 'xml'"),
-            ({"result_format": None}, "result_format must be one of"),
-            ({"tool_name_prefix": ""}, "tool_name_prefix must be 1 to 32 characters"),
-            ({"tool_name_prefix": "git hub"}, "tool_name_prefix.*'git hub'"),
-            ({"tool_name_prefix": "x" * 33}, "tool_name_prefix"),
-            ({"tool_name_prefix": 7}, "tool_name_prefix.*int"),
+            (
+                {"tool_options": {"result_format": "xml"}},
+                "`result_format` must be 'text', 'content' or 'json', got 'xml'",
+            ),
+            ({"tool_options": {"include_instructions": True}}, "`include_instructions` is for MCPToolset"),
+            ({"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
+            ({"exposed_name": "git hub"}, "`exposed_name` must be 1 to 64"),
         ],
     )
     def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
@@ -208,12 +210,12 @@ class TestNames:
         assert server.calls == [("repo/search.code", {})]
 
     def test_a_prefix_is_for_the_model_only(self):
-        with MCPTool("add", COUNTER, tool_name_prefix="calc") as tool:
+        with MCPTool("add", COUNTER, exposed_name="calc_add") as tool:
             assert (tool.name, tool.remote_name, tool.tool_spec["name"]) == ("calc_add", "add", "calc_add")
             assert json.loads(tool.invoke(a=1, b=2))["content"][0]["text"] == "3"
 
     def test_errors_use_the_name_that_the_model_knows(self):
-        with MCPTool("fail", COUNTER, tool_name_prefix="counter") as tool:
+        with MCPTool("fail", COUNTER, exposed_name="counter_fail") as tool:
             with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `counter_fail`: .*no luck") as raised:
                 tool.invoke(message="no luck")
         assert raised.value.tool_name == "counter_fail"
@@ -845,25 +847,30 @@ class TestResultFormat:
 
     @every_executor
     def test_text_comes_as_text_in_the_content_format_too(self, execute):
-        with MCPTool("echo", COUNTER, result_format="content") as tool:
+        with MCPTool("echo", COUNTER, tool_options=ToolOptions(result_format="content")) as tool:
             assert execute([tool], ("echo", {"text": "hi"})).result == "hi"
 
     @every_executor
     def test_the_content_format_gives_images(self, execute):
-        with MCPTool("mixed", COUNTER, result_format="content") as tool:
+        with MCPTool("mixed", COUNTER, tool_options=ToolOptions(result_format="content")) as tool:
             parts = execute([tool], ("mixed", {})).result
         assert [type(part) for part in parts] == [TextContent, ImageContent, TextContent]
         assert parts[1].mime_type == "image/png"
 
     @every_executor
     def test_the_json_format_gives_the_envelope(self, execute):
-        with MCPTool("add", COUNTER, result_format="json") as tool:
+        with MCPTool("add", COUNTER, tool_options=ToolOptions(result_format="json")) as tool:
             assert json.loads(execute([tool], ("add", {"a": 1, "b": 2})).result)["structuredContent"] == {"result": 3}
 
     @every_executor
     @rows("result_format", ["text", "content", "json"])
     def test_every_format_goes_with_state(self, execute, result_format):
-        tool = MCPTool("echo", COUNTER, result_format=result_format, outputs_to_state={"said": {"source": "result"}})
+        tool = MCPTool(
+            "echo",
+            COUNTER,
+            tool_options=ToolOptions(result_format=result_format),
+            outputs_to_state={"said": {"source": "result"}},
+        )
         with tool:
             outcome = execute([tool], ("echo", {"text": "hi"}), state_schema={"said": {"type": str}})
         assert outcome.state["said"] == "hi"
@@ -917,8 +924,8 @@ class TestAsAnObject:
             outputs_to_string={"source": "result", "handler": shout},
             inputs_from_state={"api_token": "token"},
             outputs_to_state={"said": {"source": "result", "handler": keep_city}},
-            tool_name_prefix="my",
-            result_format="json",
+            exposed_name="my_secret_echo",
+            tool_options=ToolOptions(result_format="json"),
             share=False,
         )
         with tool:

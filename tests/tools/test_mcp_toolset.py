@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolOptions,
 )
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
@@ -93,8 +94,11 @@ class TestConstruction:
             ({"connection_timeout": 0}, "`connection_timeout` must be a positive number"),
             ({"invocation_timeout": "x"}, "`invocation_timeout` must be a positive number"),
             ({"tool_name_prefix": "my.server"}, "tool_name_prefix.*'my.server'"),
-            ({"result_format": "html"}, "'text', 'content', 'json', not 'html'"),
-            ({"result_format": ["text"]}, "result_format must be one of"),
+            ({"tool_options": {"result_format": "html"}}, "'text', 'content' or 'json', got 'html'"),
+            ({"tool_options": {"result_format": ["text"]}}, "`result_format` must be"),
+            ({"tool_name_prefix": ""}, "tool_name_prefix must be 1 to 32 characters"),
+            ({"tool_name_prefix": "x" * 33}, "tool_name_prefix"),
+            ({"tool_name_prefix": 7}, "tool_name_prefix.*int"),
             ({"inputs_from_state": ["a"]}, "inputs_from_state"),
             ({"outputs_to_state": "add"}, "outputs_to_state"),
             ({"outputs_to_string": 5}, "outputs_to_string"),
@@ -549,7 +553,7 @@ class TestMappings:
     @every_executor
     @rows(("result_format", "kinds"), [("text", ["str"]), ("content", ["list"]), ("json", ["str"])])
     def test_the_result_format_is_that_of_all_tools(self, execute, result_format, kinds):
-        with MCPToolset(COUNTER, result_format=result_format) as toolset:
+        with MCPToolset(COUNTER, tool_options=ToolOptions(result_format=result_format)) as toolset:
             outcome = execute(toolset, ("mixed", {}))
         assert [type(each.result).__name__ for each in outcome.results] == kinds
 
@@ -603,7 +607,7 @@ class TestChildren:
             outputs_to_state={"secret_echo": {"said": {"source": "result"}}},
             outputs_to_string={"secret_echo": {"source": "result"}},
             tool_name_prefix="my",
-            result_format="json",
+            tool_options=ToolOptions(result_format="json"),
         )
         (child,) = toolset
         data = child.to_dict()
@@ -815,7 +819,7 @@ class TestAsAnObject:
             outputs_to_state={"add": {"sum": {"source": "result", "handler": max}}},
             outputs_to_string={"add": {"source": "result", "handler": str}},
             tool_name_prefix="my",
-            result_format="json",
+            tool_options=ToolOptions(result_format="json"),
             share=False,
         )
         with toolset:

@@ -3,15 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The options that tools and toolsets share are declared once; the public signatures must agree.
+Groups of options, and what is said of a parameter that a class does not have.
 """
-
-import dataclasses
-import inspect
 
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
+    FromState,
     InProcessServerInfo,
     LocalStdioMCPProvider,
     MCPConnection,
@@ -26,50 +25,67 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     ToolConfig,
+    ToolOptions,
+    ToolOverride,
+    ToolSelection,
     serving,
 )
-from haystack_integrations.tools.mcp.tool_base import ToolOptions
 from tests.support.rows import rows
-
-OF_ONE = {
-    MCPTool: ["exposed_name", "bound_arguments"],
-    MCPToolset: ["exclude_tools", "tool_filter", "required_hints", "tool_overrides", "bound_arguments"],
-}
-
-
-@rows("kind", [MCPTool, MCPToolset])
-def test_the_signatures_of_tools_and_toolsets_have_all_options_with_their_defaults(kind):
-    keyword_only = {
-        parameter.name: parameter.default
-        for parameter in inspect.signature(kind.__init__).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-    options = {field.name: field.default for field in dataclasses.fields(ToolOptions)}
-    if kind is MCPTool:  # the other toolsets of an Agent do without the server; a single tool is nothing without it
-        del options["required"], options["include_instructions"]
-    own = dict.fromkeys(OF_ONE[kind])
-    if kind is MCPToolset:
-        own |= {"cache_tools": True, "update_between_steps": False}
-    assert keyword_only == options | own
-
-
-def test_options_that_are_not_changed_are_not_stored():
-    assert ToolOptions().changed() == {}
-    assert ToolOptions(share=False, result_format="json").changed() == {"share": False, "result_format": "json"}
 
 
 @rows(
-    ("options", "named"),
+    ("group", "options", "named"),
     [
-        ({"result_format": "yaml"}, "result_format"),
-        ({"tool_name_prefix": "a b"}, "tool_name_prefix"),
-        ({"max_result_size": 199}, "max_result_size"),
-        ({"include_output_schema": "yes"}, "include_output_schema"),
+        (ToolOptions, {"result_format": "yaml"}, "ToolOptions: `result_format` must be 'text', 'content' or 'json'"),
+        (ToolOptions, {"include_output_schema": "yes"}, "`include_output_schema` must be a valid boolean, got 'yes'"),
+        (ToolOverride, {"include_instructions": True}, "`include_instructions` is for MCPToolset"),
+        (CallOptions, {"read_timeout": True}, "CallOptions: `read_timeout` must be a valid number, got True"),
+        (CallOptions, {"ping_interval": 0}, "`ping_interval` must be greater than 0, got 0"),
+        (CallOptions, {"max_total_timeout": 5}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),
+        (ToolSelection, {"exclude_tools": [object()]}, "`exclude_tools` .*got object"),
     ],
 )
-def test_invalid_options_are_refused_by_name(options, named):
+def test_an_invalid_option_is_refused_by_name(group, options, named):
     with pytest.raises(ValueError, match=named):
-        ToolOptions(**options)
+        group(**options)
+
+
+@rows("group", [CallOptions, ToolOptions, ToolOverride, ToolSelection])
+def test_an_unknown_option_is_told_with_the_one_that_may_be_meant(group):
+    with pytest.raises(TypeError, match=f"{group.__name__} has no parameter 'zebra'. It has: "):
+        group(zebra="sk-secret-4711")
+
+
+def test_files_from_before_there_were_groups_still_load():
+    old = {
+        "name": "add",
+        "server_info": StdioServerInfo("x").to_dict(),
+        "result_format": "json",
+        "read_timeout": None,
+        "tool_name_prefix": "my",
+    }
+    tool = MCPTool.from_dict({"data": old})
+    assert (tool.name, tool.tool_options, tool.call_options) == (
+        "my_add",
+        ToolOptions(result_format="json"),
+        CallOptions(read_timeout=None),
+    )
+    shared = {name: value for name, value in old.items() if name != "name"}
+    toolset = MCPToolset.from_dict(
+        {
+            "data": {
+                **shared,
+                "exclude_tools": ["drop"],
+                "bound_arguments": {"add": {"a": {"type": "from_state", "key": "k"}}},
+                "tool_overrides": {"add": {"name": "plus"}},
+                "on_tool_error": "model",
+            }
+        }
+    )
+    assert toolset.tool_options == ToolOptions(result_format="json", on_tool_error="model")
+    assert toolset.tool_selection == ToolSelection(exclude_tools=["drop"])
+    assert toolset.tool_overrides == {"add": ToolOverride(name="plus", bound_arguments={"a": FromState("k")})}
+    assert MCPToolset.from_dict(toolset.to_dict()).to_dict() == toolset.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +98,7 @@ def test_invalid_options_are_refused_by_name(options, named):
         (MCPToolset, "args", "MCPToolset(StdioServerInfo(command=…, args=…), …)"),
         (MCPToolset, "tool_prefix", "Use `tool_name_prefix`."),
         (MCPToolset, "transport", "MCPToolset(SSEServerInfo(url=…))"),
-        (MCPToolset, "tool_error_behavior", "Use `on_tool_error`."),
+        (MCPToolset, "tool_error_behavior", "Use `tool_options=ToolOptions(on_tool_error=…)`."),
         (MCPToolset, "max_retries", "`max_tool_failures` limits"),
         (MCPToolset, "sampling_model", "handlers=MCPHandlers(sampling=…)"),
         (MCPToolset, "tool_namse", "Did you mean `tool_names`?"),
@@ -120,7 +136,7 @@ def test_a_dictionary_of_several_servers_is_told_where_it_belongs():
         lambda text: StdioServerInfo("x", inherit_env=text),
         lambda text: LocalStdioMCPProvider("a", "x", text),
         lambda text: MCPToolset(StdioServerInfo("x"), text),
-        lambda text: MCPToolset(StdioServerInfo("x"), exclude_tools=text),
+        lambda text: MCPToolset(StdioServerInfo("x"), tool_selection=ToolSelection(exclude_tools=text)),
         lambda text: MCPToolset(StdioServerInfo("x"), interceptors=text),
         lambda text: MCPResourceToolset(StdioServerInfo("x"), uris=text),
         lambda text: MCPConnection(StdioServerInfo("x")).call_tool("add", secrets=text),
@@ -139,15 +155,18 @@ def test_a_dictionary_of_several_servers_is_told_where_it_belongs():
     ],
 )
 def test_a_text_is_no_list_of_its_letters(take):
-    with pytest.raises(ValueError, match=r"must be a list|must be a dict"):
+    with pytest.raises(ValueError, match=r"must be a (valid )?list|must be a dict"):
         take("ab")
 
 
 def test_an_alias_without_a_limit_of_time_has_no_limit_of_silence_either():
-    providers = {"plain": StdioServerInfo("x"), "own": MCPToolset(StdioServerInfo("x"), read_timeout=7)}
+    providers = {
+        "plain": StdioServerInfo("x"),
+        "own": MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7)),
+    }
     configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
     registry = MCPRegistry(providers, configs)
     free, limited = registry.toolset("free").toolsets, registry.toolset("limited").toolsets
-    assert [free["plain"].options.read_timeout, free["plain"].invocation_timeout] == [None, None]
-    assert free["own"].options.read_timeout == 7
-    assert limited["plain"].options.read_timeout == 300
+    assert [free["plain"].call_options.read_timeout, free["plain"].invocation_timeout] == [None, None]
+    assert free["own"].call_options.read_timeout == 7
+    assert limited["plain"].call_options.read_timeout == 300

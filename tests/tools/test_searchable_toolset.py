@@ -36,8 +36,10 @@ from haystack_integrations.tools.mcp import (
     MCPSearchableToolset,
     MCPToolset,
     MCPToolSnapshot,
+    SnapshotCheck,
     StdioServerInfo,
     ToolConfig,
+    ToolSelection,
     call_budget,
 )
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
@@ -86,7 +88,7 @@ def server() -> ForeignServer:
 
 @pytest.fixture
 def toolset(server: ForeignServer) -> Iterator[MCPSearchableToolset]:
-    with MCPSearchableToolset(MCPToolset(server.info, cache_tools=False)) as toolset:
+    with MCPSearchableToolset(MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False))) as toolset:
         yield toolset
 
 
@@ -276,7 +278,9 @@ class TestChangingLists:
 
     def test_a_list_that_outgrows_the_threshold_is_searched(self):
         server = many(3)
-        with MCPSearchableToolset(MCPToolset(server.info, cache_tools=False), search_threshold=5) as toolset:
+        with MCPSearchableToolset(
+            MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)), search_threshold=5
+        ) as toolset:
             assert len(toolset) == 3
             server.tools += many(5, "chore").tools
             toolset.warm_up()
@@ -291,7 +295,7 @@ class TestChangingLists:
                 return await super()._list_tools(context, params)
 
         server = Failing(*many(10).tools)
-        with MCPSearchableToolset(MCPToolset(server.info, cache_tools=False)) as toolset:
+        with MCPSearchableToolset(MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False))) as toolset:
             server.tools.append(definition("sweep", description="Sweep the chimney."))
             assert search(toolset, "chimney") == ["sweep"]
             toolset.clear()
@@ -305,7 +309,9 @@ class TestChangingLists:
         puller = rug_pulling_server.build_server()
         with MCPToolset(InProcessServerInfo(puller)) as captured:
             snapshot = MCPToolSnapshot.capture(captured)
-        pinned = MCPToolset(InProcessServerInfo(puller), snapshot=snapshot, cache_tools=False)
+        pinned = MCPToolset(
+            InProcessServerInfo(puller), snapshot=snapshot, tool_selection=ToolSelection(cache_tools=False)
+        )
         providers = {"sums": pinned, "routines": server.info}
         with (
             MCPRegistry(providers, [ToolConfig("both", ["sums", "routines"])]) as registry,
@@ -328,7 +334,7 @@ class TestChangingLists:
     def test_a_server_that_lost_a_tool_does_not_stop_the_search_for_others(self, server, caplog):
         losing = many(2, "chore")
         catalog = [
-            MCPToolset(losing.info, tool_names=["chore_0", "chore_1"], cache_tools=False),
+            MCPToolset(losing.info, tool_names=["chore_0", "chore_1"], tool_selection=ToolSelection(cache_tools=False)),
             MCPToolset(server.info),
         ]
         with MCPSearchableToolset(catalog) as toolset:
@@ -398,7 +404,10 @@ class TestCatalogs:
         with MCPToolset(InProcessServerInfo(server)) as captured:
             snapshot = MCPToolSnapshot.capture(captured)
         rug_pulling_server.pull(server, "instructions")
-        pinned = MCPToolset(InProcessServerInfo(server), snapshot=snapshot, on_drift="quarantine")
+        pinned = MCPToolset(
+            InProcessServerInfo(server),
+            snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
+        )
         with MCPSearchableToolset(pinned) as toolset:
             cold = toolset.instructions
             assert rug_pulling_server.INSTRUCTIONS in cold
@@ -424,7 +433,9 @@ class TestCatalogs:
 
     def test_five_thousand_tools_of_twenty_servers_are_searched(self):
         servers = [many(250, f"{word}work") for word in "abcdefghijklmnopqrst"]
-        with MCPSearchableToolset([MCPToolset(server.info, cache_tools=False) for server in servers]) as toolset:
+        with MCPSearchableToolset(
+            [MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)) for server in servers]
+        ) as toolset:
             assert len(toolset.get_selectable_tools()) == 5000
             assert search(toolset, "kwork number77", k=1) == ["kwork_77"]
             servers[3].tools.append(definition("sweep", description="Sweep the chimney."))
@@ -458,7 +469,7 @@ class TestCatalogs:
 
     def test_a_name_that_is_taken_later_is_found_once_and_said_once(self, server, caplog):
         other = many(2, "chore")
-        catalog = [MCPToolset(server.info), MCPToolset(other.info, cache_tools=False)]
+        catalog = [MCPToolset(server.info), MCPToolset(other.info, tool_selection=ToolSelection(cache_tools=False))]
         with MCPSearchableToolset(catalog) as toolset:
             other.tools.append(definition("routine_1", description="Something else."))
             with caplog.at_level(logging.WARNING):
@@ -557,7 +568,7 @@ class TestRetrievers:
         store, embedder = InMemoryDocumentStore(), LetterDocumentEmbedder()
         store.write_documents([Document(content="somebody else's", embedding=embedded("zzzz"))])
         toolset = MCPSearchableToolset(
-            MCPToolset(server.info, cache_tools=False),
+            MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)),
             retriever=InMemoryEmbeddingRetriever(store),
             text_embedder=LetterEmbedder(),
             document_embedder=embedder,

@@ -24,6 +24,7 @@ from mcp.server import MCPServer
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     InProcessServerInfo,
     MCPConnectionError,
     MCPHandlers,
@@ -37,6 +38,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     ToolConfig,
+    ToolSelection,
     answer_later,
 )
 from tests.auth.test_config import OLD
@@ -218,7 +220,7 @@ class TestFormats:
         }
 
     def test_what_version_2_1_does_not_have_is_written_only_if_it_is_set(self):
-        extra = {"tool_name_prefix": "my", "result_format": "content", "share": False}
+        extra = {"tool_options": {"result_format": "content"}, "call_options": {"read_timeout": 5}, "share": False}
         for made in (MCPTool("add", COUNTER, **extra), MCPToolset(COUNTER, **extra)):
             assert {key: made.to_dict()["data"][key] for key in extra} == extra
         for made in (MCPTool("add", COUNTER), MCPToolset(COUNTER)):
@@ -243,8 +245,9 @@ class TestRoundTrips:
                 "outputs_to_string": {"source": "result", "handler": to_words},
                 "inputs_from_state": {"offset": "b"},
                 "outputs_to_state": {"sum": {"source": "result", "handler": keep_last}, "all": {}},
-                "tool_name_prefix": "my",
-                "result_format": "json",
+                "exposed_name": "my_add",
+                "tool_options": {"result_format": "json", "max_tool_failures": 2},
+                "call_options": {"read_timeout": None, "ping_interval": 5},
                 "share": False,
             },
             {"outputs_to_string": {"one": {"source": "a", "handler": to_words}, "two": {"source": "b"}}},
@@ -270,7 +273,10 @@ class TestRoundTrips:
                 "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}, "echo": {"said": {}}},
                 "outputs_to_string": {"add": {"source": "result", "handler": to_words}},
                 "tool_name_prefix": "my",
-                "result_format": "content",
+                "tool_options": {"result_format": "content", "include_instructions": True},
+                "tool_selection": {"exclude_tools": ["drop_*"], "required_hints": {"destructive_hint": True}},
+                "tool_overrides": {"echo": {"name": "say", "bound_arguments": {"text": "well"}}},
+                "call_options": {"reset_timeout_on_progress": True, "max_total_timeout": 600},
                 "share": False,
             },
         ],
@@ -719,7 +725,7 @@ class TestHostileFiles:
                 roots=roots,
             ),
             "interceptors": [unchanged],
-            "tool_filter": is_wanted,
+            "tool_selection": {"tool_filter": is_wanted},
             "outputs_to_string": {"add": {"handler": to_words}},
             "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}},
         }
@@ -737,7 +743,7 @@ class TestHostileFiles:
     @pytest.mark.parametrize("function", [lambda tool: True, partial(is_wanted), Recorder().__init__, _shadowed])
     def test_a_function_to_which_no_path_leads_is_not_saved(self, function):
         with pytest.raises(SerializationError, match=r"^`tool_filter` cannot be serialized: .*top of a module$"):
-            MCPToolset(StdioServerInfo("x"), tool_filter=function).to_dict()
+            MCPToolset(StdioServerInfo("x"), tool_selection=ToolSelection(tool_filter=function)).to_dict()
 
     @pytest.mark.skipif(HAS_ALLOWLIST, reason="this Haystack has an allowlist of modules")
     def test_an_import_path_is_loaded_where_haystack_checks_none(self):
@@ -767,7 +773,7 @@ def test_what_limits_and_leaves_open_calls_survives_yaml(owner: type[MCPTool | M
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
     info = StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5)
     name = {"name": "add"} if owner is MCPTool else {}
-    tools = owner(server_info=info, handlers=handlers, task_timeout=None, **name)
+    tools = owner(server_info=info, handlers=handlers, call_options=CallOptions(task_timeout=None), **name)
     tools = [tools] if isinstance(tools, MCPTool) else tools
     pipeline = Pipeline()
     pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([say("well")]), tools=tools))
@@ -776,5 +782,5 @@ def test_what_limits_and_leaves_open_calls_survives_yaml(owner: type[MCPTool | M
     assert loaded.dumps() == stored
     found = loaded.get_component("agent").tools
     found = found[0] if isinstance(found, list) else found
-    assert (found.options.task_timeout, found.server_info, found.handlers) == (None, info, handlers)
-    assert owner(server_info=info, **name).options.changed() == {}
+    assert (found.call_options.task_timeout, found.server_info, found.handlers) == (None, info, handlers)
+    assert owner(server_info=info, **name).call_options.changed() == {}

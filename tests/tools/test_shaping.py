@@ -24,10 +24,12 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPTool,
     MCPToolset,
+    ToolOptions,
     ToolOverride,
+    ToolSelection,
 )
 from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
-from haystack_integrations.tools.mcp.shaping import ToolSelection, limit_result
+from haystack_integrations.tools.mcp.options import limit_result
 from tests.support.executors import every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -102,7 +104,7 @@ class TestWhichTools:
             definition("look", **hints(read_only_hint=True, destructive_hint=True)),
             definition("update", **hints(destructive_hint=False)),
         )
-        with MCPToolset(server.info, **parameters) as toolset:
+        with MCPToolset(server.info, tool_selection=parameters) as toolset:
             assert names(toolset) == left
             toolset.close()
             toolset.warm_up()
@@ -145,7 +147,9 @@ class TestWhichTools:
 
     def test_a_tool_that_is_named_and_left_out_is_an_error(self):
         server = ForeignServer(definition("delete"))
-        toolset = MCPToolset(server.info, tool_names=["delete"], required_hints={"read_only_hint": True})
+        toolset = MCPToolset(
+            server.info, tool_names=["delete"], tool_selection=ToolSelection(required_hints={"read_only_hint": True})
+        )
         with pytest.raises(ValueError, match=r"'delete' .* is in `tool_names`, .*its read_only_hint is False"):
             toolset.warm_up()
         with pytest.raises(MCPInvocationError, match="read_only_hint is False"):
@@ -153,7 +157,7 @@ class TestWhichTools:
         assert server.calls == []
 
     def test_a_filter_that_fails_lets_nothing_through(self):
-        toolset = MCPToolset(ForeignServer(definition("add")).info, tool_filter=breaks)
+        toolset = MCPToolset(ForeignServer(definition("add")).info, tool_selection=ToolSelection(tool_filter=breaks))
         with pytest.raises(ValueError, match="`tool_filter` failed for tool 'add': KeyError"):
             toolset.warm_up()
         assert names(toolset) == []
@@ -166,7 +170,7 @@ class TestWhichTools:
             toolset.add(MCPTool("other", server.info))
             return True
 
-        toolset = MCPToolset(server.info, tool_filter=adds)
+        toolset = MCPToolset(server.info, tool_selection=ToolSelection(tool_filter=adds))
         with toolset:
             assert sorted(names(toolset)) == ["add", "other"]
 
@@ -175,35 +179,57 @@ class TestMistakes:
     @rows(
         ("parameters", "message"),
         [
-            ({"exclude_tools": "add"}, "`exclude_tools` must be a list of names or patterns"),
-            ({"tool_names": ["add", "del_x"], "exclude_tools": ["del_*"]}, "`exclude_tools` leaves out: del_x"),
-            ({"tool_filter": "is_short"}, "`tool_filter` must be a function .* not str"),
-            ({"tool_filter": is_never_awaited}, "`tool_filter` must be .* not a coroutine function"),
-            ({"required_hints": {"readOnly": True}}, "`required_hints` .* read_only_hint, destructive_hint"),
-            ({"required_hints": {"read_only_hint": "yes"}}, "`required_hints`"),
+            ({"tool_selection": {"exclude_tools": "add"}}, "`exclude_tools` must be a valid list"),
+            (
+                {"tool_names": ["add", "del_x"], "tool_selection": {"exclude_tools": ["del_*"]}},
+                "`exclude_tools` leaves out: del_x",
+            ),
+            ({"tool_selection": {"tool_filter": 5}}, "`tool_filter` must be callable, got 5"),
+            (
+                {"tool_selection": {"tool_filter": is_never_awaited}},
+                "`tool_filter` must be .* not a coroutine function",
+            ),
+            (
+                {"tool_selection": {"required_hints": {"readOnly": True}}},
+                "`required_hints` .*'read_only_hint', 'destructive_hint'",
+            ),
+            ({"tool_selection": {"required_hints": {"read_only_hint": "yes"}}}, "`required_hints`"),
             ({"tool_overrides": ["add"]}, "`tool_overrides` must be a dict"),
             (
                 {"tool_overrides": {"add": {"nam": "x"}}},
-                "tool 'add': ToolOverride has no field 'nam'. It has: name, desc",
+                "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`",
             ),
             ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must be 1 to 64"),
             ({"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "the tools 'a' and 'b' the name 'x'"),
-            ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be a positive"),
-            ({"tool_overrides": {"add": {"result_format": "html"}}}, "result_format must be one of"),
-            ({"tool_overrides": {"add": {"max_result_size": 5}}}, "`max_result_size` must be .* at least 200"),
-            ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be True, False"),
-            ({"bound_arguments": {"add": 5}}, "`bound_arguments` must be a dict"),
             (
-                {"bound_arguments": {"add": {"a": object()}}},
+                {"tool_overrides": {"add": {"invocation_timeout": 0}}},
+                "`invocation_timeout` must be greater than 0, got 0",
+            ),
+            (
+                {"tool_overrides": {"add": {"result_format": "html"}}},
+                "`result_format` must be 'text', 'content' or 'json', got 'html'",
+            ),
+            (
+                {"tool_overrides": {"add": {"max_result_size": 5}}},
+                "`max_result_size` must be greater than or equal to 200, got 5",
+            ),
+            ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be a valid boolean"),
+            ({"tool_overrides": {"add": {"bound_arguments": 5}}}, "`bound_arguments` must be a valid dict"),
+            (
+                {"tool_overrides": {"add": {"bound_arguments": {"a": object()}}}},
                 "the value of 'a' must be a Secret, a FromState or .* object",
             ),
-            ({"bound_arguments": {"add": {"a": [Secret.from_token("t")]}}}, "without Secrets inside"),
-            ({"max_result_size": 100}, "`max_result_size` must be .* at least 200.* got 100"),
-            ({"include_output_schema": 1}, "`include_output_schema` must be True or False"),
-            ({"tool_overrides": {"add": {"description": ""}}}, "`description` must be a non-empty string or None"),
             (
-                {"bound_arguments": {"add": {"": 1}}},
-                "`bound_arguments` of tool 'add' must be a dict from param",
+                {"tool_overrides": {"add": {"bound_arguments": {"a": [Secret.from_token("t")]}}}},
+                "without Secrets inside",
+            ),
+            ({"tool_options": {"max_result_size": 100}}, "`max_result_size` must be .* 200, got 100"),
+            ({"tool_options": {"include_output_schema": 1}}, "`include_output_schema` must be a valid boolean, got 1"),
+            ({"tool_options": {"include_instructions": 1}}, "`include_instructions` must be a valid boolean"),
+            ({"tool_overrides": {"add": {"description": ""}}}, "`description` must have at least 1 character"),
+            (
+                {"tool_overrides": {"add": {"bound_arguments": {"": 1}}}},
+                "tool 'add': .*`bound_arguments`",
             ),
         ],
     )
@@ -220,7 +246,8 @@ class TestMistakes:
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):
         value = ["serch"] if parameter == "exclude_tools" else {"serch": {}}
         server = ForeignServer(definition("search"))
-        with MCPToolset(server.info, **{parameter: value}) as toolset:
+        given = {"tool_selection": {parameter: value}} if parameter == "exclude_tools" else {parameter: value}
+        with MCPToolset(server.info, **given) as toolset:
             toolset.close()
             toolset.warm_up()
         told = [record.getMessage() for record in caplog.records if parameter in record.getMessage()]
@@ -228,13 +255,17 @@ class TestMistakes:
 
     def test_an_unknown_tool_in_bound_arguments_is_an_error_because_its_arguments_would_be_seen(self):
         toolset = MCPToolset(
-            ForeignServer(definition("search", SEARCH)).info, bound_arguments={"serch": {"query": "x"}}
+            ForeignServer(definition("search", SEARCH)).info,
+            tool_overrides={"serch": {"bound_arguments": {"query": "x"}}},
         )
         with pytest.raises(ValueError, match=r"names tool 'serch', which the server does not have\. Did you mean"):
             toolset.warm_up()
 
     def test_an_unknown_bound_parameter_is_an_error_with_the_valid_ones(self):
-        toolset = MCPToolset(ForeignServer(definition("search", SEARCH)).info, bound_arguments={"search": {"key": "x"}})
+        toolset = MCPToolset(
+            ForeignServer(definition("search", SEARCH)).info,
+            tool_overrides={"search": {"bound_arguments": {"key": "x"}}},
+        )
         with pytest.raises(ValueError, match=r"unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"):
             toolset.warm_up()
 
@@ -258,10 +289,15 @@ class TestNamesAndDescriptions:
         toolset = MCPToolset(
             server.info,
             tool_name_prefix="kb",
-            exclude_tools=["dr*"],
-            tool_overrides={"search": ToolOverride(name="find_docs", description="Find documents.")},
-            bound_arguments={"search": {"api_key": api_key, "tenant": FromState("tenant")}},
-            include_output_schema=True,
+            tool_selection=ToolSelection(exclude_tools=["dr*"]),
+            tool_overrides={
+                "search": ToolOverride(
+                    name="find_docs",
+                    description="Find documents.",
+                    bound_arguments={"api_key": api_key, "tenant": FromState("tenant")},
+                )
+            },
+            tool_options=ToolOptions(include_output_schema=True),
         )
         generator = ScriptedChatGenerator([call("find_docs", query="x", api_key="mine", tenant="other"), say("done")])
         agent = Agent(chat_generator=generator, tools=toolset, state_schema={"tenant": {"type": str}})
@@ -286,9 +322,9 @@ class TestNamesAndDescriptions:
         with MCPToolset(server.info, tool_overrides={"slow": override}) as toolset:
             slow, other = toolset["slow"], toolset["other"]
             assert (slow.invocation_timeout, other.invocation_timeout, toolset.invocation_timeout) == (120, 30, 30)
-            assert (slow.result_format, other.result_format) == ("json", "text")
-            assert (slow.retry_idempotent, other.retry_idempotent) == (True, False)
-            assert (slow.max_result_size, other.max_result_size) == (500, None)
+            assert (slow.tool_options.result_format, other.tool_options.result_format) == ("json", None)
+            assert (slow.tool_options.retry_idempotent, other.tool_options.retry_idempotent) == (True, None)
+            assert (slow.tool_options.max_result_size, other.tool_options.max_result_size) == (500, None)
             slow.invocation_timeout = 60
             assert (slow.invocation_timeout, toolset.invocation_timeout) == (60, 30)
 
@@ -306,8 +342,8 @@ class TestBoundArguments:
     @every_executor
     def test_the_bound_value_wins_over_the_models(self, execute, api_key, caplog):
         server = ForeignServer(definition("search", SEARCH))
-        bound = {"search": {"api_key": api_key, "tenant": FromState("tenant")}}
-        with MCPToolset(server.info, bound_arguments=bound) as toolset:
+        bound = ToolOverride(bound_arguments={"api_key": api_key, "tenant": FromState("tenant")})
+        with MCPToolset(server.info, tool_overrides={"search": bound}) as toolset:
             outcome = execute(
                 toolset,
                 ("search", {"query": "x", "tenant": "evil", "api_key": "evil"}),
@@ -329,7 +365,7 @@ class TestBoundArguments:
             (Secret.from_env_var("SHAPING_KEY"), "('SHAPING_KEY',). The tool did not run."),
             (Secret.from_env_var("SHAPING_KEY", strict=False), "'tenant' is bound to a Secret that has no value"),
         ):
-            with MCPToolset(server.info, bound_arguments={"search": {"tenant": value}}) as toolset:
+            with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"tenant": value}}}) as toolset:
                 outcome = execute(toolset, ("search", {"query": "x", "tenant": "evil"}), state_schema=schema_of_state)
             assert missing in outcome.error and "did not run" in outcome.error
         assert server.calls == []
@@ -369,10 +405,10 @@ class TestBoundArguments:
         search = schema("query")
         search["properties"]["api_key"] = annotated
         server = ForeignServer(definition("search", search))
-        toolset = MCPToolset(server.info, bound_arguments={"search": {"api_key": api_key}})
+        toolset = MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"api_key": api_key}}})
         with pytest.raises(ValueError, match=r"binds 'api_key' to a Secret, but the server wants .*x-mcp-header"):
             toolset.warm_up()
-        with MCPToolset(server.info, bound_arguments={"search": {"query": api_key}}) as other:
+        with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"query": api_key}}}) as other:
             other[0].invoke(api_key="public")
         assert server.calls == [("search", {"query": SECRET, "api_key": "public"})]
 
@@ -380,56 +416,65 @@ class TestBoundArguments:
 class TestStoring:
     def test_everything_survives_storing_and_pickling(self, api_key):
         parameters = {
-            "exclude_tools": ["delete_*"],
-            "tool_filter": is_short,
-            "required_hints": {"read_only_hint": True},
-            "tool_overrides": {"search": {"name": "find", "invocation_timeout": 5}},
-            "bound_arguments": {
-                "search": {"a": api_key, "b": FromState("key"), "c": 5, "d": {"type": "env_var", "x": [1, None]}}
+            "tool_selection": ToolSelection(
+                exclude_tools=["delete_*"], tool_filter=is_short, required_hints={"read_only_hint": True}
+            ),
+            "tool_overrides": {
+                "search": ToolOverride(
+                    name="find",
+                    invocation_timeout=5,
+                    bound_arguments={
+                        "a": api_key,
+                        "b": FromState("key"),
+                        "c": 5,
+                        "d": {"type": "env_var", "x": [1, None]},
+                    },
+                )
             },
-            "max_result_size": 500,
-            "include_output_schema": True,
+            "tool_options": ToolOptions(max_result_size=500, include_output_schema=True),
         }
         toolset = MCPToolset(COUNTER, **parameters)
         stored = toolset.to_dict()
         assert SECRET not in str(stored)
-        assert stored["data"]["tool_filter"].endswith("test_shaping.is_short")
+        assert stored["data"]["tool_selection"]["tool_filter"].endswith("test_shaping.is_short")
         for copy in (MCPToolset.from_dict(stored), pickle.loads(pickle.dumps(toolset))):  # noqa: S301
             assert copy.to_dict() == stored
-            assert copy.tool_filter is is_short
-            assert copy.tool_overrides == {"search": ToolOverride(name="find", invocation_timeout=5)}
-            assert copy.bound_arguments == parameters["bound_arguments"]
+            assert {name: getattr(copy, name) for name in parameters} == parameters
         assert SECRET not in str(toolset._to_trace_dict()) + repr(toolset)
 
     def test_a_tool_of_a_toolset_is_stored_with_its_shape(self, api_key):
         overrides = {
-            "search": ToolOverride(name="find", description="Find.", invocation_timeout=5, max_result_size=300)
+            "search": ToolOverride(
+                name="find",
+                description="Find.",
+                invocation_timeout=5,
+                max_result_size=300,
+                bound_arguments={"t": FromState("t"), "k": api_key},
+            )
         }
         toolset = MCPToolset(
             COUNTER,
             ["search"],
             tool_overrides=overrides,
-            bound_arguments={"search": {"t": FromState("t"), "k": api_key}},
         )
         stored = toolset["find"].to_dict()
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
-        assert (tool.invocation_timeout, tool.max_result_size) == (5, 300)
+        assert (tool.invocation_timeout, tool.tool_options.max_result_size) == (5, 300)
         assert tool.bound_arguments == {"t": FromState("t"), "k": api_key}
         assert "inputs_from_state" not in stored["data"] or stored["data"]["inputs_from_state"] is None
 
     def test_what_is_not_used_is_not_stored(self):
-        unused = {"exclude_tools", "tool_filter", "required_hints", "tool_overrides", "bound_arguments", "exposed_name"}
-        unused |= {"max_result_size", "include_output_schema"}
+        unused = {"tool_selection", "tool_overrides", "bound_arguments", "exposed_name", "tool_options", "call_options"}
         assert not unused & MCPToolset(COUNTER).to_dict()["data"].keys()
         assert not unused & MCPTool("add", COUNTER).to_dict()["data"].keys()
 
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
-        toolset = MCPToolset(COUNTER, tool_filter=lambda _tool: True)
+        toolset = MCPToolset(COUNTER, tool_selection=ToolSelection(tool_filter=lambda _tool: True))
         with pytest.raises(SerializationError, match="lambda"):
             toolset.to_dict()
-        assert "lambda" in toolset._to_trace_dict()["data"]["tool_filter"]
+        assert "lambda" in toolset._to_trace_dict()["data"]["tool_selection"]["tool_filter"]
         with pytest.raises(ValueError, match=r"[Tt]oken"):
             MCPTool("add", COUNTER, bound_arguments={"a": Secret.from_token(SECRET)}).to_dict()
 
@@ -439,7 +484,12 @@ class TestTheSizeOfResults:
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000 + "z" * 5000)
         generator = ScriptedChatGenerator([call("read"), say("done")])
-        with MCPTool("read", server.info, max_result_size=400, outputs_to_state={"all": {"source": "result"}}) as tool:
+        with MCPTool(
+            "read",
+            server.info,
+            tool_options=ToolOptions(max_result_size=400),
+            outputs_to_state={"all": {"source": "result"}},
+        ) as tool:
             agent = Agent(chat_generator=generator, tools=[tool], state_schema={"all": {"type": str}})
             result = agent.run(messages=[ChatMessage.from_user("go")])
             assert len(tool.call().text) == 10_000
@@ -462,7 +512,9 @@ class TestTheSizeOfResults:
     def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000)
-        with MCPTool("read", server.info, max_result_size=400, outputs_to_string=outputs_to_string) as tool:
+        with MCPTool(
+            "read", server.info, tool_options=ToolOptions(max_result_size=400), outputs_to_string=outputs_to_string
+        ) as tool:
             outcome = execute([tool], ("read", {}))
             assert "characters left out" in outcome.result
             assert len(outcome.result) < 500

@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     ToolConfig,
+    ToolOptions,
     call_budget,
     load_mcp_toolsets,
 )
@@ -88,7 +89,9 @@ class TestLimit:
     @pytest.mark.parametrize("on_tool_error", ["agent", "model"])
     def test_a_tool_that_fails_too_often_is_not_called_any_more(self, way, on_tool_error, options):
         server = FailingServer()
-        with MCPToolset(server.info, max_tool_failures=2, on_tool_error=on_tool_error, **options) as toolset:
+        with MCPToolset(
+            server.info, tool_options=ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, **options)
+        ) as toolset:
             messages = run(agent(toolset, *[call("f", n=n) for n in range(4)], call("g")), way)
         assert [name for name, _ in server.calls] == ["f", "f", "g"]
         assert [("broken" in text, "2 times in a row" in text) for text, _ in told(messages)] == [
@@ -105,13 +108,13 @@ class TestLimit:
     @both_ways
     def test_a_call_that_succeeds_begins_the_count_anew(self, way):
         server = FailingServer(2, 5)
-        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+        with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
             run(agent(toolset, *[call("f")] * 9), way)
         assert len(server.calls) == 4
 
     async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
         server = FailingServer()
-        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+        with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
             generator = ScriptedChatGenerator([*[call("f")] * 6, say("done"), say("done")])
             reply = generator._next
             both_asked = asyncio.Barrier(2)
@@ -129,21 +132,24 @@ class TestLimit:
 
     def test_the_next_run_of_a_conversation_begins_anew(self):
         server = FailingServer()
-        with MCPToolset(server.info, max_tool_failures=2) as toolset:
+        with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
             first = run(agent(toolset, *[call("f")] * 3), "run")
             run(agent(toolset, *[call("f")] * 3), "run", [*first, *GO])
         assert len(server.calls) == 4
 
     def test_calls_that_were_refused_have_not_failed(self):
         server = FailingServer()
-        with MCPToolset(server.info, max_tool_failures=3) as toolset, call_budget(max_calls_per_tool={"f": 1}):
+        with (
+            MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=3)) as toolset,
+            call_budget(max_calls_per_tool={"f": 1}),
+        ):
             messages = run(agent(toolset, *[call("f")] * 5), "run")
         assert len(server.calls) == 1
         assert all("in a row" not in text for text, _ in told(messages))
 
     def test_calls_at_the_same_time_are_not_held_up(self):
         server = FailingServer()
-        with MCPToolset(server.info, max_tool_failures=1) as toolset:
+        with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=1)) as toolset:
             run(agent(toolset, calls(("f", {"n": 1}), ("f", {"n": 2})), call("f")), "run")
         assert len(server.calls) == 2
 
@@ -152,11 +158,11 @@ class TestLimit:
         state = {"inputs_from_state": {"f": {"messages": "n"}}} if HAS_HOOKS else {}
         overrides = {"f": {"max_tool_failures": 1, "name": "ff"}, "g": {"on_tool_error": "raise"}}
         with MCPToolset(server.info, tool_overrides=overrides, **state) as toolset:
-            assert toolset["ff"].max_tool_failures == 1
-            assert toolset["g"].on_tool_error == "raise"
+            assert toolset["ff"].tool_options.max_tool_failures == 1
+            assert toolset["g"].tool_options.on_tool_error == "raise"
             run(agent(toolset, *[call("ff")] * 3), "run")
         assert len(server.calls) == 1
-        tool = MCPTool("f", server.info, max_tool_failures=1)
+        tool = MCPTool("f", server.info, tool_options=ToolOptions(max_tool_failures=1))
         run(agent([tool], *[call("f")] * 3), "run")
         tool.close()
         assert [arguments for _, arguments in server.calls[1:]] == [{}]
@@ -164,7 +170,7 @@ class TestLimit:
     @both_ways
     def test_it_holds_in_other_loops(self, way):
         server = FailingServer()
-        toolset = MCPToolset(server.info, max_tool_failures=2)
+        toolset = MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2))
         with toolset:
             caller, messages = MCPToolCaller(toolset), [*GO]
             for _ in range(4):
@@ -189,8 +195,8 @@ class TestWhoGetsIt:
         servers = [FailingServer(), FailingServer()]
         for server in servers:
             server.tools = server.tools[:1]
-        lenient = MCPToolset(servers[0].info, tool_name_prefix="a", on_tool_error="model")
-        strict = MCPToolset(servers[1].info, tool_name_prefix="b", on_tool_error="raise")
+        lenient = MCPToolset(servers[0].info, tool_name_prefix="a", tool_options=ToolOptions(on_tool_error="model"))
+        strict = MCPToolset(servers[1].info, tool_name_prefix="b", tool_options=ToolOptions(on_tool_error="raise"))
         with lenient, strict:
             messages = run(agent([lenient, strict], call("a_f"), raises=raises), way)
             assert told(messages) == [("[This tool call failed] Failed to invoke Tool `a_f`: broken", False)]
@@ -212,7 +218,7 @@ class TestWhoGetsIt:
 
     def test_nothing_of_an_error_gets_into_the_state(self):
         outputs = {"outputs_to_state": {"f": {"found": {"source": "result"}}}}
-        with MCPToolset(FailingServer().info, on_tool_error="model", **outputs) as toolset:
+        with MCPToolset(FailingServer().info, tool_options=ToolOptions(on_tool_error="model"), **outputs) as toolset:
             generator = ScriptedChatGenerator([call("f"), say("done")])
             one = Agent(chat_generator=generator, tools=toolset, state_schema={"found": {"type": str}})
             assert not one.run(messages=GO).get("found")
@@ -221,27 +227,26 @@ class TestWhoGetsIt:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"max_tool_failures": 0}, "`max_tool_failures` must be a whole number of at least 1"),
+        ({"max_tool_failures": 0}, "`max_tool_failures` must be greater than or equal to 1, got 0"),
         ({"max_tool_failures": True}, "`max_tool_failures` must be"),
-        ({"on_tool_error": "ignore"}, "`on_tool_error` must be one of 'agent', 'model', 'raise', got 'ignore'"),
-        ({"include_instructions": 1}, "`include_instructions` must be True or False"),
+        ({"on_tool_error": "ignore"}, "`on_tool_error` must be 'agent', 'model' or 'raise', got 'ignore'"),
     ],
 )
 def test_what_is_invalid_is_refused_by_name(options, named):
     with pytest.raises(ValueError, match=named):
-        MCPToolset(StdioServerInfo("x"), **options)
-    if "include_instructions" not in options:
-        with pytest.raises(ValueError, match=named):
-            MCPToolset(StdioServerInfo("x"), tool_overrides={"f": options})
-        with pytest.raises(ValueError, match=named):
-            MCPTool("f", StdioServerInfo("x"), **options)
+        MCPToolset(StdioServerInfo("x"), tool_options=options)
+    with pytest.raises(ValueError, match=named):
+        MCPToolset(StdioServerInfo("x"), tool_overrides={"f": options})
+    with pytest.raises(ValueError, match=named):
+        MCPTool("f", StdioServerInfo("x"), tool_options=options)
 
 
 def test_the_options_are_stored_and_stand_in_files():
     options = {"max_tool_failures": 3, "on_tool_error": "raise", "include_instructions": True}
-    toolset = MCPToolset(StdioServerInfo("x"), **options, tool_overrides={"f": {"max_tool_failures": 1}})
+    toolset = MCPToolset(StdioServerInfo("x"), tool_options=options, tool_overrides={"f": {"max_tool_failures": 1}})
     loaded = MCPToolset.from_dict(toolset.to_dict())
-    assert loaded.options.changed() == options
+    assert loaded.tool_options.changed() == options
     assert loaded.tool_overrides["f"].max_tool_failures == 1
-    [from_file] = load_mcp_toolsets({"mcpServers": {"x": {"command": "x", **options}}}, prefix_tool_names=False)
-    assert from_file.options.changed() == options
+    for written in ({"tool_options": options}, options):
+        [from_file] = load_mcp_toolsets({"mcpServers": {"x": {"command": "x", **written}}}, prefix_tool_names=False)
+        assert from_file.tool_options.changed() == options

@@ -34,6 +34,7 @@ from haystack_integrations.tools import mcp as package
 from haystack_integrations.tools.mcp import (
     AskUser,
     AsyncExecutor,
+    CallOptions,
     FileTokenStorage,
     FromState,
     InMemoryTokenStorage,
@@ -95,6 +96,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolUsage,
     OAuthConfig,
     SecretTemplate,
+    SnapshotCheck,
     SSEClient,
     SSEServerInfo,
     StdioClient,
@@ -102,7 +104,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpClient,
     StreamableHttpServerInfo,
     ToolConfig,
+    ToolOptions,
     ToolOverride,
+    ToolSelection,
     accept_defaults,
     answer_later,
     call_budget,
@@ -167,7 +171,7 @@ def use(info: MCPServerInfo) -> None:
         assert_type(tool.description, str)
         assert_type(tool.parameters, dict[str, Any])
         assert_type(tool.annotations, types.ToolAnnotations | None)
-        assert_type(tool.result_format, Literal["text", "content", "json"])
+        assert_type(tool.tool_options.result_format, Literal["text", "content", "json"] | None)
         assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
         result = tool.call(a=1, b=2)
         assert_type(result, MCPToolResult)
@@ -176,7 +180,9 @@ def use(info: MCPServerInfo) -> None:
         assert_type(result.raw, CallToolResult)
         plain: Tool = tool
         plain.invoke(a=1, b=2)
-    with MCPToolset(info, tool_names=["add"], tool_name_prefix="math", result_format="content") as toolset:
+    with MCPToolset(
+        info, tool_names=["add"], tool_name_prefix="math", tool_options=ToolOptions(result_format="content")
+    ) as toolset:
         assert_type(toolset, MCPToolset)
         assert_type(toolset[0], MCPTool)
         assert_type(toolset["math_add"], MCPTool)
@@ -292,12 +298,18 @@ def is_short(tool: types.Tool) -> bool:
 def shaped(info: MCPServerInfo) -> MCPToolset:
     toolset = MCPToolset(
         info,
-        exclude_tools=["delete_*"],
-        tool_filter=is_short,
-        required_hints={"read_only_hint": True},
-        tool_overrides={"add": ToolOverride(name="plus", result_format="json"), "sub": {"description": "Subtract."}},
-        bound_arguments={"add": {"a": FromState("a"), "b": Secret.from_env_var("B")}},
-        max_result_size=1000,
+        tool_selection=ToolSelection(
+            exclude_tools=["delete_*"], tool_filter=is_short, required_hints={"read_only_hint": True}
+        ),
+        tool_overrides={
+            "add": ToolOverride(
+                name="plus",
+                result_format="json",
+                bound_arguments={"a": FromState("a"), "b": Secret.from_env_var("B")},
+            ),
+            "sub": {"description": "Subtract."},
+        },
+        tool_options=ToolOptions(max_result_size=1000),
     )
     assert_type(toolset.table(), str)
     assert_type(toolset.tool_overrides, dict[str, ToolOverride])
@@ -328,10 +340,18 @@ async def show_async(report: MCPProgress) -> None:
 
 def handle(info: MCPServerInfo) -> None:
     for handlers in (MCPHandlers(progress=show), MCPHandlers(progress=show_async)):
-        toolset = MCPToolset(info, handlers=handlers, invocation_timeout=None, read_timeout=60, ping_interval=20)
+        toolset = MCPToolset(
+            info,
+            handlers=handlers,
+            invocation_timeout=None,
+            call_options=CallOptions(read_timeout=60, ping_interval=20),
+        )
         assert_type(toolset.handlers, MCPHandlers)
         assert_type(toolset.invocation_timeout, float | None)
-    connection = MCPConnection(info, reset_timeout_on_progress=True, max_total_timeout=600)
+    connection = MCPConnection(
+        info,
+        call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=600),
+    )
     assert_type(connection.call_tool("add", {}, on_progress=show, meta={"user": "ada"}), CallToolResult)
 
 
@@ -533,8 +553,15 @@ async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
     assert_type(snapshot.compare(toolset["add"]).of_tool("add").summary(), str)
     assert_type(snapshot.hashes, dict[str, str])
     assert_type(snapshot.definitions(), list[types.Tool])
-    pinned = MCPToolset(info, snapshot=Path("tools.json"), on_drift="quarantine")
-    MCPTool("add", info, snapshot="tools.json", on_drift="warn")
+    pinned = MCPToolset(
+        info,
+        snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"),
+    )
+    MCPTool(
+        "add",
+        info,
+        snapshot=SnapshotCheck("tools.json", on_drift="warn"),
+    )
     assert_type(pinned.snapshot, MCPToolSnapshot | None)
     assert_type(pinned.on_drift, Literal["error", "quarantine", "warn"] | None)
     try:
@@ -555,7 +582,10 @@ async def read_again(uri: str) -> None:
 
 
 def hear_of_changes(info: MCPServerInfo) -> None:
-    toolset = MCPToolset(info, cache_tools=False, update_between_steps=True)
+    toolset = MCPToolset(
+        info,
+        tool_selection=ToolSelection(cache_tools=False, update_between_steps=True),
+    )
     toolset.refresh()
     unsubscribe = toolset.on_change(note)
     unsubscribe()

@@ -134,7 +134,7 @@ class AnnotationRules:
             # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
             return not (
                 tool._has_hint("read_only_hint")
-                and self._trusts(tool.server_info, given_name(tool), tool.tool_name_prefix)
+                and self._trusts(tool.server_info, given_name(tool), getattr(tool._toolset, "tool_name_prefix", None))
             )
         reader = toolset_of_reader(tool)
         # The protocol says that a resource is only read. A URI can tell a server anything all the same.

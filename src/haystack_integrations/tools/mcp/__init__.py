@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 __all__ = [
     "AskUser",
     "AsyncExecutor",
+    "CallOptions",
     "FileTokenStorage",
     "FromState",
     "InMemoryTokenStorage",
@@ -80,12 +81,15 @@ __all__ = [
     "SSEClient",
     "SSEServerInfo",
     "SecretTemplate",
+    "SnapshotCheck",
     "StdioClient",
     "StdioServerInfo",
     "StreamableHttpClient",
     "StreamableHttpServerInfo",
     "ToolConfig",
+    "ToolOptions",
     "ToolOverride",
+    "ToolSelection",
     "accept_defaults",
     "answer_later",
     "call_budget",
@@ -117,6 +121,7 @@ if TYPE_CHECKING:
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
     from .connection.interceptors import MCPToolCall
+    from .connection.limits import CallOptions
     from .connection.preload import preload
     from .connection.status import MCPConnectionStatus
     from .convert.prompts import prompt_messages
@@ -149,6 +154,7 @@ if TYPE_CHECKING:
     from .handlers.progress import MCPProgress
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .options import FromState, ToolOptions, ToolOverride, ToolSelection
     from .pending_calls import MCPPendingCall, MCPQuestion
     from .protocol.base import MCPClient
     from .protocol.server_info import MCPServerInfo
@@ -164,9 +170,9 @@ if TYPE_CHECKING:
     from .searchable_toolset import MCPSearchableToolset
     from .secret_template import SecretTemplate
     from .server_instructions import instructions_for_model
-    from .shaping import FromState, ToolOverride
     from .skill_store import MCPSkillStore
     from .snapshot.drift import MCPDriftReport, MCPToolDrift
+    from .snapshot.guard import SnapshotCheck
     from .snapshot.snapshot import MCPToolSnapshot
     from .transports.http.client import SSEClient, StreamableHttpClient
     from .transports.http.login import login, login_async, logout, logout_async
@@ -189,6 +195,7 @@ else:
         "config.loader": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
         "connection.interceptors": ["MCPToolCall"],
+        "connection.limits": ["CallOptions"],
         "connection.preload": ["preload"],
         "connection.status": ["MCPConnectionStatus"],
         "convert.prompts": ["prompt_messages"],
@@ -221,6 +228,7 @@ else:
         "handlers.progress": ["MCPProgress"],
         "mcp_tool": ["MCPTool"],
         "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "options": ["FromState", "ToolOptions", "ToolOverride", "ToolSelection"],
         "pending_calls": ["MCPPendingCall", "MCPQuestion"],
         "registry.aliases": ["MCPAliasToolset"],
         "registry.facade": ["MCPFacade"],
@@ -234,9 +242,9 @@ else:
         "searchable_toolset": ["MCPSearchableToolset"],
         "secret_template": ["SecretTemplate"],
         "server_instructions": ["instructions_for_model"],
-        "shaping": ["FromState", "ToolOverride"],
         "skill_store": ["MCPSkillStore"],
         "snapshot.drift": ["MCPDriftReport", "MCPToolDrift"],
+        "snapshot.guard": ["SnapshotCheck"],
         "snapshot.snapshot": ["MCPToolSnapshot"],
         "transports.http.client": ["SSEClient", "StreamableHttpClient"],
         "transports.http.login": ["login", "login_async", "logout", "logout_async"],

@@ -37,6 +37,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftE
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
     Unsubscribe,
@@ -44,7 +45,6 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     Watcher,
     next_moment,
 )
-from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 if TYPE_CHECKING:

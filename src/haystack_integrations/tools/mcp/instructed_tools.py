@@ -49,7 +49,7 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
     shown = without_instructions(tools)
     places: dict[int, list[int]] = {}
     for place, tool in enumerate(shown):
-        if isinstance(tool, MCPTool) and tool._toolset is not None and tool._toolset.options.include_instructions:
+        if isinstance(tool, MCPTool) and tool._toolset is not None and tool._toolset.tool_options.include_instructions:
             places.setdefault(id(tool._toolset), []).append(place)
     for of_toolset in places.values():
         offered = {place: tool for place in of_toolset if isinstance(tool := shown[place], MCPTool)}

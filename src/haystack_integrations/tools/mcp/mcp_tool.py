@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
@@ -19,7 +19,7 @@ from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
@@ -51,26 +51,27 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.options import (
+    BoundArguments,
+    Sent,
+    ToolOptions,
+    limit_outputs,
+    load_bound_arguments,
+    stored_arguments,
+    unusable_by_model,
+    with_output_schema,
+)
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor, texts_in
-from haystack_integrations.tools.mcp.shaping import (
-    BoundArguments,
-    Sent,
-    limit_outputs,
-    load_bound_arguments,
-    unusable_by_model,
-    with_output_schema,
-)
-from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
+from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
 from haystack_integrations.tools.mcp.tool_failures import (
     ARGUMENT,
     STATE_KEY,
-    OnToolError,
     as_result,
     failures_in_a_row,
     limit_reached,
@@ -181,25 +182,14 @@ class MCPTool(ToolBase, Tool):
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         *,
-        tool_name_prefix: str | None = None,
-        result_format: ResultFormat = "text",
-        share: bool = True,
-        retry_idempotent: bool = False,
-        handlers: MCPHandlers | None = None,
         exposed_name: str | None = None,
         bound_arguments: dict[str, Any] | None = None,
-        max_result_size: int | None = None,
-        include_output_schema: bool = False,
-        reset_timeout_on_progress: bool = False,
-        max_total_timeout: float | None = None,
-        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
-        ping_interval: float | None = None,
+        tool_options: ToolOptions | Mapping[str, Any] | None = None,
+        call_options: CallOptions | Mapping[str, Any] | None = None,
+        handlers: MCPHandlers | None = None,
         interceptors: Sequence[Any] | None = None,
-        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
-        snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
-        on_drift: OnDrift | None = None,
-        on_tool_error: OnToolError = "agent",
-        max_tool_failures: int | None = None,
+        share: bool = True,
+        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -223,47 +213,23 @@ class MCPTool(ToolBase, Tool):
             With a `source`, the State or the handler gets only that key of the result, else all of it.
             Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
             Example without source: `{"documents": {"handler": custom_handler}}`
-        :param tool_name_prefix: Optional prefix for the name of the Tool: `prefix_name`. 1 to 32 letters, digits, `_`
-            and `-`.
-        :param result_format: What the model sees of a result, unless `outputs_to_string` is set: "text" (default) for
-            its text, with short notes in place of images and files; "content" for Haystack's content blocks
-            (`TextContent`, `ImageContent`, and `FileContent` where the installed Haystack supports it); "json" for the
-            JSON of the MCP result.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
-            read-only or idempotent. Set it only for servers whose annotations you trust.
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
         :param exposed_name: The `name` of the Tool, which the model sees, used as it is. Default: the server's name,
-            adapted, with the prefix.
+            adapted.
         :param bound_arguments: Optional dictionary mapping parameter names to values, Secrets or FromStates. The model
             does not see these parameters and cannot override them. A Secret is resolved at every call.
             Example: `{"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant"), "limit": 10}`
-        :param max_result_size: How many characters of a result's text the model sees, at least 200: its beginning and
-            its end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always
-            get all.
-        :param include_output_schema: Whether the description has the tool's output schema.
-        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
-            then on.
-        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
-            Default: no limit, as long as the server reports progress.
-        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
-            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
-        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
-            pinged, if the revision of the protocol has pings. Default: no pings.
+        :param tool_options: What the model sees of the tool and its results, and what becomes of calls that fail: a
+            ToolOptions, or a dictionary of its fields. Example: `ToolOptions(result_format="content")`
+        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
+            Example: `CallOptions(reset_timeout_on_progress=True)`
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
         :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
             which sends it on and gives the result. Or objects that can be called like them, or import paths
             `"package.module:name"`.
-        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds. After it, the call
-            fails, and the task goes on; the error says how to take it up again. Default: an hour. None for no limit.
-        :param snapshot: What the server should say of the tool: an MCPToolSnapshot, or the path of its file; see
-            MCPToolset. The tool has its schema without connecting.
-        :param on_drift: What is done if the server says something else of it: "error" (default), "quarantine" or
-            "warn"; see MCPToolset. With "quarantine", warm-up raises no error, but no call is sent.
-        :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
-            MCPToolCaller is set to do. "model": `invoke` returns the error, so that the model gets it and the run goes
-            on, whatever they are set to do. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
-        :param max_tool_failures: After how many failures in a row the tool is not called any more in a run of an Agent,
-            at least 1. The model is told. A run begins with the last message of the user. Default: no limit.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param snapshot: What the server should say of the tool: an MCPToolSnapshot, the path of its file, or a
+            SnapshotCheck that says what is done if the server says something else. The tool has its schema without
+            connecting. With "quarantine", warm-up raises no error, but no call is sent.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
@@ -272,25 +238,6 @@ class MCPTool(ToolBase, Tool):
         if not isinstance(name, str) or not name:
             msg = f"MCPTool: `name` must be a non-empty string, got {name!r}"
             raise ValueError(msg)
-        options = ToolOptions(
-            tool_name_prefix=tool_name_prefix,
-            result_format=result_format,
-            share=share,
-            retry_idempotent=retry_idempotent,
-            handlers=handlers,
-            max_result_size=max_result_size,
-            include_output_schema=include_output_schema,
-            reset_timeout_on_progress=reset_timeout_on_progress,
-            max_total_timeout=max_total_timeout,
-            read_timeout=read_timeout,
-            ping_interval=ping_interval,
-            interceptors=interceptors,
-            task_timeout=task_timeout,
-            snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
-            on_drift=on_drift,
-            on_tool_error=on_tool_error,
-            max_tool_failures=max_tool_failures,
-        )
         if exposed_name is not None:
             check_exposed_name("MCPTool: `exposed_name`", exposed_name)
         connection = MCPConnection(
@@ -299,22 +246,22 @@ class MCPTool(ToolBase, Tool):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
-            interceptors=options.interceptors,
-            **options.limits(),
+            interceptors=interceptors,
+            call_options=call_options,
         )
         self._set_up(
             name,
-            exposed_name or provider_safe_name(name, tool_name_prefix),
+            exposed_name or provider_safe_name(name),
             connection,
             description=description,
             eager_connect=eager_connect,
             outputs_to_string=outputs_to_string,
             inputs_from_state=inputs_from_state,
             outputs_to_state=outputs_to_state,
-            options=options,
-            exposed_name=exposed_name,
+            options=ToolOptions.of(tool_options).for_single_tool("MCPTool"),
             bound_arguments=bound_arguments,
         )
+        self._snapshot = SnapshotCheck.of(snapshot)
         guard = self._pin(ToolChoice(lambda tool: tool == name, lambda tool: tool.name == name))
         if guard is not None:
             self._show_pinned(guard)
@@ -339,7 +286,7 @@ class MCPTool(ToolBase, Tool):
         """
         tool = cls.__new__(cls)
         tool._set_up(remote_name, name, toolset._connection, toolset=toolset, **parameters)
-        tool._guard = toolset._guard
+        tool._guard, tool._snapshot = toolset._guard, toolset._snapshot
         return tool
 
     def _set_up(
@@ -355,7 +302,6 @@ class MCPTool(ToolBase, Tool):
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         toolset: ToolBase | None = None,
-        exposed_name: str | None = None,
         bound_arguments: dict[str, Any] | None = None,
         invocation_timeout: float | None = None,
     ) -> None:
@@ -375,7 +321,7 @@ class MCPTool(ToolBase, Tool):
         self.remote_name = remote_name
         self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
-        self.options = options
+        self.tool_options = options
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
         self.output_schema: dict[str, Any] | None = None
@@ -385,7 +331,6 @@ class MCPTool(ToolBase, Tool):
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
         self._custom_inputs_from_state = inputs_from_state
-        self._exposed_name = exposed_name
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
         # By the names that an alias of a registry gives this tool, without and with instructions of the server.
@@ -395,7 +340,7 @@ class MCPTool(ToolBase, Tool):
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
 
-        handler = {"handler": result_handler(options.result_format)}
+        handler = {"handler": result_handler(options.result_format or "text")}
         self.name = name
         self.description: str = description or ""
         self.parameters: dict[str, Any] = permissive_schema()
@@ -433,7 +378,7 @@ class MCPTool(ToolBase, Tool):
         """
         The name that was given instead of the server's, if one was.
         """
-        return self._exposed_name
+        return None if self.name == provider_safe_name(self.remote_name) else self.name
 
     @property
     def invocation_timeout(self) -> float | None:
@@ -560,7 +505,7 @@ class MCPTool(ToolBase, Tool):
 
         self.parameters = map_texts(parameters, visible)
         description = self._custom_description or visible(definition.description or "")
-        if self.options.include_output_schema:
+        if self.tool_options.include_output_schema:
             description = with_output_schema(description, map_texts(definition.output_schema, visible))
         self.description = description
         self.title = visible(definition.title) if definition.title else definition.title
@@ -683,7 +628,7 @@ class MCPTool(ToolBase, Tool):
         return failures_in_a_row(take(conversation_input, None), self.name)
 
     def _check_failures(self, failures: int) -> None:
-        limit = self.options.max_tool_failures
+        limit = self.tool_options.max_tool_failures
         if limit is not None and failures >= limit:
             note_refusal(self.name, f"the limit of failures, {limit} in a row, is reached")
             raise MCPCallRefusedError(limit_reached(limit), self.name)
@@ -692,7 +637,7 @@ class MCPTool(ToolBase, Tool):
         """
         Do with the failure of a call what `on_tool_error` says.
         """
-        limit, choice = self.options.max_tool_failures, self.options.on_tool_error
+        limit, choice = self.tool_options.max_tool_failures, self.tool_options.on_tool_error
         is_refusal = isinstance(error, MCPCallRefusedError)
         if limit is not None and failures + 1 >= limit and not is_refusal:
             error.message = f"{error.message.rstrip()}\n{limit_reached(limit)}"
@@ -874,7 +819,7 @@ class MCPTool(ToolBase, Tool):
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
-        may_repeat = self.options.retry_idempotent and self._has_hint("read_only_hint", "idempotent_hint")
+        may_repeat = bool(self.tool_options.retry_idempotent) and self._has_hint("read_only_hint", "idempotent_hint")
         return CallRequest(
             tool_name=self.remote_name,
             tool_args=sent.arguments,
@@ -944,11 +889,11 @@ class MCPTool(ToolBase, Tool):
             "inputs_from_state": self._custom_inputs_from_state,
             "outputs_to_state": self.outputs_to_state,
         }
-        if self._exposed_name is not None:
-            parameters["exposed_name"] = self._exposed_name
+        if self.exposed_name is not None:
+            parameters["exposed_name"] = self.exposed_name
         if self._bound:
             parameters["bound_arguments"] = self._bound.values
-        return {**parameters, **self.options.changed()}
+        return {**parameters, **self._shared_parameters()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -958,17 +903,19 @@ class MCPTool(ToolBase, Tool):
         :param data: The result of `to_dict`.
         :returns: The tool.
         """
-        return cls._load_dict(data)
+        parameters = dict(data["data"])
+        if bound := parameters.get("bound_arguments"):
+            parameters["bound_arguments"] = load_bound_arguments(bound)
+        # A parameter of older files.
+        if prefix := parameters.pop("tool_name_prefix", None):
+            parameters.setdefault("exposed_name", provider_safe_name(parameters["name"], prefix))
+        return cls._load_dict({**data, "data": parameters})
 
-    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
-        if not self._bound:
-            return {}
-        return {"bound_arguments": list(self._bound.values) if for_traces else self._bound.stored()}
-
-    @classmethod
-    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        bound = parameters.get("bound_arguments")
-        return {"bound_arguments": load_bound_arguments(bound)} if bound else {}
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        stored = super()._as_dict(method)
+        if values := self._bound.values:
+            stored["data"]["bound_arguments"] = stored_arguments(values) if method == "to_dict" else list(values)
+        return stored
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import threading
 import uuid
@@ -19,12 +18,12 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.in_loop import Sessions
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.retry import BackgroundRetry
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
-from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, describe_choices
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, check_prefix, describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
@@ -38,25 +37,21 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChan
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
-from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
+from haystack_integrations.tools.mcp.options import (
+    ToolOptions,
+    ToolOverride,
+    ToolSelection,
+    check_overrides,
+)
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.shaping import (
-    BoundArguments,
-    ToolOverride,
-    ToolSelection,
-    check_overrides,
-    load_bound_arguments,
-    load_filter,
-)
-from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice
+from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ResultFormat, ToolBase, ToolOptions
-from haystack_integrations.tools.mcp.tool_failures import OnToolError
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
@@ -76,16 +71,6 @@ T = TypeVar("T")
 # The pauses between attempts to reach a server that is not required, in seconds.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
-
-# Options that a ToolOverride may have, too.
-_OF_SINGLE_TOOLS = (
-    "result_format",
-    "retry_idempotent",
-    "max_result_size",
-    "include_output_schema",
-    "on_tool_error",
-    "max_tool_failures",
-)
 
 
 def _not_connected(**_arguments: Any) -> str:
@@ -147,31 +132,15 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         outputs_to_string: dict[str, dict[str, Any]] | None = None,
         *,
         tool_name_prefix: str | None = None,
-        result_format: ResultFormat = "text",
-        share: bool = True,
-        retry_idempotent: bool = False,
-        handlers: MCPHandlers | None = None,
-        required: bool = True,
-        exclude_tools: list[str] | None = None,
-        tool_filter: Callable[[types.Tool], bool] | None = None,
-        required_hints: dict[str, bool] | None = None,
+        tool_selection: ToolSelection | Mapping[str, Any] | None = None,
+        tool_options: ToolOptions | Mapping[str, Any] | None = None,
         tool_overrides: Mapping[str, ToolOverride | dict[str, Any]] | None = None,
-        bound_arguments: dict[str, dict[str, Any]] | None = None,
-        max_result_size: int | None = None,
-        include_output_schema: bool = False,
-        reset_timeout_on_progress: bool = False,
-        max_total_timeout: float | None = None,
-        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
-        ping_interval: float | None = None,
+        call_options: CallOptions | Mapping[str, Any] | None = None,
+        handlers: MCPHandlers | None = None,
         interceptors: Sequence[Any] | None = None,
-        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
-        cache_tools: bool = True,
-        update_between_steps: bool = False,
-        snapshot: MCPToolSnapshot | str | os.PathLike[str] | None = None,
-        on_drift: OnDrift | None = None,
-        on_tool_error: OnToolError = "agent",
-        max_tool_failures: int | None = None,
-        include_instructions: bool = False,
+        share: bool = True,
+        required: bool = True,
+        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -200,88 +169,41 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             Example: `{"git_diff": {"source": "diff", "handler": format_diff}}`
         :param tool_name_prefix: Optional prefix for the names of all tools: `prefix_name`. For several servers whose
             tools have the same names.
-        :param result_format: What the model sees of results: "text" (default), "content" or "json"; see MCPTool.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
-            read-only or idempotent. Set it only for servers whose annotations you trust.
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
-        :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
-            the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
-            background, with growing pauses, and at the next `warm_up`.
-        :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
-        :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It
-            is called at warm-up, in the caller's thread, and must not block.
-        :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
-            `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
-            hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it
-            only for servers that you trust. Example: `{"read_only_hint": True}`
+        :param tool_selection: Which tools of the server there are, and when new ones: a ToolSelection, or a dictionary
+            of its fields. Example: `ToolSelection(exclude_tools=["delete_*"])`
+        :param tool_options: What the model sees of the tools and their results, and what becomes of calls that fail: a
+            ToolOptions, or a dictionary of its fields. Example: `ToolOptions(max_result_size=10_000)`
         :param tool_overrides: Optional dictionary from tool names to a ToolOverride, or a dictionary of its fields:
-            another name or description, a timeout, or other options of single tools.
-            Example: `{"search": {"name": "search_docs", "invocation_timeout": 120}}`
-        :param bound_arguments: Optional dictionary from tool names to the `bound_arguments` of each tool: values,
-            Secrets or FromStates by parameter name. The model does not see these parameters and cannot override them.
-            Example: `{"search": {"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant")}}`
-        :param max_result_size: How many characters of a result's text the model sees, at least 200; see MCPTool.
-        :param include_output_schema: Whether descriptions have the tools' output schemas.
-        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
-            then on.
-        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
-            Default: no limit, as long as the server reports progress.
-        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
-            session is given up. 300 by default, or `invocation_timeout` if that is longer. None for never.
-        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
-            pinged, if the revision of the protocol has pings. Default: no pings.
+            another name or description, arguments that the model does not see, a timeout, or other ToolOptions.
+            Example: `{"search": ToolOverride(name="search_docs", bound_arguments={"tenant": FromState("tenant")})}`
+        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
+            Example: `CallOptions(reset_timeout_on_progress=True)`
+        :param handlers: What to do for a server that asks for something; see MCPHandlers.
         :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
             which sends it on and gives the result. Or objects that can be called like them, or import paths
             `"package.module:name"`.
-        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds. After it, the call
-            fails, and the task goes on; the error says how to take it up again. Default: an hour. None for no limit.
-        :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they
-            may be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time,
-            and so does every run of an Agent. (With Haystack 2, runs of `run_async` do not; call `warm_up_async` before
-            them.)
-        :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes
-            on with the tools that it began with.
-        :param snapshot: The tools that the server should have: an MCPToolSnapshot, or the path of its file, a relative
-            one from the current directory. They are shown without connecting, and compared with what the server says
-            whenever a session is opened or the server says that they changed. Default: whatever it says is used.
-        :param on_drift: What is done if the server says something else of its tools than the `snapshot`. "error"
-            (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": tools that are new or others
-            are hidden, and no call of them is sent; the rest works. "warn": the tools are used as the server has them.
-            Annotations that say that a tool is more harmless than before are always an error.
-        :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
-            MCPToolCaller is set to do. "model": the model gets the error, and the run goes on, whatever they are set
-            to do. "raise": the run ends with an MCPToolFailedError.
-        :param max_tool_failures: After how many failures in a row a tool is not called any more in a run of an Agent,
-            at least 1. The model is told. A run begins with the last message of the user. Default: no limit.
-        :param include_instructions: Whether the model gets what the server says of its use: fenced, at the end of the
-            description of one tool, and cut to what providers take. For long instructions, see MCPInstructionsHook.
-            A server can write anything there; set it only for servers that you trust.
+        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
+            the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
+            background, with growing pauses, and at the next `warm_up`.
+        :param snapshot: The tools that the server should have: an MCPToolSnapshot, the path of its file, or a
+            SnapshotCheck that says what is done if the server says something else. They are shown without connecting,
+            and compared with what the server says. Default: whatever it says is used.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
-        self.options: ToolOptions = ToolOptions(
-            tool_name_prefix=tool_name_prefix,
-            result_format=result_format,
-            share=share,
-            retry_idempotent=retry_idempotent,
-            handlers=handlers,
-            required=required,
-            max_result_size=max_result_size,
-            include_output_schema=include_output_schema,
-            reset_timeout_on_progress=reset_timeout_on_progress,
-            max_total_timeout=max_total_timeout,
-            read_timeout=read_timeout,
-            ping_interval=ping_interval,
-            interceptors=interceptors,
-            task_timeout=task_timeout,
-            snapshot=cast("MCPToolSnapshot | str | None", snapshot),  # it makes a string of a path
-            on_drift=on_drift,
-            on_tool_error=on_tool_error,
-            max_tool_failures=max_tool_failures,
-            include_instructions=include_instructions,
-        )
+        if tool_name_prefix is not None:
+            check_prefix(tool_name_prefix)
+        if not isinstance(required, bool):
+            msg = f"`required` must be True or False, got {required!r}"
+            raise ValueError(msg)
+        self.tool_name_prefix = tool_name_prefix
+        self.tool_selection: ToolSelection = ToolSelection.of(tool_selection)
+        self.tool_options: ToolOptions = ToolOptions.of(tool_options)
+        self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
+        self.required = required
+        self._snapshot = SnapshotCheck.of(snapshot)
         server_info = server_info_from(server_info)
         self._connection = MCPConnection(
             server_info,
@@ -289,8 +211,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             invocation_timeout=invocation_timeout,
             share=share,
             handlers=handlers,
-            interceptors=self.options.interceptors,
-            **self.options.limits(),
+            interceptors=interceptors,
+            call_options=call_options,
         )
         if tool_names is not None and (
             not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)
@@ -301,27 +223,14 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             ("inputs_from_state", inputs_from_state),
             ("outputs_to_state", outputs_to_state),
             ("outputs_to_string", outputs_to_string),
-            ("bound_arguments", bound_arguments),
         ):
             if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
                 msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
                 raise ValueError(msg)
-        self._selection = ToolSelection(
-            tool_names=tool_names,
-            exclude_tools=exclude_tools,
-            tool_filter=tool_filter,
-            required_hints=required_hints,
-        )
-        self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
-        self.bound_arguments: dict[str, dict[str, Any]] = bound_arguments or {}
-        for name, values in self.bound_arguments.items():
-            BoundArguments(name, values)  # it checks them
-        for parameter, flag in (("cache_tools", cache_tools), ("update_between_steps", update_between_steps)):
-            if not isinstance(flag, bool):
-                msg = f"MCPToolset: `{parameter}` must be True or False, got {flag!r}"
-                raise ValueError(msg)
-        self.cache_tools = cache_tools
-        self.update_between_steps = update_between_steps
+        both = [name for name in tool_names or [] if self.tool_selection.excludes(name)]
+        if both:
+            msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
+            raise ValueError(msg)
         # Why tools of the server are not in this toolset, by their names.
         self._left_out: dict[str, str] = {}
         self.server_info: MCPServerInfo = server_info
@@ -355,21 +264,23 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             function=_not_connected,
         )
         super().__init__(tools=[self._placeholder])
-        self._fresh = FreshTools(self, cache_tools=cache_tools, update_between_steps=update_between_steps)
+        selection = self.tool_selection
+        self._fresh = FreshTools(
+            self, cache_tools=selection.cache_tools, update_between_steps=selection.update_between_steps
+        )
         if eager_connect:
             self._enter_or_leave()
 
     def _choice(self) -> ToolChoice:
-        selection = self._selection
+        selection, names = self.tool_selection, self.tool_names
+
+        def may_have(name: str) -> bool:
+            return (names is None or name in names) and not selection.excludes(name)
 
         def selects(definition: types.Tool) -> bool:
-            return (
-                selection.may_have(definition.name)
-                and selection.reason_against(definition) is None
-                and _is_usable(definition)
-            )
+            return may_have(definition.name) and selection.reason_against(definition) is None and _is_usable(definition)
 
-        return ToolChoice(selection.may_have, selects)
+        return ToolChoice(may_have, selects)
 
     def _selects(self, definition: types.Tool) -> bool:
         """
@@ -406,8 +317,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         self._warn_about_unknown_exclusions(known)
         self._check_bound(known)
         definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
-        pinned = {name: tool for name, tool in definitions.items() if self._selection.has_pinned(tool)}
-        by_name = {name: pinned[name] for name in self.tool_names or sorted(pinned) if name in pinned}
+        pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
+        names = sorted(pinned) if self.tool_names is None else self.tool_names
+        by_name = {name: pinned[name] for name in names if name in pinned}
         self._warn_about_unknown_tools(by_name)
         schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
         usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
@@ -434,27 +346,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     def _sessions(self) -> Sessions:
         return self._connection
 
-    @property
-    def exclude_tools(self) -> list[str] | None:
-        """
-        Names and patterns of tools that are left out.
-        """
-        return self._selection.exclude_tools
-
-    @property
-    def tool_filter(self) -> Callable[[types.Tool], bool] | None:
-        """
-        The function that tells whether to load a tool.
-        """
-        return self._selection.tool_filter
-
-    @property
-    def required_hints(self) -> dict[str, bool] | None:
-        """
-        What a tool's annotations must say for it to be loaded.
-        """
-        return self._selection.required_hints
-
     def _lock(self) -> threading.Lock:
         # Held only to read and change this object, never while waiting for a server.
         return self._locks.setdefault(os.getpid(), threading.Lock())
@@ -463,11 +354,10 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         # A tool keeps its name if the server gets another one that would have the same.
         renamed = {tool: child.name for tool, child in self._children.items()}
         renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
-        return assign_tool_names(remote_names, self.options.tool_name_prefix, renamed)
+        return assign_tool_names(remote_names, self.tool_name_prefix, renamed)
 
     def _make_child(self, remote_name: str, name: str) -> MCPTool:
         override = self.tool_overrides.get(remote_name, ToolOverride())
-        own = {option: value for option in _OF_SINGLE_TOOLS if (value := getattr(override, option)) is not None}
         return MCPTool._for_toolset(
             self,
             remote_name,
@@ -475,19 +365,11 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             inputs_from_state=self.inputs_from_state.get(remote_name),
             outputs_to_state=self.outputs_to_state.get(remote_name),
             outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=dataclasses.replace(self.options, required=True, include_instructions=False, **own),
+            options=override.over(self.tool_options),
             description=override.description,
-            exposed_name=override.name,
-            bound_arguments=self.bound_arguments.get(remote_name),
+            bound_arguments=override.bound_arguments,
             invocation_timeout=override.invocation_timeout,
         )
-
-    @property
-    def required(self) -> bool:
-        """
-        Whether it is an error if the server cannot be reached.
-        """
-        return self.options.required
 
     def warm_up(self) -> None:
         """
@@ -662,7 +544,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         # Without the lock, because `tool_filter` is the user's.
-        reasons = {each.name: reason for each in listing.tools if (reason := self._selection.reason_against(each))}
+        reasons = {each.name: reason for each in listing.tools if (reason := self.tool_selection.reason_against(each))}
         guard = self._guard
         if guard is not None:
             guard.verdict(listing).raise_error()
@@ -736,7 +618,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     @property
     def _has_filter(self) -> bool:
-        return self._selection.tool_filter is not None
+        return self.tool_selection.tool_filter is not None
 
     def _own_tools(self) -> list[Tool]:
         tools = self.tools
@@ -777,14 +659,14 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     def _check_bound(self, listed: list[str]) -> None:
         # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
-        for name in self.bound_arguments:
-            if name not in listed:
+        for name, override in self.tool_overrides.items():
+            if override.bound_arguments and name not in listed:
                 choices = describe_choices([name], listed, "The server")
                 msg = f"`bound_arguments` names tool '{name}', which the server does not have. {choices}"
                 raise ValueError(msg)
 
     def _warn_about_unknown_exclusions(self, listed: list[str]) -> None:
-        for name in self._selection.unknown_exclusions(listed):
+        for name in self.tool_selection.unknown_exclusions(listed):
             logger.warning(
                 "exclude_tools has the tool '{tool}', which the server does not have. {choices}",
                 tool=name,
@@ -797,7 +679,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             "outputs_to_state",
             "outputs_to_string",
             "tool_overrides",
-            "bound_arguments",
         ):
             for name in getattr(self, parameter):
                 if name not in by_name:
@@ -835,7 +716,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         return iter(self._instructed(self._shown()))
 
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
-        return with_instructions(tools) if self.options.include_instructions else tools
+        return with_instructions(tools) if self.tool_options.include_instructions else tools
 
     def _shown(self) -> list[Tool]:
         return [*([] if self._is_absent() else self._fresh.seen_by_run()), *self._added_tools()]
@@ -1015,18 +896,15 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             "outputs_to_state": self.outputs_to_state or None,
             "outputs_to_string": self.outputs_to_string or None,
         }
-        shaping = {
-            "exclude_tools": self.exclude_tools,
-            "tool_filter": self.tool_filter,
-            "required_hints": self.required_hints,
-            "tool_overrides": self.tool_overrides,
-            "bound_arguments": self.bound_arguments,
-            "update_between_steps": self.update_between_steps,
-        }
-        if not self.cache_tools:
-            parameters["cache_tools"] = False
-        parameters |= {name: value for name, value in shaping.items() if value}
-        return {**parameters, **self.options.changed()}
+        if self.tool_name_prefix is not None:
+            parameters["tool_name_prefix"] = self.tool_name_prefix
+        if self.tool_selection != ToolSelection():
+            parameters["tool_selection"] = self.tool_selection
+        if self.tool_overrides:
+            parameters["tool_overrides"] = self.tool_overrides
+        if not self.required:
+            parameters["required"] = False
+        return {**parameters, **self._shared_parameters()}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -1036,33 +914,20 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :param data: The result of `to_dict`.
         :returns: The toolset.
         """
-        return cls._load_dict(data)
+        parameters = dict(data["data"])
+        # A parameter of older files.
+        for tool, bound in (parameters.pop("bound_arguments", None) or {}).items():
+            overrides = parameters.get("tool_overrides") or {}
+            override = {**overrides.get(tool, {}), "bound_arguments": bound}
+            parameters["tool_overrides"] = {**overrides, tool: override}
+        return cls._load_dict({**data, "data": parameters})
 
-    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
-        stored: dict[str, Any] = {}
-        if self.exclude_tools:
-            stored["exclude_tools"] = list(self.exclude_tools)
-        if self.tool_filter is not None:
-            name = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
-            stored["tool_filter"] = name if for_traces else store_callable("`tool_filter`", self.tool_filter)
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        stored = super()._as_dict(method)
         if self.tool_overrides:
-            stored["tool_overrides"] = {name: override.to_dict() for name, override in self.tool_overrides.items()}
-        if self.bound_arguments:
-            bound = {name: BoundArguments(name, values) for name, values in self.bound_arguments.items()}
-            stored["bound_arguments"] = {
-                name: list(each.values) if for_traces else each.stored() for name, each in bound.items()
-            }
+            overrides = self.tool_overrides.items()
+            stored["data"]["tool_overrides"] = {name: getattr(each, method)() for name, each in overrides}
         return stored
-
-    @classmethod
-    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        loaded: dict[str, Any] = {}
-        if parameters.get("tool_filter"):
-            loaded["tool_filter"] = load_filter(parameters["tool_filter"])
-        bound = parameters.get("bound_arguments")
-        if isinstance(bound, dict):
-            loaded["bound_arguments"] = {name: load_bound_arguments(values) for name, values in bound.items()}
-        return loaded
 
     @classmethod
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:

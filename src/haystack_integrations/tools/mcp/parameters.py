@@ -3,18 +3,32 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Parameters that users pass wrongly: to another class, under the name that another library has, a text for a list.
+Groups of options, which are checked by their types, and errors that say where an unknown parameter belongs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+
+from pydantic import ConfigDict, Field, ValidationError
 
 C = TypeVar("C", bound=type)
+
+# How the fields of groups of options are checked: 1 is not True, and "5" is no number.
+CHECKED: Final = ConfigDict(strict=True, arbitrary_types_allowed=True)
+
+# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
+LONGEST_TIMEOUT: Final = 10_000_000.0
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+# Values that are quoted in errors. Anything else may hold what nobody else should read.
+_QUOTED = (bool, int, float, str, type(None))
 
 # What others call our parameters.
 _OTHER_NAMES: Final = {
@@ -70,34 +84,168 @@ _ADVICE: Final = {
     for other in others.split()
 }
 
-# The parameters of the classes that know each other's.
+
+class Options:
+    """
+    Base of groups of options: frozen dataclasses of pydantic, which can be compared and stored.
+    """
+
+    # How a field is written where the group is passed, with `{}` in place of its name.
+    _example: ClassVar[str]
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """
+        Take the value of a parameter that holds this group.
+
+        :param value: The group, a dictionary of its fields, or None for the defaults.
+        :returns: The group.
+        :raises ValueError: If it is something else, or a field is unknown or invalid.
+        """
+        if value is None:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        parameter = cls._example.partition("=")[0]
+        msg = f"`{parameter}` must be of type {cls.__name__}, or a dict of its fields, got {type(value).__name__}"
+        raise ValueError(msg)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """
+        Deserialize the group.
+
+        :param data: The result of `to_dict`.
+        :returns: The group.
+        :raises ValueError: If a field is unknown or invalid.
+        """
+        for name in data:
+            if name not in _parameters[cls.__name__]:
+                raise ValueError(_unknown(cls.__name__, name))
+        return cls(**data)
+
+    def changed(self) -> dict[str, Any]:
+        """
+        Return the fields that differ from their defaults.
+
+        :returns: The values by name.
+        """
+        usual = unchanged_fields(self)
+        fields = [each.name for each in dataclasses.fields(self) if each.name not in usual]  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in fields}
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the group.
+
+        :returns: The fields that differ from their defaults.
+        """
+        return self.changed()
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return self.to_dict()
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self._to_trace_dict().items())
+        return f"{type(self).__name__}({fields})"
+
+
+# The parameters of the classes that know each other's, and the groups of options among these classes.
 _parameters: Final[dict[str, list[str]]] = {}
+_groups: Final[dict[str, type[Options]]] = {}
 
 
 def explains_options(cls: C) -> C:
     """
-    Make the constructor of a class say where an unknown parameter belongs.
+    Make the constructor of a class say where an unknown parameter belongs, and which field of a group is invalid.
 
     :param cls: The class, with a constructor that takes no arbitrary parameters.
     :returns: The class.
     """
     construct = cls.__init__  # type: ignore[misc]
-    own = [*inspect.signature(construct).parameters][1:]
+    is_group = issubclass(cls, Options)
+    own = (
+        [each.name for each in dataclasses.fields(cls)] if is_group else [*inspect.signature(construct).parameters][1:]
+    )
     _parameters[cls.__name__] = own
+    if is_group:
+        _groups[cls.__name__] = cls
 
     @functools.wraps(construct)
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in own:
                 raise TypeError(_unknown(cls.__name__, name))
-        construct(self, *args, **options)
+        try:
+            construct(self, *args, **options)
+        except ValidationError as error:
+            msg = f"{cls.__name__}: {_fault(own, error)}"
+        else:
+            return
+        raise ValueError(msg)
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
 
 
+def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Combine parameters from several places, in groups of options field by field.
+
+    :param owner: The name of the class whose parameters they are.
+    :param layers: The parameters, with the later ones taking precedence. A field of a group may stand by itself, as in
+        files that were written before there were groups.
+    :returns: The parameters.
+    """
+    own = _parameters[owner]
+    examples = {name: group._example.partition("=") for name, group in _groups.items()}
+    groups = {parameter: name for name, (parameter, _, value) in examples.items() if value.startswith(f"{name}({{")}
+    homes = {field: parameter for parameter, name in groups.items() if parameter in own for field in _parameters[name]}
+    combined: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            home, fields = homes.get(name), {name: value}
+            if name in groups and isinstance(value, Options | Mapping):
+                home, fields = name, dict(value) if isinstance(value, Mapping) else value.changed()
+            if home is None:
+                combined[name] = value
+            else:
+                combined[home] = {**combined.get(home, {}), **fields}
+        if "on_drift" in combined:
+            combined["snapshot"] = {"snapshot": combined.get("snapshot"), "on_drift": combined.pop("on_drift")}
+    return combined
+
+
+def _fault(own: list[str], error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    value = first["input"]
+    given = repr(value) if isinstance(value, _QUOTED) else type(value).__name__
+    name, *inside = first["loc"]
+    place = f"`{own[name] if isinstance(name, int) else name}`"
+    # What else pydantic says of the place is about its own schema.
+    if inside and (isinstance(inside[0], int) or inside[0].isidentifier()):
+        place += f" ({inside[0]})"
+    return f"{place} {first['msg'].replace('Input should', 'must', 1).replace('String should', 'must', 1)}, got {given}"
+
+
 def _unknown(owner: str, name: str) -> str:
     return f"{owner} has no parameter '{name}'. {_advice(owner, name)}"
+
+
+def _examples(owner: str) -> dict[str, str]:
+    """
+    Return how the parameters of a class are written, and the fields of the groups that it takes.
+    """
+    own = _parameters[owner]
+    examples = {name: f"{name}=…" for name in own}
+    for group, cls in _groups.items():
+        if cls._example.partition("=")[0] in own:
+            examples |= {name: cls._example.format(name) for name in _parameters[group] if name not in examples}
+    return examples
 
 
 def _advice(owner: str, name: str) -> str:
@@ -105,19 +253,22 @@ def _advice(owner: str, name: str) -> str:
     meant = _OTHER_NAMES.get(name, name)
     if meant in own:
         return f"Use `{meant}`."
+    if (example := _examples(owner).get(meant)) is not None:
+        return f"Use `{example}`."
     if name in _ADVICE:
         return f"{_ADVICE[name]}."
-    places = [place for place, parameters in _parameters.items() if meant in parameters]
-    servers = [place for place in places if place.endswith("ServerInfo")]
+    examples = {place: _examples(place)[meant] for place in _parameters if meant in _examples(place)}
+    servers = [place for place in examples if place.endswith("ServerInfo")]
     if servers:
         first = _parameters[servers[-1]][0]
-        shown = ", ".join(f"{each}=…" for each in dict.fromkeys([first, meant]))
+        shown = ", ".join(dict.fromkeys([f"{first}=…", examples[servers[-1]]]))
         example = f"{servers[-1]}({shown})"
         if not owner.endswith("ServerInfo"):
             example = f"{owner}({'name, ' if 'name' in own else ''}{example}, …)"
         return f"`{meant}` is a parameter of {_listed(servers)}: {example}."
+    places = [place for place in examples if place not in _groups]
     if places:
-        example = f": MCPToolset({owner}(…), {meant}=…)" if owner.endswith("ServerInfo") else ""
+        example = f": {places[-1]}({owner}(…), {examples[places[-1]]})" if owner.endswith("ServerInfo") else ""
         return f"`{meant}` is a parameter of {_listed(places)}{example}."
     closest = difflib.get_close_matches(name, own, 1)
     return f"Did you mean `{closest[0]}`?" if closest else f"It has: {', '.join(own)}."
@@ -142,3 +293,37 @@ def texts(name: str, value: Any) -> list[str]:
         msg = f"`{name}` must be a list of strings, got {what}"
         raise ValueError(msg)
     return given
+
+
+def short_repr(cls: C) -> C:
+    """
+    Leave the fields that have their default out of the `repr` of a dataclass.
+
+    :param cls: The dataclass.
+    :returns: The class.
+    """
+
+    def __repr__(self: Any) -> str:  # noqa: N807
+        usual = unchanged_fields(self)
+        names = [field.name for field in dataclasses.fields(self) if field.repr and field.name not in usual]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    cls.__repr__ = __repr__  # type: ignore[assignment, method-assign]
+    return cls
+
+
+def unchanged_fields(instance: Any) -> set[str]:
+    """
+    List the fields of a dataclass that have their default.
+
+    :param instance: The object.
+    :returns: Their names; none of an object of another class.
+    """
+    if not dataclasses.is_dataclass(instance):
+        return set()
+    return {field.name for field in dataclasses.fields(instance) if getattr(instance, field.name) == _default(field)}
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    made = field.default_factory
+    return field.default if made is dataclasses.MISSING else made()

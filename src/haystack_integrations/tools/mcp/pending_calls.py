@@ -16,8 +16,8 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
-from haystack_integrations.tools.mcp.reprs import short_repr
 
 _ELICITATION = "elicitation/create"
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 
 @short_repr

@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
-from haystack_integrations.tools.mcp.connection.interceptors import check_interceptors, load_interceptors
-from haystack_integrations.tools.mcp.connection.limits import DEFAULT_READ_TIMEOUT, DEFAULT_TASK_TIMEOUT, check_timeout
-from haystack_integrations.tools.mcp.convert.results import result_handler
-from haystack_integrations.tools.mcp.convert.tool_names import check_prefix
+from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
+from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.errors import MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -27,105 +23,17 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
+from haystack_integrations.tools.mcp.options import ToolOptions
+from haystack_integrations.tools.mcp.parameters import combine_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.shaping import check_max_result_size
-from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotGuard, ToolChoice, check_snapshot
+from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-
-
-ResultFormat: TypeAlias = Literal["text", "content", "json"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolOptions:
-    """
-    The keyword-only parameters that MCPTool and MCPToolset share.
-
-    MCPTool documents them; `required` and `include_instructions` are the toolset's.
-    """
-
-    tool_name_prefix: str | None = None
-    result_format: ResultFormat = "text"
-    share: bool = True
-    retry_idempotent: bool = False
-    handlers: MCPHandlers | None = None
-    required: bool = True
-    max_result_size: int | None = None
-    include_output_schema: bool = False
-    reset_timeout_on_progress: bool = False
-    max_total_timeout: float | None = None
-    read_timeout: float | None = DEFAULT_READ_TIMEOUT
-    ping_interval: float | None = None
-    interceptors: Sequence[Any] | None = None
-    task_timeout: float | None = DEFAULT_TASK_TIMEOUT
-    snapshot: MCPToolSnapshot | str | None = None
-    on_drift: OnDrift | None = None
-    on_tool_error: OnToolError = "agent"
-    max_tool_failures: int | None = None
-    include_instructions: bool = False
-
-    def __post_init__(self) -> None:
-        """
-        Validate the options.
-
-        :raises ValueError: If an option is invalid. The message names the parameter and the valid choices.
-        """
-        if self.tool_name_prefix is not None:
-            check_prefix(self.tool_name_prefix)
-        result_handler(self.result_format)
-        for name in ("required", "include_output_schema", "include_instructions"):
-            if not isinstance(getattr(self, name), bool):
-                msg = f"`{name}` must be True or False, got {getattr(self, name)!r}"
-                raise ValueError(msg)
-        check_max_result_size(self.max_result_size)
-        check_on_tool_error(self.on_tool_error)
-        check_max_tool_failures(self.max_tool_failures)
-        object.__setattr__(self, "interceptors", check_interceptors(self.interceptors) or None)
-        object.__setattr__(self, "snapshot", check_snapshot(self.snapshot, self.on_drift))
-
-    def limits(self) -> dict[str, Any]:
-        """
-        Return the limits of calls.
-
-        :returns: Parameters of MCPConnection.
-        """
-        return {
-            "reset_timeout_on_progress": self.reset_timeout_on_progress,
-            "max_total_timeout": self.max_total_timeout,
-            "read_timeout": self.read_timeout,
-            "ping_interval": self.ping_interval,
-            "task_timeout": self.task_timeout,
-        }
-
-    def changed(self) -> dict[str, Any]:
-        """
-        Return the options that differ from their defaults.
-
-        Only these are serialized, so that mcp-haystack 2.1 can load tools that do not use the others.
-
-        :returns: The values by name.
-        """
-        values = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
-
-    def stored(self, method: str = "to_dict") -> dict[str, Any]:
-        """
-        Return the options that differ from their defaults, as they are serialized.
-
-        :param method: Which method serializes those that have it.
-        :returns: The values by name.
-        """
-        return {
-            name: to_dict() if (to_dict := getattr(value, method, None)) else value
-            for name, value in self.changed().items()
-        }
 
 
 class ToolBase(ContextManaged):
@@ -135,7 +43,9 @@ class ToolBase(ContextManaged):
 
     server_info: MCPServerInfo
     eager_connect: bool
-    options: ToolOptions
+    tool_options: ToolOptions
+    # What the server should say of its tools, as it was given.
+    _snapshot: SnapshotCheck | None
     _connection: MCPConnection
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
@@ -159,11 +69,13 @@ class ToolBase(ContextManaged):
         :raises FileNotFoundError: If its file does not exist.
         :raises ValueError: If its file cannot be used.
         """
-        pinned = self.options.snapshot
-        if pinned is None:
+        check = self._snapshot
+        if check is None:
             return None
-        snapshot = MCPToolSnapshot.load(pinned) if isinstance(pinned, str) else pinned
-        self._guard = SnapshotGuard(snapshot, self.options.on_drift or "error", choice, self.server_info.describe())
+        snapshot = (
+            check.snapshot if isinstance(check.snapshot, MCPToolSnapshot) else MCPToolSnapshot.load(check.snapshot)
+        )
+        self._guard = SnapshotGuard(snapshot, check.on_drift, choice, self.server_info.describe())
         self._connection._admission = self._guard
         return self._guard
 
@@ -189,7 +101,7 @@ class ToolBase(ContextManaged):
         """
         What is done if the server says something else of its tools than the snapshot; None without a snapshot.
         """
-        return None if self.options.snapshot is None else self.options.on_drift or "error"
+        return None if self._snapshot is None else self._snapshot.on_drift
 
     def _guarded_instructions(self, own: str | None) -> str | None:
         """
@@ -215,7 +127,7 @@ class ToolBase(ContextManaged):
         """
         Return the name under which a model is told of the server.
         """
-        given = self._provider_name or self.tool_name_prefix
+        given = self._provider_name or getattr(self, "tool_name_prefix", None)
         # With a snapshot, what a model sees is the same before the server is connected to.
         own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
         return given or own or self.server_info.describe()
@@ -234,54 +146,36 @@ class ToolBase(ContextManaged):
     def _init_parameters(self) -> dict[str, Any]:
         """Return the constructor arguments that rebuild the object."""
 
-    @property
-    def tool_name_prefix(self) -> str | None:
+    def _shared_parameters(self) -> dict[str, Any]:
         """
-        Prefix of the tool names that the model sees.
+        Return the constructor arguments that tools and toolsets share, and mcp-haystack 2.1 does not know.
+
+        :returns: Those that differ from their defaults.
         """
-        return self.options.tool_name_prefix
+        connection = self._connection
+        values = {
+            "tool_options": (self.tool_options, ToolOptions()),
+            "call_options": (connection.call_options, CallOptions()),
+            "handlers": (connection.handlers, MCPHandlers()),
+            "interceptors": (connection._interceptors, ()),
+            "share": (connection.share, True),
+            "snapshot": (self._snapshot, None),
+        }
+        return {name: value for name, (value, default) in values.items() if value != default}
 
     @property
-    def result_format(self) -> ResultFormat:
+    def call_options(self) -> CallOptions:
         """
-        Format in which the model sees results: "text", "content" or "json".
+        How calls are made: how long the server may be silent, and what progress does.
         """
-        return self.options.result_format
+        return self._connection.call_options
 
     @property
-    def retry_idempotent(self) -> bool:
+    def share(self) -> bool:
         """
-        Whether calls of tools annotated as read-only or idempotent are sent again when their outcome is unknown.
+        Whether the connection is shared with every other user of an equal `server_info`.
         """
-        return self.options.retry_idempotent
-
-    @property
-    def max_result_size(self) -> int | None:
-        """
-        How many characters of a result's text the model sees; None for all.
-        """
-        return self.options.max_result_size
-
-    @property
-    def include_output_schema(self) -> bool:
-        """
-        Whether the description that the model sees has the tool's output schema.
-        """
-        return self.options.include_output_schema
-
-    @property
-    def on_tool_error(self) -> OnToolError:
-        """
-        Who gets the errors of tool calls: "agent", "model" or "raise".
-        """
-        return self.options.on_tool_error
-
-    @property
-    def max_tool_failures(self) -> int | None:
-        """
-        How often in a row a tool may fail in one run; None for no limit.
-        """
-        return self.options.max_tool_failures
+        return self._connection.share
 
     @property
     def interceptors(self) -> list[Any]:
@@ -440,37 +334,22 @@ class ToolBase(ContextManaged):
     def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
         """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
 
-    @abstractmethod
-    def _stored_shaping(self, *, for_traces: bool = False) -> dict[str, Any]:
-        """
-        Return the stored form of the parameters about what the model sees that only this class has, if they are set.
-
-        For traces, what cannot be stored is named, and the values of arguments are left out.
-        """
-
-    @classmethod
-    @abstractmethod
-    def _load_shaping(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters of `_stored_shaping` that are among the stored ones, as the constructor takes them."""
-
     def to_dict(self) -> dict[str, Any]:
         """
         Serialize the parameters to a dictionary, with handlers as import paths.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict(self.server_info.to_dict(), self._stored_shaping())
+        return self._as_dict("to_dict")
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict(
-            self.server_info._to_trace_dict(), self._stored_shaping(for_traces=True), method="_to_trace_dict"
-        )
+        return self._as_dict("_to_trace_dict")
 
-    def _as_dict(
-        self, server_info: dict[str, Any], shaping: dict[str, Any], *, method: str = "to_dict"
-    ) -> dict[str, Any]:
-        data = {**self._init_parameters(), "server_info": server_info, **shaping}
-        data |= self.options.stored(method)
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        data = {
+            name: to_dict() if (to_dict := getattr(value, method, None)) else value
+            for name, value in self._init_parameters().items()
+        }
         for parameter in HANDLER_PARAMETERS:
             if config := data[parameter]:
                 data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)
@@ -478,7 +357,7 @@ class ToolBase(ContextManaged):
 
     @classmethod
     def _load_dict(cls, data: dict[str, Any]) -> Self:
-        parameters = dict(data["data"])
+        parameters = combine_options(cls.__name__, data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
         for parameter in HANDLER_PARAMETERS:
             if config := parameters.get(parameter):
@@ -487,9 +366,6 @@ class ToolBase(ContextManaged):
             parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
         if "interceptors" in parameters:
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
-        if isinstance(parameters.get("snapshot"), dict):
-            parameters["snapshot"] = MCPToolSnapshot.from_dict(parameters["snapshot"])
-        parameters |= cls._load_shaping(parameters)
         loaded: Self = rebuild(cls, parameters)
         return loaded
 

@@ -14,15 +14,13 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final
 
 from haystack.dataclasses import ChatMessage, TextContent
 from haystack.dataclasses.chat_message import ToolCallResult
 
 from haystack_integrations.tools.mcp.budgets import REFUSED, was_refused
 from haystack_integrations.tools.mcp.haystack_compat import was_declined
-
-OnToolError: TypeAlias = Literal["agent", "model", "raise"]
 
 # The key of an Agent's State that has its messages, and the argument by which Haystack passes them to a tool.
 STATE_KEY: Final = "messages"
@@ -49,30 +47,6 @@ def calls_of(conversation: Sequence[ChatMessage]) -> Iterator[None]:
         yield
     finally:
         _conversation.reset(reset)
-
-
-def check_on_tool_error(value: Any) -> None:
-    """
-    Check the value of `on_tool_error`.
-
-    :param value: The value.
-    :raises ValueError: If it is none of the choices.
-    """
-    if value not in get_args(OnToolError):
-        msg = f"`on_tool_error` must be one of {', '.join(map(repr, get_args(OnToolError)))}, got {value!r}"
-        raise ValueError(msg)
-
-
-def check_max_tool_failures(value: Any) -> None:
-    """
-    Check the value of `max_tool_failures`.
-
-    :param value: The value.
-    :raises ValueError: If it is no number of failures.
-    """
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        msg = f"`max_tool_failures` must be a whole number of at least 1, or None for no limit, got {value!r}"
-        raise ValueError(msg)
 
 
 def failures_in_a_row(passed: Any, tool_name: str) -> int:

@@ -31,8 +31,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.redaction import redact_fields, redact_url
-from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:

@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.cli.options import Reach
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
 from haystack_integrations.tools.mcp.cli.targets import Server
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def connected(
         server.info,
         connection_timeout=reach.timeout,
         invocation_timeout=reach.timeout,
-        reset_timeout_on_progress=True,
+        call_options=CallOptions(reset_timeout_on_progress=True),
         handlers=handlers,
     )
     started = time.monotonic()

@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import combine_options
 from haystack_integrations.tools.mcp.secret_template import read_env_file
 from haystack_integrations.tools.mcp.transports.entries import (
     ENTRY_MARKS,
@@ -210,10 +211,11 @@ class EntryLoader:
             logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
         expanded = self._with_env_file(self._variables.expand(entry, place), place)
         server_info = server_info_of(expanded, place)
-        options = dict(self._parameters)
-        if self._prefix_tool_names:
-            options["tool_name_prefix"] = prefix_of(name, self._prefixes)
-        options |= settings.parameters
+        own = dict(settings.parameters)
+        if self._file is not None and isinstance(snapshot := own.get("snapshot"), str):
+            own["snapshot"] = self._file.parent / snapshot
+        prefix = {"tool_name_prefix": prefix_of(name, self._prefixes)} if self._prefix_tool_names else {}
+        options = combine_options("MCPToolset", self._parameters, prefix, own)
         self._prefixes.add(str(options.get("tool_name_prefix")))
         if self._is_checked and (missing := missing_variables(server_info)):
             msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
@@ -224,9 +226,7 @@ class EntryLoader:
         if settings.only_tools is not None:
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
-            options["exclude_tools"] = settings.not_tools
-        if self._file is not None and isinstance(snapshot := settings.parameters.get("snapshot"), str):
-            options["snapshot"] = self._file.parent / snapshot
+            options = combine_options("MCPToolset", options, {"exclude_tools": settings.not_tools})
         try:
             return MCPToolset(server_info, **options)
         except (FileNotFoundError, ValueError) as error:

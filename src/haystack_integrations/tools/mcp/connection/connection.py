@@ -19,8 +19,8 @@ from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, a
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
     DEFAULT_READ_TIMEOUT,
-    DEFAULT_TASK_TIMEOUT,
     CallLimits,
+    CallOptions,
     check_timeout,
 )
 from haystack_integrations.tools.mcp.connection.listening import Watching
@@ -122,12 +122,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         invocation_timeout: float | None = 30.0,
         share: bool = True,
         handlers: MCPHandlers | None = None,
-        reset_timeout_on_progress: bool = False,
-        max_total_timeout: float | None = None,
-        read_timeout: float | None = DEFAULT_READ_TIMEOUT,
-        ping_interval: float | None = None,
         interceptors: Sequence[Any] | None = None,
-        task_timeout: float | None = DEFAULT_TASK_TIMEOUT,
+        call_options: CallOptions | Mapping[str, Any] | None = None,
     ) -> None:
         """
         Initialize the connection. Nothing is opened yet.
@@ -140,21 +136,9 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             of its own, e.g. for a server that keeps state for its client.
         :param handlers: What to do for a server that asks for something. Users with different handlers do not share a
             session.
-        :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
-            then on.
-        :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
-            None (default) for no limit, as long as the server reports progress.
-        :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
-            session is given up; the next call opens a new one. 300 by default, or `invocation_timeout` if that is
-            longer. None for never.
-        :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
-            pinged. An answer shows that it is there. None (default) for no pings. The protocol has pings up to revision
-            2025-11-25.
         :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
             `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
-        :param task_timeout: How long to wait for a call that the server runs as a task, in seconds;
-            `invocation_timeout` is for each request about it. After it, the call fails, and the task goes on; the error
-            says how to take it up again. Default: an hour. None for no limit.
+        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -168,14 +152,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
         # How much longer the caller waits than what it waits for, which has its own timeout that a login may extend.
         self._grace = BLOCKED_LOOP_GRACE + server_info._longest_login
-        self._limits = CallLimits(
-            invocation_timeout=invocation_timeout,
-            reset_timeout_on_progress=reset_timeout_on_progress,
-            max_total_timeout=max_total_timeout,
-            read_timeout=read_timeout,
-            ping_interval=ping_interval,
-            task_timeout=task_timeout,
-        )
+        self.call_options: CallOptions = CallOptions.of(call_options)
+        self._limits = CallLimits(invocation_timeout=invocation_timeout, **self.call_options.changed())
         self.share = share
         self.handlers: MCPHandlers = check_handlers(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)

@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Options, Seconds, explains_options
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-
-# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
-_LONGEST_TIMEOUT = 10_000_000.0
 
 DEFAULT_READ_TIMEOUT = 300.0
 
@@ -28,66 +29,86 @@ DEFAULT_READ_TIMEOUT = 300.0
 DEFAULT_TASK_TIMEOUT = 3600.0
 
 
-def check_timeout(parameter: str, value: float) -> float:
+def check_timeout(parameter: str, value: float, or_none: str = "") -> float:
     """
     Check a timeout.
 
     :param parameter: Name of the parameter.
     :param value: Seconds.
+    :param or_none: For the message: what None would mean.
     :returns: The value.
     :raises ValueError: If it is not a positive number.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST_TIMEOUT:
-        msg = f"`{parameter}` must be a positive number of seconds, got {value!r}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_TIMEOUT:
+        msg = f"`{parameter}` must be a positive number of seconds{or_none}, got {value!r}"
         raise ValueError(msg)
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallLimits:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class CallOptions(Options):
     """
-    The limits of a tool call. MCPConnection documents them.
+    How the calls of a connection are made: how long they may take, and how long their server may be silent.
+
+    :param reset_timeout_on_progress: Whether each report of progress gives a call `invocation_timeout` seconds from
+        then on.
+    :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
+        Default: no limit, as long as the server reports progress.
+    :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
+        session is given up; the next call opens a new one. 300 by default, or `invocation_timeout` if that is longer.
+        None for never.
+    :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
+        pinged. An answer shows that it is there. Default: no pings. The protocol has them up to revision 2025-11-25.
+    :param task_timeout: How long to wait for a call that the server runs as a task, in seconds; `invocation_timeout` is
+        for each request about it. After it, the call fails, and the task goes on; the error says how to take it up
+        again. Default: an hour. None for no limit.
+    :raises ValueError: If an option is invalid. The message names it.
     """
 
-    invocation_timeout: float | None = 30.0
+    _example: ClassVar[str] = "call_options=CallOptions({}=…)"
+
     reset_timeout_on_progress: bool = False
-    max_total_timeout: float | None = None
-    read_timeout: float | None = DEFAULT_READ_TIMEOUT
-    ping_interval: float | None = None
-    task_timeout: float | None = DEFAULT_TASK_TIMEOUT
-    # What the parameter for `invocation_timeout` is called where the user gave it.
-    timeout_name: str = "invocation_timeout"
+    max_total_timeout: Seconds | None = None
+    read_timeout: Seconds | None = DEFAULT_READ_TIMEOUT
+    ping_interval: Seconds | None = None
+    task_timeout: Seconds | None = DEFAULT_TASK_TIMEOUT
 
     def __post_init__(self) -> None:
         """
-        Validate the limits.
-
-        :raises ValueError: If one is invalid, or two exclude each other. The message names the parameters.
+        Refuse options that exclude each other.
         """
-        for parameter in ("invocation_timeout", "max_total_timeout", "read_timeout", "ping_interval", "task_timeout"):
-            value = getattr(self, parameter)
-            if value is not None:
-                try:
-                    check_timeout(parameter, value)
-                except ValueError:
-                    unset = "no pings" if parameter == "ping_interval" else "no limit"
-                    msg = f"`{parameter}` must be a positive number of seconds, or None for {unset}, got {value!r}"
-                    raise ValueError(msg) from None
-        if not isinstance(self.reset_timeout_on_progress, bool):
-            msg = f"`reset_timeout_on_progress` must be True or False, got {self.reset_timeout_on_progress!r}"
-            raise ValueError(msg)
-        if self.reset_timeout_on_progress and self.invocation_timeout is None:
-            msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
-            raise ValueError(msg)
-        if self.max_total_timeout is None:
-            return
-        if not self.reset_timeout_on_progress:
+        if self.max_total_timeout is not None and not self.reset_timeout_on_progress:
             msg = (
                 "`max_total_timeout` is for `reset_timeout_on_progress=True`; without it, `invocation_timeout` is the "
                 "limit of the whole call"
             )
             raise ValueError(msg)
-        if self.invocation_timeout is not None and self.max_total_timeout < self.invocation_timeout:
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallLimits(CallOptions):
+    """
+    The options of a connection's calls together with its `invocation_timeout`.
+    """
+
+    invocation_timeout: float | None = 30.0
+    # What the parameter for `invocation_timeout` is called where the user gave it.
+    timeout_name: str = "invocation_timeout"
+
+    def __post_init__(self) -> None:
+        """
+        Validate the timeout.
+
+        :raises ValueError: If it is invalid, or excludes an option. The message names the parameters.
+        """
+        if self.invocation_timeout is None:
+            if self.reset_timeout_on_progress:
+                msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
+                raise ValueError(msg)
+            return
+        check_timeout("invocation_timeout", self.invocation_timeout, ", or None for no limit")
+        if self.max_total_timeout is not None and self.max_total_timeout < self.invocation_timeout:
             msg = (
                 f"`max_total_timeout` ({self.max_total_timeout:g}) must not be less than `invocation_timeout` "
                 f"({self.invocation_timeout:g})"

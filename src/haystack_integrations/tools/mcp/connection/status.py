@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from haystack_integrations.tools.mcp.convert.tables import html_rows
-from haystack_integrations.tools.mcp.reprs import short_repr, unchanged_fields
+from haystack_integrations.tools.mcp.parameters import short_repr, unchanged_fields
 
 ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 

@@ -23,7 +23,7 @@ from haystack.dataclasses import ByteStream, FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.resources import resource_streams
 from haystack_integrations.tools.mcp.errors import MCPSkillError
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 if TYPE_CHECKING:
     import mcp_types as types

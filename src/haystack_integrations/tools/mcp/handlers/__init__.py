@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 if TYPE_CHECKING:
     from mcp_types import Implementation

@@ -28,7 +28,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import Waiter, caller_loop
 from haystack_integrations.tools.mcp.handlers.calling import awaited
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.parameters import unchanged_fields
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
-from haystack_integrations.tools.mcp.reprs import unchanged_fields
 from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import is_in_budget
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
@@ -89,7 +90,7 @@ class MCPAliasToolset(Compound, Toolset):
         # A plain server info has no limits of its own, so that `timeout_sec=None` means none.
         parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
         if self._config.timeout_sec is None:
-            parameters["read_timeout"] = None
+            parameters["call_options"] = CallOptions(read_timeout=None)
         if isinstance(provider, MCPToolset):
             parameters = {**provider._init_parameters(), "eager_connect": False}
         if self._config.timeout_sec is not None:

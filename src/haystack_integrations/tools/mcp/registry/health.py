@@ -17,8 +17,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-from haystack_integrations.tools.mcp.reprs import short_repr
 
 
 @short_repr

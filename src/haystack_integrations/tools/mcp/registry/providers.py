@@ -19,8 +19,8 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.reprs import short_repr
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 PrefixRule = Literal["never", "on_conflict", "always"]
 

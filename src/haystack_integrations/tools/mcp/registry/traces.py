@@ -18,7 +18,7 @@ from haystack.dataclasses import ChatMessage, TextContent
 from haystack_integrations.tools.mcp.budgets import CONTINUED, REFUSED, was_refused
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import was_declined
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 TraceFormat = Literal["openai", "haystack"]
 TraceScope = Literal["all", "last"]

@@ -251,7 +251,7 @@ class ForwardedReading:
             for each in listed.arguments or []
         ]
         # As its tools are, so that two servers may have a prompt of the same name.
-        prefix = self._toolset.options.tool_name_prefix
+        prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
         prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Icon, ToolAnnotations
 
-from haystack_integrations.tools.mcp.reprs import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 # What the protocol allows, and the models of the larger providers.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json
 from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS
-from haystack_integrations.tools.mcp.reprs import short_repr
-from haystack_integrations.tools.mcp.shaping import effective_hints
+from haystack_integrations.tools.mcp.options import effective_hints
+from haystack_integrations.tools.mcp.parameters import short_repr
 
 DriftKind = Literal[
     "added",

@@ -19,16 +19,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from haystack import logging
 from haystack.tracing.tracer import tracer
+from pydantic import BeforeValidator, InstanceOf
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.handlers.calling import in_thread
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.snapshot.drift import Definition, MCPDriftReport, drift_report
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot, PinnedTool
@@ -48,27 +51,74 @@ SPAN_DRIFT: Final = "haystack.mcp.drift"
 _MOST_VERDICTS: Final = 64
 
 
-def check_snapshot(snapshot: Any, on_drift: Any) -> MCPToolSnapshot | str | None:
-    """
-    Check the values of `snapshot` and `on_drift`.
+def _path_text(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
-    :param snapshot: A snapshot, the path of its file, or None.
-    :param on_drift: What to do about drift, or None.
-    :returns: The snapshot, or the path as a string.
-    :raises ValueError: If one is something else.
+
+@explains_options
+@checked_dataclass(frozen=True, kw_only=False, repr=False, config=CHECKED)
+class SnapshotCheck(Options):
     """
-    if isinstance(snapshot, os.PathLike):
-        snapshot = os.fspath(snapshot)
-    if not isinstance(snapshot, (MCPToolSnapshot, str, type(None))) or snapshot == "":
-        msg = f"`snapshot` must be an MCPToolSnapshot, the path of its file, or None, got {type(snapshot).__name__}"
-        raise ValueError(msg)
-    if on_drift is not None and on_drift not in get_args(OnDrift):
-        msg = f"`on_drift` must be one of {', '.join(map(repr, get_args(OnDrift)))}, got {on_drift!r}"
-        raise ValueError(msg)
-    if snapshot is None and on_drift is not None:
-        msg = "`on_drift` says what to do if the server's tools are not those of the `snapshot`, but there is none"
-        raise ValueError(msg)
-    return snapshot
+    What a server should say of its tools, and what is done if it says something else.
+
+    It is compared with what the server says whenever a session is opened or the server says that its tools changed.
+
+    :param snapshot: An MCPToolSnapshot, or the path of its file, a relative one from the current directory.
+    :param on_drift: "error" (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": tools that
+        are new or others are hidden, and no call of them is sent; the rest works. "warn": the tools are used as the
+        server has them. Annotations that say that a tool is more harmless than before are always an error.
+    :raises ValueError: If a field is invalid. The message names it.
+    """
+
+    _example: ClassVar[str] = "snapshot=SnapshotCheck(…, {}=…)"
+
+    snapshot: Annotated[InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_path_text)]
+    on_drift: OnDrift = "error"
+
+    @classmethod
+    def of(cls, value: Any) -> Any:
+        """
+        Take the value of `snapshot`.
+
+        :param value: A SnapshotCheck or its dictionary, a snapshot or its dictionary, the path of a file, or None.
+        :returns: The SnapshotCheck, or None.
+        :raises ValueError: If it is something else.
+        """
+        if value is None or isinstance(value, cls):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value if "snapshot" in value else {"snapshot": value})
+        return cls(value)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """
+        Deserialize what `to_dict` returned.
+
+        :param data: The dictionary.
+        :returns: The SnapshotCheck.
+        :raises ValueError: If a field is unknown or invalid.
+        """
+        stored = data.get("snapshot")
+        return super().from_dict(
+            {**data, "snapshot": MCPToolSnapshot.from_dict(stored) if isinstance(stored, Mapping) else stored}
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize it.
+
+        :returns: A dictionary of JSON values.
+        """
+        snapshot = self.snapshot
+        return {**self.changed(), "snapshot": snapshot.to_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot}
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        snapshot = self.snapshot
+        return {
+            **self.changed(),
+            "snapshot": snapshot._to_trace_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot,
+        }
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import (
     SINGLE_SCHEMAS,
     map_texts,
 )
-from haystack_integrations.tools.mcp.shaping import unusable_by_model
+from haystack_integrations.tools.mcp.options import unusable_by_model
 from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, drift_report
 
 if TYPE_CHECKING:

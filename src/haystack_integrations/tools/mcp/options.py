@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the model sees of a server: which tools, under which names, with which parameters, and how much of a result.
+The options of tools and toolsets: which tools of a server there are, what a model sees of them and of their results.
+
+Those of calls are in `connection.limits`, that of snapshots in `snapshot.guard`.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.connection.limits import check_timeout
-from haystack_integrations.tools.mcp.convert.results import model_text, result_handler
+from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
-from haystack_integrations.tools.mcp.reprs import short_repr
-from haystack_integrations.tools.mcp.tool_failures import OnToolError, check_max_tool_failures, check_on_tool_error
+from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -34,7 +37,9 @@ if TYPE_CHECKING:
 # A shorter text would consist of little more than the marker.
 SMALLEST_RESULT: Final = 200
 
-HINTS: Final = ("read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint")
+ResultFormat: TypeAlias = Literal["text", "content", "json"]
+OnToolError: TypeAlias = Literal["agent", "model", "raise"]
+Hint: TypeAlias = Literal["read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint"]
 
 # The key of a parameter's schema that has its argument sent as an HTTP header, too, where proxies may log it.
 _HEADER_KEY: Final = "x-mcp-header"
@@ -67,69 +72,120 @@ class FromState:
             raise ValueError(msg)
 
 
-@short_repr
-@dataclass(frozen=True, kw_only=True)
-class ToolOverride:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class ToolOptions(Options):
     """
-    What is different for one tool of a toolset, in `tool_overrides`. `None` leaves a thing as it is.
+    What a model sees of tools and their results, and what becomes of calls that fail.
+
+    None is the default, or in a ToolOverride what the toolset has.
+
+    :param result_format: What the model sees of a result, unless `outputs_to_string` is set: "text" (default) for its
+        text, with short notes in place of images and files; "content" for Haystack's content blocks (`TextContent`,
+        `ImageContent`, and `FileContent` where the installed Haystack supports it); "json" for the JSON of the MCP
+        result.
+    :param max_result_size: How many characters of a result's text the model sees, at least 200: its beginning and its
+        end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always get all.
+    :param include_output_schema: Whether the description has the tool's output schema.
+    :param include_instructions: Whether the model gets what the server says of its use: fenced, at the end of the
+        description of one tool, and cut to what providers take. Of toolsets only; for long instructions, see
+        MCPInstructionsHook. A server can write anything there; set it only for servers that you trust.
+    :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
+        read-only or idempotent. Set it only for servers whose annotations you trust.
+    :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
+        MCPToolCaller is set to do. "model": `invoke` returns the error, so that the model gets it and the run goes on,
+        whatever they are set to do. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
+    :param max_tool_failures: After how many failures in a row a tool is not called any more in a run of an Agent, at
+        least 1. The model is told. A run begins with the last message of the user. Default: no limit.
+    :raises ValueError: If an option is invalid. The message names it and the valid choices.
+    """
+
+    _example: ClassVar[str] = "tool_options=ToolOptions({}=…)"
+
+    result_format: ResultFormat | None = None
+    max_result_size: Annotated[int, Field(ge=SMALLEST_RESULT)] | None = None
+    include_output_schema: bool | None = None
+    include_instructions: bool | None = None
+    retry_idempotent: bool | None = None
+    on_tool_error: OnToolError | None = None
+    max_tool_failures: Annotated[int, Field(ge=1)] | None = None
+
+    def for_single_tool(self, owner: str) -> Self:
+        """
+        Refuse what only a toolset can do.
+
+        :param owner: Whose options they are, for the message.
+        :returns: The options.
+        :raises ValueError: If `include_instructions` is set.
+        """
+        if self.include_instructions is not None:
+            msg = f"{owner}: `include_instructions` is for MCPToolset(tool_options=…)"
+            raise ValueError(msg)
+        return self
+
+
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class ToolOverride(ToolOptions):
+    """
+    What is different for one tool of a toolset. All ToolOptions, and what only a single tool has.
 
     :param name: The name that the model sees: 1 to 64 letters, digits, `_` and `-`. A `tool_name_prefix` is not added.
     :param description: The description that the model sees.
+    :param bound_arguments: Values, Secrets or FromStates by parameter name. The model does not see these parameters and
+        cannot override them. A Secret is resolved at every call.
+        Example: `{"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant"), "limit": 10}`
     :param invocation_timeout: Timeout in seconds for a call of this tool.
-    :param result_format: What the model sees of results: "text", "content" or "json"; see MCPTool.
-    :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
-        read-only or idempotent.
-    :param max_result_size: How many characters of a result's text the model sees, at least 200.
-    :param include_output_schema: Whether the description has the tool's output schema.
-    :param on_tool_error: What is done if a call in a run fails: "agent", "model" or "raise"; see MCPTool.
-    :param max_tool_failures: After how many failures in a row the tool is not called any more in a run, at least 1.
+    :raises ValueError: If a field is invalid. The message names it and the valid choices.
     """
 
+    _example: ClassVar[str] = "tool_overrides={{'tool': ToolOverride({}=…)}}"
+
     name: str | None = None
-    description: str | None = None
-    invocation_timeout: float | None = None
-    result_format: Literal["text", "content", "json"] | None = None
-    retry_idempotent: bool | None = None
-    max_result_size: int | None = None
-    include_output_schema: bool | None = None
-    on_tool_error: OnToolError | None = None
-    max_tool_failures: int | None = None
+    description: Text | None = None
+    bound_arguments: dict[Text, Any] | None = None
+    invocation_timeout: Seconds | None = None
 
     def __post_init__(self) -> None:
         """
         Validate the override.
-
-        :raises ValueError: If a field is invalid. The message names it and the valid choices.
         """
         if self.name is not None:
-            check_exposed_name("ToolOverride: `name`", self.name)
-        if self.description is not None and (not isinstance(self.description, str) or not self.description):
-            msg = f"ToolOverride: `description` must be a non-empty string or None, got {self.description!r}"
-            raise ValueError(msg)
-        if self.invocation_timeout is not None:
-            check_timeout("invocation_timeout", self.invocation_timeout)
-        if self.result_format is not None:
-            result_handler(self.result_format)
-        check_max_result_size(self.max_result_size)
-        if self.on_tool_error is not None:
-            check_on_tool_error(self.on_tool_error)
-        check_max_tool_failures(self.max_tool_failures)
-        for parameter in ("retry_idempotent", "include_output_schema"):
-            if getattr(self, parameter) not in (None, True, False):
-                msg = f"ToolOverride: `{parameter}` must be True, False or None, got {getattr(self, parameter)!r}"
-                raise ValueError(msg)
+            check_exposed_name("`name`", self.name)
+        _check_bound_arguments(self.bound_arguments)
+        self.for_single_tool("ToolOverride")
+
+    def over(self, options: ToolOptions) -> ToolOptions:
+        """
+        Return the options of the tool.
+
+        :param options: Those of the toolset.
+        :returns: The same, unless this override has others.
+        """
+        general = [each.name for each in dataclasses.fields(ToolOptions)]
+        own = {name: value for name, value in self.changed().items() if name in general}
+        return dataclasses.replace(options, include_instructions=None, **own)
 
     def to_dict(self) -> dict[str, Any]:
         """
         Serialize the override.
 
         :returns: What is not `None`.
+        :raises ValueError: If an argument is bound to a token-based Secret, which Haystack does not write to files.
         """
-        values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        return {name: value for name, value in values.items() if value is not None}
+        stored = self.changed()
+        if self.bound_arguments:
+            stored["bound_arguments"] = stored_arguments(self.bound_arguments)
+        return stored
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        stored = self.changed()
+        if self.bound_arguments:
+            stored["bound_arguments"] = list(self.bound_arguments)
+        return stored
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> ToolOverride:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """
         Deserialize an override.
 
@@ -137,12 +193,8 @@ class ToolOverride:
         :returns: The override.
         :raises ValueError: If a key is unknown or a value invalid.
         """
-        known = [each.name for each in dataclasses.fields(cls)]
-        unknown = [name for name in data if name not in known]
-        if unknown:
-            msg = f"ToolOverride has no field {', '.join(map(repr, unknown))}. It has: {', '.join(known)}."
-            raise ValueError(msg)
-        return cls(**data)
+        bound = data.get("bound_arguments")
+        return super().from_dict({**data, "bound_arguments": load_bound_arguments(bound)} if bound else data)
 
 
 def check_overrides(overrides: Any) -> dict[str, ToolOverride]:
@@ -155,18 +207,14 @@ def check_overrides(overrides: Any) -> dict[str, ToolOverride]:
     """
     if overrides is None:
         return {}
-    if not isinstance(overrides, Mapping) or not all(
-        isinstance(name, str) and isinstance(each, (ToolOverride, dict)) for name, each in overrides.items()
-    ):
-        msg = (
-            "MCPToolset: `tool_overrides` must be a dict from tool names to ToolOverrides, or to dicts of their fields"
-        )
+    if not isinstance(overrides, Mapping) or not all(isinstance(name, str) for name in overrides):
+        msg = "`tool_overrides` must be a dict from tool names to ToolOverrides, or to dicts of their fields"
         raise ValueError(msg)
     checked: dict[str, ToolOverride] = {}
     owners: dict[str, str] = {}
     for tool, each in overrides.items():
         try:
-            checked[tool] = override = each if isinstance(each, ToolOverride) else ToolOverride.from_dict(each)
+            checked[tool] = override = ToolOverride.of(each)
         except ValueError as error:
             msg = f"`tool_overrides` of tool '{tool}': {error}"
             raise ValueError(msg) from error
@@ -176,63 +224,83 @@ def check_overrides(overrides: Any) -> dict[str, ToolOverride]:
     return checked
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolSelection:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class ToolSelection(Options):
     """
-    Which of a server's tools are loaded.
+    Which of a server's tools a toolset has, beside its `tool_names`, and when it has new ones.
 
-    :param tool_names: The value of this parameter of MCPToolset, checked.
-    :param exclude_tools: Names or shell-style patterns of tools to leave out.
-    :param tool_filter: Tells whether to load a tool.
-    :param required_hints: What the annotations of a tool must say.
+    :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
+    :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It is
+        called at warm-up, in the caller's thread, and must not block.
+    :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
+        `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
+        hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it only
+        for servers that you trust. Example: `{"read_only_hint": True}`
+    :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they may
+        be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time, and so
+        does every run of an Agent. (With Haystack 2, runs of `run_async` do not; call `warm_up_async` before them.)
+    :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes on
+        with the tools that it began with.
+    :raises ValueError: If a field is invalid. The message names it and the valid choices.
     """
 
-    tool_names: list[str] | None = None
-    exclude_tools: list[str] | None = None
-    tool_filter: Callable[[types.Tool], bool] | None = None
-    required_hints: dict[str, bool] | None = None
+    _example: ClassVar[str] = "tool_selection=ToolSelection({}=…)"
+
+    exclude_tools: list[Text] | None = None
+    tool_filter: Callable[[Any], Any] | None = None
+    required_hints: dict[Hint, bool] | None = None
+    cache_tools: bool = True
+    update_between_steps: bool = False
 
     def __post_init__(self) -> None:
         """
-        Validate the selection.
-
-        :raises ValueError: If a parameter is invalid. The message names it and the valid choices.
+        Refuse an asynchronous filter.
         """
-        excluded = self.exclude_tools
-        if excluded is not None and (
-            not isinstance(excluded, (list, tuple)) or not all(isinstance(name, str) and name for name in excluded)
-        ):
-            msg = f"MCPToolset: `exclude_tools` must be a list of names or patterns, or None, got {excluded!r}"
-            raise ValueError(msg)
-        both = [name for name in self.tool_names or [] if self._is_excluded(name)]
-        if both:
-            msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
-            raise ValueError(msg)
-        predicate = self.tool_filter
-        if predicate is not None and (not callable(predicate) or inspect.iscoroutinefunction(predicate)):
+        if inspect.iscoroutinefunction(self.tool_filter):
             msg = (
-                "MCPToolset: `tool_filter` must be a function that takes a tool and returns True or False, "
-                f"not {'a coroutine function' if callable(predicate) else type(predicate).__name__}"
+                "`tool_filter` must be a function that takes a tool and returns True or False, not a coroutine function"
             )
             raise ValueError(msg)
-        hints = self.required_hints
-        if hints is not None and not (
-            isinstance(hints, dict) and all(name in HINTS and isinstance(value, bool) for name, value in hints.items())
-        ):
-            msg = f"MCPToolset: `required_hints` must be a dict from {', '.join(HINTS)} to True or False, got {hints!r}"
-            raise ValueError(msg)
 
-    def _is_excluded(self, name: str) -> bool:
-        return any(name == pattern or fnmatchcase(name, pattern) for pattern in self.exclude_tools or ())
-
-    def may_have(self, name: str) -> bool:
+    def to_dict(self) -> dict[str, Any]:
         """
-        Tell by its name whether a tool may be loaded.
+        Serialize the selection.
+
+        :returns: The fields that differ from their defaults, with the import path of `tool_filter`.
+        :raises SerializationError: If no import path leads to it.
+        """
+        stored = self.changed()
+        if self.tool_filter is not None:
+            stored["tool_filter"] = store_callable("`tool_filter`", self.tool_filter)
+        return stored
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        stored = self.changed()
+        if self.tool_filter is not None:
+            stored["tool_filter"] = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
+        return stored
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """
+        Deserialize a selection.
+
+        :param data: The result of `to_dict`.
+        :returns: The selection.
+        :raises ValueError: If a key is unknown or a value invalid.
+        """
+        path = data.get("tool_filter")
+        return super().from_dict({**data, "tool_filter": deserialize_callable(path)} if isinstance(path, str) else data)
+
+    def excludes(self, name: str) -> bool:
+        """
+        Tell whether `exclude_tools` leaves a tool out.
 
         :param name: The server's name of the tool.
-        :returns: Whether it is in `tool_names`, if there are any, and `exclude_tools` does not leave it out.
+        :returns: Whether a name or a pattern in it matches.
         """
-        return (self.tool_names is None or name in self.tool_names) and not self._is_excluded(name)
+        return any(name == pattern or fnmatchcase(name, pattern) for pattern in self.exclude_tools or ())
 
     def has_pinned(self, definition: types.Tool) -> bool:
         """
@@ -241,8 +309,14 @@ class ToolSelection:
         :param definition: What the snapshot has of it.
         :returns: Whether its name and its annotations are as they must be.
         """
-        hints, wanted = effective_hints(definition.annotations), self.required_hints or {}
-        return self.may_have(definition.name) and all(hints[name] is value for name, value in wanted.items())
+        return not self.excludes(definition.name) and self._unlike_hints(definition) is None
+
+    def _unlike_hints(self, definition: types.Tool) -> str | None:
+        hints = effective_hints(definition.annotations)
+        for name, value in (self.required_hints or {}).items():
+            if hints[name] is not value:
+                return f"`required_hints` leaves it out: its {name} is {hints[name]}"
+        return None
 
     def unknown_exclusions(self, listed: Iterable[str]) -> list[str]:
         """
@@ -265,14 +339,11 @@ class ToolSelection:
         reason = unusable_by_model(definition)
         if reason is not None:
             return reason
-        if self._is_excluded(definition.name):
+        if self.excludes(definition.name):
             return "`exclude_tools` leaves it out"
-        hints = effective_hints(definition.annotations)
-        wrong = [name for name, value in (self.required_hints or {}).items() if hints[name] is not value]
-        if wrong:
-            return f"`required_hints` leaves it out: its {wrong[0]} is {hints[wrong[0]]}"
-        if self.tool_filter is None:
-            return None
+        reason = self._unlike_hints(definition)
+        if reason is not None or self.tool_filter is None:
+            return reason
         try:
             selected = self.tool_filter(definition)
         except Exception as error:
@@ -344,22 +415,12 @@ class BoundArguments:
         :param values: Values by parameter: JSON values, Secrets and FromStates.
         :raises ValueError: If a value is something else.
         """
-        values = {} if values is None else values
-        if not isinstance(values, dict) or not all(isinstance(name, str) and name for name in values):
-            msg = f"`bound_arguments` of tool '{tool_name}' must be a dict from parameter names to values"
-            raise ValueError(msg)
-        for name, value in values.items():
-            if not isinstance(value, (Secret, FromState)) and not _is_json(value):
-                msg = (
-                    f"`bound_arguments` of tool '{tool_name}': the value of '{name}' must be a Secret, a FromState or "
-                    f"what JSON can say (without Secrets inside), not {type(value).__name__}"
-                )
-                raise ValueError(msg)
+        _check_bound_arguments(values)
         self.tool_name = tool_name
-        self.values: dict[str, Any] = values
+        self.values: dict[str, Any] = values or {}
         # Haystack passes values of its State under these names, which no model can guess; under a parameter's own name
         # the model's value would take precedence.
-        keys = dict.fromkeys(value.key for value in values.values() if isinstance(value, FromState))
+        keys = dict.fromkeys(value.key for value in self.values.values() if isinstance(value, FromState))
         self.state_inputs: dict[str, str] = {key: f"bound_{uuid.uuid4().hex}" for key in keys}
 
     def __bool__(self) -> bool:
@@ -467,36 +528,41 @@ class BoundArguments:
         """
         return [name for name in arguments if name in self.values]
 
-    def stored(self) -> dict[str, Any]:
-        """
-        Serialize the arguments.
 
-        :returns: Values by parameter.
-        :raises ValueError: If one is a token-based Secret, which Haystack does not write to files.
-        """
-        return {name: _stored(value) for name, value in self.values.items()}
+def _check_bound_arguments(values: Any) -> None:
+    if values is not None and not (isinstance(values, dict) and all(isinstance(name, str) and name for name in values)):
+        msg = "`bound_arguments` must be a dict from parameter names to values"
+        raise ValueError(msg)
+    for name, value in (values or {}).items():
+        if not isinstance(value, (Secret, FromState)) and not _is_json(value):
+            msg = (
+                f"`bound_arguments`: the value of '{name}' must be a Secret, a FromState or what JSON can say (without "
+                f"Secrets inside), not {type(value).__name__}"
+            )
+            raise ValueError(msg)
+
+
+def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Serialize the bound arguments of one tool.
+
+    :param values: Values by parameter.
+    :returns: The same, as JSON values.
+    :raises ValueError: If one is a token-based Secret, which Haystack does not write to files.
+    """
+    return {name: _stored(value) for name, value in values.items()}
 
 
 def load_bound_arguments(stored: Any) -> Any:
     """
     Deserialize the arguments of one tool.
 
-    :param stored: The result of `BoundArguments.stored`.
+    :param stored: The result of `stored_arguments`.
     :returns: Values by parameter.
     """
     if not isinstance(stored, dict):
         return stored
     return {name: _loaded(value) for name, value in stored.items()}
-
-
-def load_filter(stored: Any) -> Any:
-    """
-    Import a stored `tool_filter`.
-
-    :param stored: Its import path.
-    :returns: The function.
-    """
-    return deserialize_callable(stored) if isinstance(stored, str) else stored
 
 
 def _stored(value: Any) -> Any:
@@ -550,18 +616,6 @@ def with_output_schema(description: str, schema: dict[str, Any] | None) -> str:
 
 
 # The size of results
-
-
-def check_max_result_size(size: Any) -> None:
-    """
-    Check the value of `max_result_size`.
-
-    :param size: Characters, or None.
-    :raises ValueError: If it is something else, or too small.
-    """
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < SMALLEST_RESULT):
-        msg = f"`max_result_size` must be a number of characters, at least {SMALLEST_RESULT}, or None, got {size!r}"
-        raise ValueError(msg)
 
 
 def limit_result(result: Any, size: int) -> Any:
