@@ -182,7 +182,7 @@ class TestWhoIsAsked:
             ({}, "the news alone"),
             ({}, "an alias"),
             ({"update_between_steps": True}, "a refresh"),
-            ({"required_hints": {"read_only_hint": True}}, "a refresh"),
+            pytest.param({"required_hints": {"read_only_hint": True}}, "a refresh", marks=needs_hooks),
         ],
     )
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by, way):

@@ -65,6 +65,10 @@ class Pausing:
         return replies
 
 
+# An Agent of Haystack 2 does not tell its toolsets that a run begins.
+needs_spawn = pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 has no toolset of a run")
+
+
 @component
 class PausingInThreads:
     """
@@ -115,6 +119,7 @@ def _in_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]
     return thread, results
 
 
+@needs_spawn
 @pytest.mark.parametrize("as_list", [False, True], ids=["toolset", "list"])
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server, way, as_list):
@@ -144,6 +149,7 @@ def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server,
         assert "extra: 3" not in _results(results[0])[2]
 
 
+@needs_spawn
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_runs_of_one_agent_that_overlap_have_each_what_they_began_with(server, way):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
@@ -173,6 +179,7 @@ def test_runs_of_one_agent_that_overlap_have_each_what_they_began_with(server, w
         assert "Unknown tool: extra" in _results(results[0])[0]
 
 
+@needs_spawn
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
@@ -220,6 +227,7 @@ def test_between_steps_if_asked_for(server, way):
         assert _results(results[0]) == ["written", "extra: 2"]
 
 
+@needs_spawn
 def test_a_generator_without_run_async_is_shown_what_the_run_began_with(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         changed = threading.Event()
@@ -247,7 +255,7 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         _run(agent, way)
         server.add_tool(lambda: "quiet", name="quiet", description="Nobody said that it is there.")
-        if way == "run_async" and not HAS_SPAWN:
+        if not HAS_SPAWN:
             toolset.warm_up()
         _run(agent, way)
         assert [turn.tool_names for turn in generator.turns] == [OWN, sorted([*OWN, "quiet"])]
@@ -320,7 +328,7 @@ def test_a_run_that_ended_is_forgotten(server):
         Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"]).run(messages=QUESTION)
         fresh = toolset._fresh
         wait_until(
-            lambda: not fresh._runs and not [each for each in fresh._spawned if each() is not None],
+            lambda: not [each for each in fresh._spawned if each() is not None],
             "nothing of the run is left",
         )
 

@@ -150,6 +150,7 @@ class TestAliases:
         assert sorted(names(toolset)) == sorted(expected or always)
         assert toolset["the_web_search"].invoke().count("fine") == 1
 
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     @rows("way", ["run", "run_async"])
     def test_a_new_conflict_renames_no_tool_under_a_run(self, way):
         first, second = server("search"), server("other")

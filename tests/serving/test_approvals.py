@@ -563,6 +563,7 @@ async def test_steps_are_counted_across_pauses(era: str):
     assert shop.did == [0, 1, 2]
 
 
+@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 gives the inputs of the call again instead")
 async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_decided():
     class Odd:
         pass

@@ -145,9 +145,6 @@ class MCPCallBudgetHook:
         """
         tools: list[Tool] = state.data.get("tools") or []
         own = [tool for tool in tools if self._counts_tool(tool)]
-        for tool in own:
-            if isinstance(tool, MCPTool):
-                tool._note_limited()
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return

@@ -231,16 +231,6 @@ class MCPCallBudget:
 _current: ContextVar[tuple[MCPCallBudget, ...]] = ContextVar("haystack_mcp_call_budgets", default=())
 
 
-def is_in_budget(tool_name: str) -> bool:
-    """
-    Tell whether this code runs within a `call_budget` that counts a server's tool.
-
-    :param tool_name: Name of the tool.
-    :returns: Whether it does.
-    """
-    return any(budget._counts_tool(tool_name, is_servers=True) for budget in _current.get())
-
-
 def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     """
     Ask the budgets in which this code runs for a call.

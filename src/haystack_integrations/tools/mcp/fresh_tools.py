@@ -36,7 +36,6 @@ from haystack_integrations.tools.mcp.connection.listening import Delivery
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers.calling import call
-from haystack_integrations.tools.mcp.haystack_compat import current_run, model_was_asked
 from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
@@ -146,9 +145,7 @@ class FreshTools:
         # What the callbacks know of: what the model sees of each tool.
         self._told: dict[str, Any] = {}
         self._telling = threading.Lock()
-        # On Haystack 2: the tools that runs began with, by the identity of their state.
-        self._runs: dict[int, tuple[weakref.ref[Any], list[Tool]]] = {}
-        # On Haystack 3, likewise.
+        # What runs of Agents of Haystack 3 began with.
         self._spawned: list[weakref.ref[ToolsOfRun]] = []
         # Held by the connection, which must not keep the toolset alive.
         noting = weakref.WeakMethod(self._note_change)
@@ -309,42 +306,13 @@ class FreshTools:
 
             AsyncExecutor.get_instance().post(deliver)
 
-    def seen_by_run(self) -> list[Tool]:
+    def shown(self) -> list[Tool]:
         """
-        Give the tools of the server as the running code is to see them.
-
-        :returns: On Haystack 2, in a run of an Agent: those that it began with. Otherwise those that the toolset has.
+        Return the tools of the server that the toolset has.
         """
-        run = None if self._updates_between_steps else current_run()
-        if run is None:
-            if self._updates_between_steps:
-                self.publish()
-            return self._toolset._own_tools()
-        known = self._runs.get(id(run))
-        if known is None or known[0]() is not run:
-            known = self._begin(run)
-        return known[1]
-
-    def _begin(self, run: Any) -> tuple[weakref.ref[Any], list[Tool]]:
-        # A chat generator without `run_async` is run in a thread, where it is not known whose run it is.
-        was_asked = model_was_asked(run)
-        if not was_asked:
-            self._start_of_run()
-        runs, key = self._runs, id(run)
-        began = self._runs[key] = (weakref.ref(run, lambda _: runs.pop(key, None)), self._toolset._own_tools())
-        self._toolset._hold_for(run)
-        if was_asked:
-            self._start_of_run()
-        return began
-
-    def _start_of_run(self) -> None:
-        self.publish()
-        if self._cache_tools or not self._listed_at:
-            return
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            self._toolset.warm_up()  # Haystack 2 does so once only
+        if self._updates_between_steps:
+            self.publish()
+        return self._toolset._own_tools()
 
     def spawn(self, names: set[str] | None) -> Toolset:
         """
@@ -367,7 +335,7 @@ class FreshTools:
         :param other: The object.
         """
         spawned = (each() for each in self._spawned)
-        for tools in (*(own for _, own in list(self._runs.values())), *(each.own for each in spawned if each)):
+        for tools in (each.own for each in spawned if each):
             tools[:] = [other if each is tool else each for each in tools]
 
 

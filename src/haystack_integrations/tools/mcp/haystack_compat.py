@@ -10,19 +10,13 @@ Features are detected; versions are never compared.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.util
 import inspect
 import sys
-import threading
 import weakref
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from itertools import chain
-from types import FrameType
 from typing import Any, get_args, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
@@ -33,7 +27,7 @@ from haystack.core.serialization import (
     generate_qualified_class_name,
     import_class_by_name,
 )
-from haystack.dataclasses import ChatMessage, FileContent
+from haystack.dataclasses import ChatMessage, FileContent, ToolCall
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tools import toolset as haystack_toolset
 from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
@@ -357,86 +351,8 @@ def has_chosen_inputs(super_component: Any) -> bool:
     return getattr(super_component, "_original_input_mapping", None) is not None
 
 
-# Where an Agent of Haystack 2 keeps what belongs to one run.
-_AGENT_MODULE = "haystack.components.agents.agent"
-_STATE_OF_RUN = "exe_context"
-
-_is_outside_of_runs: ContextVar[bool] = ContextVar("mcp_haystack_outside_of_runs", default=False)
-
-
-@dataclass(frozen=True)
-class _KnownRun:
-    """
-    A run, and who runs it.
-    """
-
-    run: weakref.ref[Any]
-    thread: int
-    task: weakref.ref[asyncio.Task[Any]] | None
-
-    def if_going_on(self) -> Any:
-        """
-        Give the run, or None if it is over. An error that somebody holds keeps it alive.
-        """
-        run = self.run()
-        if run is None:
-            return None
-        task = self.task() if self.task is not None else None
-        # It waits for the code that asks: in its thread, or, if it is asynchronous, as a task that is suspended.
-        frames = chain(_frames_of(sys._current_frames().get(self.thread)), _awaiting(task))
-        of_agents = filter(_is_of_agent, frames)
-        return run if any(frame.f_locals.get(_STATE_OF_RUN) is run for frame in of_agents) else None
-
-
-# The run that the code is part of, also in threads and tasks that Haystack starts with a copy of the context.
-_run_of_context: ContextVar[_KnownRun | None] = ContextVar("mcp_haystack_run", default=None)
-
-
-def _frames_of(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _awaiting(task: asyncio.Task[Any] | None) -> Iterator[FrameType]:
-    waiting: Any = task.get_coro() if task is not None else None
-    while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        yield frame
-        waiting = waiting.cr_await
-
-
-def _is_of_agent(frame: FrameType) -> bool:
-    return _STATE_OF_RUN in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _AGENT_MODULE
-
-
-def _current_task() -> weakref.ref[asyncio.Task[Any]] | None:
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return None
-    return weakref.ref(task) if task is not None else None
-
-
-def current_run() -> Any:
-    """
-    Tell which run of an Agent of Haystack 2 the code is part of.
-
-    An Agent of Haystack 3 gives each run toolsets of its own, with `spawn`. One of Haystack 2 has its toolsets
-    flattened by the chat generator and by the ToolInvoker at every step, and tells them nothing; so this looks who
-    calls.
-
-    :returns: What Haystack keeps for the run and nothing else; None on Haystack 3, and outside of a run.
-    """
-    if HAS_SPAWN or _is_outside_of_runs.get():
-        return None
-    for frame in _frames_of(sys._getframe(1)):
-        if _is_of_agent(frame):
-            run = frame.f_locals.get(_STATE_OF_RUN)
-            if run is not None:
-                _run_of_context.set(_KnownRun(weakref.ref(run), threading.get_ident(), _current_task()))
-            return run
-    known = _run_of_context.get()
-    return known.if_going_on() if known is not None else None
+# The calls that the model of a served Agent of Haystack 2 asked for last.
+calls_of_model: ContextVar[Sequence[ToolCall]] = ContextVar("mcp_haystack_calls_of_model", default=())
 
 
 def arguments_of_model(tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -448,10 +364,7 @@ def arguments_of_model(tool_name: str, tool_call_id: str | None, arguments: Mapp
     :param arguments: What a confirmation strategy is told.
     :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
     """
-    run = current_run()
-    messages = [] if run is None else run.state.data.get("messages") or []
-    reply = next((message for message in reversed(messages) if message.tool_calls), None)
-    calls = [call for call in (reply.tool_calls if reply else []) if call.tool_name == tool_name]
+    calls = [call for call in calls_of_model.get() if call.tool_name == tool_name]
     calls = [call for call in calls if call.id == tool_call_id] or calls
     names = {name for call in calls for name in call.arguments} if calls else set(arguments)
     return {name: value for name, value in arguments.items() if name in names}
@@ -468,28 +381,6 @@ def was_declined(result: ToolCallResult) -> bool:
     template: str = importlib.import_module(module).REJECTION_FEEDBACK_TEMPLATE
     text = result.result if isinstance(result.result, str) else ""
     return result.error and text.startswith(template.format(tool_name=result.origin.tool_name))
-
-
-@contextmanager
-def outside_of_runs() -> Iterator[None]:
-    """
-    Have the code in this block be part of no run, so that toolsets yield what they have now.
-    """
-    reset = _is_outside_of_runs.set(True)
-    try:
-        yield
-    finally:
-        _is_outside_of_runs.reset(reset)
-
-
-def model_was_asked(run: Any) -> bool:
-    """
-    Tell whether the model has been shown tools in a run.
-
-    :param run: What `current_run` returned.
-    :returns: True once it has replied.
-    """
-    return bool(run.component_visits.get("chat_generator"))
 
 
 def combine(first: Any, second: Any) -> Any:

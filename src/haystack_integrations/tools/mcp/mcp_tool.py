@@ -747,7 +747,7 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
-        self._admit_call()
+        admit_call(self.name)
         sent = Sent(arguments=arguments, given=arguments)
         try:
             if self._definition is None:
@@ -767,7 +767,7 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
-        self._admit_call()
+        admit_call(self.name)
         sent = Sent(arguments=arguments, given=arguments)
         try:
             if self._definition is None:
@@ -787,18 +787,6 @@ class MCPTool(ToolBase, Tool):
         The alias of a registry whose toolset has this tool.
         """
         return None if self._toolset is None else self._toolset._tool_alias
-
-    def _note_limited(self) -> None:
-        """
-        Tell the toolset that something, e.g. a hook, limits the calls.
-        """
-        if self._toolset is not None and self._toolset._on_limited is not None:
-            self._toolset._on_limited()
-
-    def _admit_call(self) -> None:
-        if self._toolset is not None and self._toolset._on_call is not None:
-            self._toolset._on_call(self.name)
-        admit_call(self.name)
 
     def _note_links(self, content: list[types.ContentBlock]) -> None:
         # What a model may follow: after interceptors, which may have taken links out.

@@ -719,7 +719,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         return with_instructions(tools) if self.tool_options.include_instructions else tools
 
     def _shown(self) -> list[Tool]:
-        return [*([] if self._is_absent() else self._fresh.seen_by_run()), *self._added_tools()]
+        return [*([] if self._is_absent() else self._fresh.shown()), *self._added_tools()]
 
     def __len__(self) -> int:
         """

@@ -16,11 +16,12 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from haystack.dataclasses import ToolCall
 
-from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, current_run
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, calls_of_model
 
 # Told of each component of an observed pipeline before it runs; by raising, it stops the run.
 component_observer: ContextVar[Callable[[str], None] | None] = ContextVar("mcp_haystack_observer", default=None)
@@ -84,6 +85,24 @@ agent_observer: ContextVar[AgentObserver | None] = ContextVar("mcp_haystack_agen
 # The State of a run of Haystack 3, between its hook and its chat generator.
 _state_of_run: ContextVar[Any] = ContextVar("mcp_haystack_state", default=None)
 
+
+@dataclass
+class _Steps:
+    """
+    What is known of an observed run on Haystack 2, all of which is in one thread.
+
+    :param observer: Who observes it.
+    :param taken: How often the model was called.
+    :param state: Its State, once tools were called. Until then it has the inputs of the run and the messages.
+    """
+
+    observer: AgentObserver
+    taken: int = 0
+    state: Any = None
+
+
+_steps_of_run: ContextVar[_Steps | None] = ContextVar("mcp_haystack_steps", default=None)
+
 # What an Agent of Haystack 3 keeps in its State for itself, and makes anew for each run.
 _OF_THE_SERVER = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
 
@@ -134,11 +153,12 @@ def continued_agent(observed: Any, data: dict[str, Any], steps: int) -> Any:
 
 def _observed(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    def observed(*args: Any, **kwargs: Any) -> Any:
+    def observed(**inputs: Any) -> Any:
         observer = agent_observer.get()
         if observer is None:
-            return run(*args, **kwargs)
-        replied = observer.before_model(*_current_state()) or run(*args, **kwargs)
+            return run(**inputs)
+        replied = observer.before_model(*_current_state(observer, inputs)) or run(**inputs)
+        calls_of_model.set([call for message in replied.get("replies") or [] for call in message.tool_calls])
         observer.after_model(replied)
         return replied
 
@@ -147,30 +167,40 @@ def _observed(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _observed_async(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    async def observed(*args: Any, **kwargs: Any) -> Any:
+    async def observed(**inputs: Any) -> Any:
         observer = agent_observer.get()
         if observer is None:
-            return await run(*args, **kwargs)
-        replied = observer.before_model(*_current_state()) or await run(*args, **kwargs)
+            return await run(**inputs)
+        replied = observer.before_model(*_current_state(observer, inputs)) or await run(**inputs)
         observer.after_model(replied)
         return replied
 
     return observed
 
 
-def _current_state() -> tuple[dict[str, Any], int]:
-    state = _state_of_run.get()
-    if state is None:
-        run = current_run()
-        state, steps = run.state, run.counter
+def _current_state(observer: AgentObserver, inputs: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    if HAS_HOOKS:
+        data = _state_of_run.get().data
+        steps = data["step_count"]
     else:
-        steps = state.data["step_count"]
+        known = _known_steps(observer)
+        data = {**(known.state.data if known.state is not None else {}), "messages": inputs["messages"]}
+        steps = known.taken
+        known.taken += 1
     # Lists and dictionaries may be changed in place.
     return {
         key: copy.copy(value) if isinstance(value, list | dict) else value
-        for key, value in state.data.items()
+        for key, value in data.items()
         if key not in _OF_THE_SERVER
     }, steps
+
+
+def _known_steps(observer: AgentObserver) -> _Steps:
+    known = _steps_of_run.get()
+    if known is None or known.observer is not observer:
+        known = _Steps(observer)
+        _steps_of_run.set(known)
+    return known
 
 
 def pending_tool_calls() -> list[ToolCall] | None:
@@ -185,11 +215,12 @@ def pending_tool_calls() -> list[ToolCall] | None:
 
 def _telling_of_tools(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    def telling(*args: Any, **kwargs: Any) -> Any:
+    def telling(**inputs: Any) -> Any:
         observer = agent_observer.get()
         if observer is not None:
+            _known_steps(observer).state = inputs["state"]
             observer.before_tools()
-        return run(*args, **kwargs)
+        return run(**inputs)
 
     return telling
 

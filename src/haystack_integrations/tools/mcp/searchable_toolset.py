@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Self
@@ -28,9 +27,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.haystack_compat import (
     combine,
-    current_run,
     deserialize_object,
-    outside_of_runs,
     serialize_object,
     trace_dict,
 )
@@ -148,9 +145,8 @@ class MCPSearchableToolset(Compound, Toolset):
         self._twice: list[str] = []
         # None before warm-up.
         self._is_small: bool | None = None
-        # What is found outside of Agents, and for each of their runs on Haystack 2, by the identity of its state.
+        # What is found outside of runs of Agents of Haystack 3, each of which has its own.
         self._shared = ToolsFound(self)
-        self._runs: dict[int, tuple[weakref.ref[Any], ToolsFound]] = {}
         super().__init__(tools=[self._shared.search_tool])
 
     @property
@@ -164,10 +160,7 @@ class MCPSearchableToolset(Compound, Toolset):
         return instructions_for_model(self._catalog)
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
-        with outside_of_runs():
-            listed = [
-                tool for item in tool_items(self._catalog) for tool in ([item] if isinstance(item, Tool) else item)
-            ]
+        listed = [tool for item in tool_items(self._catalog) for tool in ([item] if isinstance(item, Tool) else item)]
         tools: dict[str, Tool] = {}
         twice = []
         for tool in without_instructions(listed):
@@ -258,7 +251,9 @@ class MCPSearchableToolset(Compound, Toolset):
 
     def clear(self) -> None:
         """
-        Forget the tools that were found outside of Agents. Each run of an Agent begins with none.
+        Forget the tools that were found.
+
+        Each run of an Agent of Haystack 3 begins with none. On Haystack 2.31, all runs share what they find.
         """
         self._shared.clear()
 
@@ -322,24 +317,13 @@ class MCPSearchableToolset(Compound, Toolset):
         self._hold_for(tools)
         return tools
 
-    def _found(self) -> ToolsFound:
-        run = current_run()
-        if run is None:
-            return self._shared
-        known = self._runs.get(id(run))
-        if known is None or known[0]() is not run:
-            runs, key = self._runs, id(run)
-            found = ToolsFound(self, is_small=self._is_small)
-            known = self._runs[key] = (weakref.ref(run, lambda _: runs.pop(key, None)), found)
-        return known[1]
-
     def __iter__(self) -> Iterator[Tool]:
         """
         Iterate over what the model sees, without connecting.
 
         :returns: The tool that searches, and those that it has found; all tools if there are few.
         """
-        return iter(self._found())
+        return iter(self._shared)
 
     def __len__(self) -> int:
         """

@@ -55,10 +55,6 @@ class ToolBase(ContextManaged):
     _tool_alias: str | None = None
     # Compares what the server says of its tools with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
-    # Called with the tool's name before each call of a tool of a toolset. By raising, it refuses the call.
-    _on_call: Callable[[str], None] | None = None
-    # Called when something limits the calls.
-    _on_limited: Callable[[], None] | None = None
 
     def _pin(self, choice: ToolChoice) -> SnapshotGuard | None:
         """

@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
-from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.budgets import is_in_budget
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
@@ -22,15 +20,13 @@ from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, combine
+from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
-from haystack_integrations.tools.mcp.registry.alias_runs import ToolsOfAliasRun, TurnsOfRuns
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
+from haystack_integrations.tools.mcp.run_toolset import RunToolset
 
 
 class MCPAliasToolset(Compound, Toolset):
@@ -68,12 +64,6 @@ class MCPAliasToolset(Compound, Toolset):
             member._holds.count_those_of(self._users)
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
-            member._on_call = self._note_call
-            member._on_limited = self._note_limit
-        # Whether something has counted turns: a hook, or a loop of one's own.
-        self.is_limited: bool = False
-        self._turns: TurnsOfRuns | None = None
-        self._has_warned = False
         self._added: list[Tool] = []
         self._was_warm = False
         # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
@@ -106,31 +96,6 @@ class MCPAliasToolset(Compound, Toolset):
         if self._config.timeout_sec is not None:
             member.connection._call_timeout("timeout_sec")
         return member
-
-    def _note_limit(self) -> None:
-        self.is_limited = True
-
-    def _limit_turns(self) -> None:
-        """
-        Have each run of an Agent of Haystack 2 keep to the turns of the alias.
-        """
-        if self._turns is None:
-            self._turns = TurnsOfRuns(self._config.max_tool_call_turns)
-        self._note_limit()
-
-    def _note_call(self, tool_name: str) -> None:
-        if self._turns is not None:
-            self._turns.admit(tool_name)
-        if self.is_limited or self._has_warned or is_in_budget(tool_name):
-            return
-        self._has_warned = True
-        logger.warning(
-            "Nothing limits the calls of the alias '{alias}' to {turns} turns. Give the Agent "
-            "hooks=registry.hooks('{alias}') (Haystack 3), make it with registry.agent('{alias}', …), "
-            "or run it in a call_budget(…)",
-            alias=self.tool_alias,
-            turns=self._config.max_tool_call_turns,
-        )
 
     @property
     def tool_config(self) -> ToolConfig:
@@ -211,7 +176,7 @@ class MCPAliasToolset(Compound, Toolset):
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
         """
         members = {name: member.spawn() for name, member in self._members.items()}
-        return ToolsOfAliasRun(self, partial(self._arrange, members), selected_tool_names)
+        return _ToolsOfRun(self, partial(self._arrange, members), selected_tool_names)
 
     def _conflict(self, name: str, providers: list[str]) -> str:
         first, second = providers
@@ -337,8 +302,6 @@ class MCPAliasToolset(Compound, Toolset):
 
         :returns: The allowed tools of all servers that are warm; before warm-up, none.
         """
-        if self._turns is not None:
-            self._turns.recognize_run()
         return iter(self._arranged())
 
     def __len__(self) -> int:
@@ -442,9 +405,7 @@ class MCPAliasToolset(Compound, Toolset):
         return self._as_dict({name: provider._to_trace_dict() for name, provider in self._providers.items()})
 
     def _as_dict(self, providers: dict[str, Any]) -> dict[str, Any]:
-        data: dict[str, Any] = {"tool_config": self._config.to_dict(), "providers": providers}
-        if self._turns is not None:
-            data["limits_turns"] = True
+        data = {"tool_config": self._config.to_dict(), "providers": providers}
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
@@ -457,11 +418,7 @@ class MCPAliasToolset(Compound, Toolset):
         """
         parameters = data["data"]
         providers = {name: load_provider(provider) for name, provider in parameters["providers"].items()}
-        toolset = cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
-        if parameters.get("limits_turns") and not HAS_HOOKS:
-            # It cannot tell runs of Haystack 3 apart. A hook counts their turns.
-            toolset._limit_turns()
-        return toolset
+        return cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
 
     def __copy__(self) -> Self:
         """
@@ -479,7 +436,7 @@ class MCPAliasToolset(Compound, Toolset):
         """
         Pickle the configuration. The unpickled object opens its own connections.
         """
-        return _unpickled, (type(self), self._config, self._providers, self._turns is not None)
+        return type(self), (self._config, self._providers)
 
     def _repr_html_(self) -> str:
         return html_table(self, f"{type(self).__name__} '{self.tool_alias}' of {', '.join(self._members)}")
@@ -491,6 +448,29 @@ class MCPAliasToolset(Compound, Toolset):
         cold = "" if self._was_warm else ", not warmed up"
         names = [tool.name for tool in self.tools if tool is not self._placeholder]
         return f"{type(self).__name__}({self._config!r}, tools={names!r}{cold})"
+
+
+class _ToolsOfRun(RunToolset):
+    """
+    The tools of an alias as they are at the start of an Agent's run.
+    """
+
+    def __init__(self, alias: Toolset, tools: Callable[[], list[Tool]], names: set[str] | None) -> None:
+        """
+        Initialize the _ToolsOfRun.
+
+        :param alias: The toolset of the alias.
+        :param tools: Returns the tools of the alias, as the run sees them.
+        :param names: Names of the tools that the run may use; None for all.
+        """
+        super().__init__(alias, names)
+        self._tools_now = tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        """
+        Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
+        """
+        return iter(with_instructions(filter(self._is_selected, self._tools_now())))
 
 
 def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any]) -> None:
@@ -508,15 +488,6 @@ def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any])
             f"Known providers: {', '.join(providers) or 'none'}"
         )
         raise MCPConfigurationError(msg)
-
-
-def _unpickled(
-    kind: type[MCPAliasToolset], tool_config: ToolConfig, providers: Mapping[str, Provider], limits_turns: bool
-) -> MCPAliasToolset:
-    toolset = kind(tool_config, providers)
-    if limits_turns:
-        toolset._limit_turns()
-    return toolset
 
 
 def _not_connected(**_arguments: Any) -> str:

@@ -167,7 +167,6 @@ class MCPFacade:
                 "Await process_completion_response_async instead."
             )
             raise RuntimeError(msg)
-        self._toolset.is_limited = True  # by the loop
         tools = {tool.name: tool for tool in self.tools}
         # In threads: tools and output handlers of the user must not run in the event loop of all sessions.
         with ThreadPoolExecutor(len(message.tool_calls), thread_name_prefix="mcp-haystack-calls") as threads:
@@ -183,7 +182,6 @@ class MCPFacade:
         message = first_reply(reply)
         if not message.tool_calls:
             return [message]
-        self._toolset.is_limited = True  # by the loop
         await self._toolset.warm_up_async()
         tools = {tool.name: tool for tool in self._toolset}
         answers = await asyncio.gather(

@@ -299,9 +299,9 @@ class MCPRegistry(Compound):
         """
         Make an Agent with the tools of an alias that keeps to its limits.
 
-        After `max_tool_call_turns` turns, tool calls are refused, and the model answers in words. On Haystack 3, a hook
-        does that. On Haystack 2.31, the toolset does it from now on, in this Agent and in others that have it; a model
-        that insists is stopped by `max_agent_steps`, by default two more than the turns.
+        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns, and the model answers in words. On
+        Haystack 2.31, which has no hooks, `max_agent_steps` is one more than the turns, the last one being for the
+        answer.
 
         :param tool_alias: The alias.
         :param chat_generator: The chat generator.
@@ -325,9 +325,8 @@ class MCPRegistry(Compound):
                 hooks[point] = [*hooks.get(point, []), *more]
             parameters["hooks"] = hooks
         else:
-            # One for a reply whose calls are refused, one for the answer.
-            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 2)
-            toolset._limit_turns()
+            # The last step is for the answer.
+            parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 1)
         return Agent(chat_generator=chat_generator, tools=toolset, **parameters)
 
     def health_check(
