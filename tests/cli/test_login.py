@@ -24,8 +24,7 @@ from haystack_integrations.tools.mcp import (
     OAuthConfig,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.logins import remember, token_folder
+from haystack_integrations.tools.mcp.cli.logins import token_folder
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.terminal import Ran, Terminal
@@ -172,11 +171,3 @@ def test_settings_are_where_the_system_keeps_them(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
     assert token_folder() == tmp_path / folder / "mcp-haystack" / "tokens"
-
-
-def test_a_login_that_cannot_be_remembered_is_told(settings: Path) -> None:
-    settings.parent.mkdir()
-    settings.symlink_to(settings.parent / "gone")
-    info = StreamableHttpServerInfo("https://example.com/mcp", oauth_config=OAuthConfig())
-    with pytest.raises(CommandError, match=r"logins\.json cannot be written: "):
-        remember(info)

@@ -116,7 +116,7 @@ def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
         terminal.type("red\n")
         terminal.wait_for("default: 2): ")
         terminal.type("many\n")
-        terminal.wait_for("The argument 'count' must be of type integer")
+        terminal.wait_for("'count' must be of type integer")
         terminal.type("\n")
         ran = terminal.end()
     assert ran.code == 0

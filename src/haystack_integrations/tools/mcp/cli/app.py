@@ -8,10 +8,8 @@ The command line `mcp-haystack`: which commands there are, and how they end.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -24,11 +22,10 @@ from types import FrameType
 from cyclopts import App, CycloptsError
 
 import haystack_integrations.tools.mcp as package
-from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of
+from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, for_terminal
 from haystack_integrations.tools.mcp.cli.output import Output, results_on_stdout
 from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
-from haystack_integrations.tools.mcp.cli.wording import for_terminal
-from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
+from haystack_integrations.tools.mcp.redaction import redact_text
 
 # Where each command is, and what it does. Only the module of the command that runs is imported.
 _COMMANDS = {
@@ -43,14 +40,6 @@ _COMMANDS = {
     "serve": ("serve:serve", "Serve what was built in Haystack as an MCP server."),
     "config": ("config:config", "Check an mcp.json, and print the toolsets for it as YAML."),
 }
-
-# After their target comes what they send.
-_WITH_ARGUMENTS = ("call", "read", "prompt")
-# Options of ours that may come after a target, as opposed to those of a command.
-_OPTIONS = frozenset(
-    "--json --verbose --timeout --config --header --token-env --oauth --env --cwd --resources --prompts --tool "
-    "--snapshot --check".split()
-)
 
 # Their logs are shown with `--verbose`.
 _LIBRARIES = ("mcp", "fastmcp", "httpx2", "asyncio")
@@ -111,19 +100,21 @@ def _run(words: list[str], output: Output) -> int:
         )
         return int(result) if isinstance(result, int) else ExitCode.OK
     except CycloptsError as error:
-        return _tell(output, f"{error}{_in_quotes(words)}\nTry: {_help_for(words)}", ExitCode.USAGE, error)
+        command = f"mcp-haystack {words[0]}" if words[:1] and words[0] in _COMMANDS else "mcp-haystack"
+        return _report(output, f"{error}{_in_quotes(words)}\nTry: {command} --help", ExitCode.USAGE, error)
     except BrokenPipeError:
-        _drop_stdout()
+        if sys.__stdout__ is not None:  # what is still buffered would make the interpreter complain when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
         return ExitCode.NO_READER
     except (Exception, KeyboardInterrupt) as error:
         code = exit_code_of(error)
         if code is None:
             traceback.print_exc()
             code = ExitCode.DEFECT
-        return _tell(output, "Interrupted" if code is ExitCode.INTERRUPTED else for_terminal(error), code, error)
+        return _report(output, "Interrupted" if code is ExitCode.INTERRUPTED else for_terminal(error), code, error)
 
 
-def _tell(output: Output, text: str, code: ExitCode, error: BaseException) -> ExitCode:
+def _report(output: Output, text: str, code: ExitCode, error: BaseException) -> ExitCode:
     text = redact_text(text)  # it may quote what was typed
     output.note(text if code is ExitCode.INTERRUPTED else f"Error: {text}", style="red")
     if output.is_json:
@@ -133,18 +124,10 @@ def _tell(output: Output, text: str, code: ExitCode, error: BaseException) -> Ex
 
 def _in_quotes(words: list[str]) -> str:
     # The words of a command without quotes are a target and others that belong nowhere.
-    name, program, *rest = [*words, "", ""]
+    name, program = [*words, "", ""][:2]
     if name not in _COMMANDS or name in ("serve", "config") or not (program in LAUNCHERS or shutil.which(program)):
         return ""
-    command = f"{program} …"
-    if name not in _WITH_ARGUMENTS:
-        own = itertools.takewhile(lambda word: word not in _OPTIONS, filter(None, rest))
-        command = shlex.join(redact_args([program, *own]))
-    return f"\nIf '{program}' starts the server, put its whole command in quotes: mcp-haystack {name} \"{command}\""
-
-
-def _help_for(words: list[str]) -> str:
-    return " ".join(["mcp-haystack", *(words[:1] if words and words[0] in _COMMANDS else ()), "--help"])
+    return f"\nIf '{program}' starts the server, put its whole command in quotes: mcp-haystack {name} \"{program} …\""
 
 
 @contextmanager
@@ -159,31 +142,26 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _drop_stdout() -> None:
-    # Who read the pipe has gone. What is still buffered would make the interpreter complain when it ends.
-    if sys.__stdout__ is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
-
-
 @contextmanager
 def _logs(*, is_verbose: bool) -> Iterator[None]:
     handler = logging.StreamHandler()  # to stderr
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
-    logger = logging.getLogger("haystack_integrations.tools.mcp")
-    others = [] if is_verbose else [logging.getLogger(name) for name in _LIBRARIES]
-    levels = {each: each.level for each in (logger, *others)}
-    logger.addHandler(handler)
-    logger.propagate = False
-    logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
-    for other in others:
-        other.setLevel(logging.ERROR)
+    ours = logging.getLogger("haystack_integrations.tools.mcp")
+    levels = {ours: logging.DEBUG if is_verbose else logging.WARNING}
+    if not is_verbose:
+        levels.update({logging.getLogger(name): logging.ERROR for name in _LIBRARIES})
+    before = {logger: logger.level for logger in levels}
+    ours.addHandler(handler)
+    ours.propagate = False
+    for logger, level in levels.items():
+        logger.setLevel(level)
     with warnings.catch_warnings():
         if not is_verbose:
             warnings.simplefilter("ignore")
         try:
             yield
         finally:
-            logger.removeHandler(handler)
-            logger.propagate = True
-            for each, level in levels.items():
-                each.setLevel(level)
+            ours.removeHandler(handler)
+            ours.propagate = True
+            for logger, level in before.items():
+                logger.setLevel(level)

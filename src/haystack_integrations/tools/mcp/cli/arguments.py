@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Arguments on a command line, typed by a JSON schema.
+Arguments on a command line, typed and checked by a JSON schema.
 
 .. code-block:: text
 
@@ -22,17 +22,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from jsonschema.exceptions import SchemaError, ValidationError, best_match
+from jsonschema.validators import Draft202012Validator, validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.schemas import property_of
-from haystack_integrations.tools.mcp.convert.schema_types import ALL_TYPES, choices_of, resolved, type_of, types_of
+from haystack_integrations.tools.mcp.convert.schema_types import resolved
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 
-_TRUE = frozenset({"true", "yes", "on", "1"})
-_FALSE = frozenset({"false", "no", "off", "0"})
+_BOOLEANS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 
 # So many characters of a word that cannot be read are shown: what was meant as a value may be a secret.
 _HINT = 3
+
+# How deep and how wide a schema is described.
+_DEEPEST, _WIDEST = 3, 8
 
 
 def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,23 +48,18 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     :param words: Such as `name=value`.
     :param given: JSON with further arguments, `@FILE` or `-` for stdin. The words take precedence.
     :param schema: The schema of the arguments.
-    :returns: The arguments.
-    :raises CommandError: If a word is not of this form, or a value not of the type in the schema.
+    :returns: The arguments, which may still not fit the schema.
+    :raises CommandError: If a word is not of this form, or cannot be read.
     """
     arguments = {} if given is None else _given(given)
-    collected: dict[str, list[Any]] = {}
+    texts: dict[str, list[str]] = {}
     for word in words:
-        name, value = _argument(word, schema)
-        collected.setdefault(name, []).append(value)
-    for name, values in collected.items():
-        if len(values) == 1:
-            arguments[name] = values[0]
-            continue
-        if "array" not in types_of(property_of(schema, name), schema):
-            msg = f"The argument '{name}' is given {len(values)} times, but is no list"
-            raise CommandError(msg)
-        arguments[name] = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    return arguments
+        name, kind, text = _split(word)
+        if kind == ":=":
+            arguments[name] = _json(text, f"The argument '{name}'")
+        else:
+            texts.setdefault(name, []).append(text)
+    return {**arguments, **{name: typed(name, each, schema) for name, each in texts.items()}}
 
 
 def text_arguments(words: Iterable[str]) -> dict[str, str]:
@@ -69,11 +70,7 @@ def text_arguments(words: Iterable[str]) -> dict[str, str]:
     :returns: The arguments.
     :raises CommandError: If a word is not of this form.
     """
-    arguments = {}
-    for word in words:
-        name, kind, value = _split(word)
-        arguments[name] = _content(value, word) if kind == "@" else value
-    return arguments
+    return {name: value for name, _, value in map(_split, words)}
 
 
 def _split(word: str) -> tuple[str, str, str]:
@@ -82,24 +79,15 @@ def _split(word: str) -> tuple[str, str, str]:
         shown = word if len(word) <= _HINT else f"{word[:_HINT]}…"
         msg = f"An argument is given as name=value, name:=JSON or name@FILE; '{shown}' is none of these"
         raise CommandError(msg)
-    return match["name"], match["kind"], match["value"]
-
-
-def _argument(word: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
-    name, kind, text = _split(word)
-    if kind == ":=":
-        return name, _json(text, f"The argument '{name}'")
-    if kind == "@":
-        text = _content(text, word)
-    return name, typed(text, property_of(schema, name), schema, name)
+    value = match["value"]
+    return match["name"], match["kind"], _content(value, word) if match["kind"] == "@" else value
 
 
 def _content(file: str, word: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        msg = f"The file of '{word}' cannot be read: {reason}"
+    except UnicodeDecodeError:
+        msg = f"The file of '{word}' cannot be read: it is not in UTF-8"
         raise CommandError(msg) from None
 
 
@@ -132,54 +120,150 @@ def _given(text: str) -> dict[str, Any]:
     return arguments
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any], name: str) -> Any:
+def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """
-    Give a text the type that a schema wants.
+    Give the texts of an argument the type that a schema wants.
 
-    :param text: The text.
+    :param name: The name of the argument.
+    :param texts: Several make a list.
+    :param schema: The schema of all arguments.
+    :returns: The first of these that fits: the text as JSON, the text itself, yes or no, a list of what there is.
+    """
+    values = [_value(text) for text in texts]
+    lists = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    readings: list[Any] = [lists, texts]
+    if len(texts) == 1:
+        readings = [values[0], texts[0], _BOOLEANS.get(texts[0].lower(), values[0]), lists, texts]
+    return next((each for each in readings if _fits(name, each, schema)), readings[0])
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _fits(name: str, value: Any, schema: Mapping[str, Any]) -> bool:
+    return not any(list(error.absolute_path)[:1] == [name] for error in _errors({name: value}, schema))
+
+
+def _errors(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[ValidationError]:
+    validator = validator_for(schema, default=Draft202012Validator)
+    try:
+        validator.check_schema(dict(schema))
+        # With an empty registry, nothing is fetched that the schema refers to.
+        return list(validator(dict(schema), registry=Registry()).iter_errors(dict(arguments)))
+    except (SchemaError, Unresolvable, RecursionError):
+        return []  # the server will check
+
+
+def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], what: str) -> None:
+    """
+    Check arguments against their schema.
+
+    :param arguments: The arguments.
+    :param schema: The schema.
+    :param what: What they are for, for the message.
+    :raises CommandError: If they do not fit. The message names the argument, and no value.
+    """
+    reason = problem_with(arguments, schema)
+    if reason is not None:
+        msg = f"{what}: {reason}. It takes {signature(schema) or 'no arguments'}"
+        raise CommandError(msg)
+
+
+def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
+    """
+    Say why arguments do not fit a schema, without their values.
+
+    :param arguments: The arguments.
+    :param schema: The schema.
+    :returns: What is wrong, if something is.
+    """
+    error = best_match(_errors(arguments, schema))
+    if error is None:
+        return None
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
+    subject = f"'{place}'" if place else "the arguments"
+    limit: Any = error.validator_value
+    instance: Any = error.instance
+    known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
+    unknown = ", ".join(repr(name) for name in instance if name not in known) if isinstance(instance, dict) else ""
+    match error.validator:
+        case "required":
+            absent = ", ".join(repr(name) for name in limit if name not in instance)
+            has = f", but {'has' if place else 'have'} {unknown}" if unknown else ""
+            return f"{subject} lack{'s' if place else ''} {absent}{has}"
+        case "type":
+            return f"{subject} must be of type {' or '.join(limit) if isinstance(limit, list) else limit}"
+        case "enum":
+            return f"{subject} must be one of {', '.join(json.dumps(value) for value in limit)}"
+        case "additionalProperties":
+            return f"{subject} must not have {unknown}"
+    shown = json.dumps(limit) if isinstance(limit, (str, int, float, bool)) else "see its schema"
+    return f"{subject} must satisfy {error.validator}: {shown}"
+
+
+def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    Return the schemas of all arguments.
+
+    :param schema: The schema of all.
+    :returns: The schemas by name.
+    """
+    properties = resolved(schema, schema).get("properties")
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def required_in(schema: Mapping[str, Any]) -> list[str]:
+    """
+    Name the arguments that a call must have.
+
+    :param schema: The schema of all.
+    :returns: Their names.
+    """
+    required = resolved(schema, schema).get("required")
+    return [str(name) for name in required] if isinstance(required, list) else []
+
+
+def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
+    """
+    Describe in a few words what a schema allows.
+
     :param schema: The schema.
     :param root: The document that it is in.
-    :param name: What the value is called, for the message.
-    :returns: The value. Where a schema allows several types, a text stays one only if it is none of the others.
-    :raises CommandError: If it cannot have such a type.
+    :param depth: How deep the schema is in another one.
+    :returns: Such as `integer`, `"a" | "b"`, `list of string` or `object`.
     """
     schema = resolved(schema, root)
-    for choice in choices_of(schema):
-        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
-            return choice
-    kinds = types_of(schema, root)
-    for kind in ALL_TYPES:
-        if kind in kinds and kind != "string":
-            found, value = _converted(text, kind, is_only=kinds <= {kind, "null"})
-            if found:
-                return value
-    if "string" in kinds:
-        return text
-    if "array" in kinds:
-        return [typed(text, _items(schema, root), root, name)]
-    wanted = " or ".join(kind for kind in ALL_TYPES if kind in kinds) or "no type at all"
-    msg = f"The argument '{name}' must be of type {wanted}"
-    if "object" in kinds:
-        msg += f"; give it as JSON: {name}:='{{…}}'"
-    raise CommandError(msg)
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(choices, list):
+        return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
+    options = schema.get("anyOf") or schema.get("oneOf")
+    if isinstance(options, list):
+        described = [describe_type(each, root, depth + 1) for each in options[:_WIDEST]] if depth < _DEEPEST else []
+        return " | ".join(dict.fromkeys(described)) or "any"
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list of {describe_type(schema.get('items'), root, depth + 1)}" if depth < _DEEPEST else "list"
+    kinds = [kind] if isinstance(kind, str) else list(kind)
+    return " | ".join("list" if each == "array" else str(each) for each in kinds)
 
 
-def _items(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    options = [schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    lists = [option for option in (resolved(each, root) for each in options) if "items" in option]
-    return lists[0]["items"] if lists else True
-
-
-def _converted(text: str, kind: str, *, is_only: bool) -> tuple[bool, Any]:
+def signature(schema: Mapping[str, Any]) -> str:
     """
-    Read a text as a value of a type; tell whether it is one, and which.
+    Write the arguments of a tool in a line.
+
+    :param schema: Their schema.
+    :returns: Such as `query: string, limit: integer = 10, tags?: list of string`.
     """
-    if kind == "boolean" and is_only:
-        return text.lower() in _TRUE | _FALSE, text.lower() in _TRUE
-    try:
-        value = json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return False, None
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
-        return True, int(value)
-    return type_of(value) == kind or (kind == "number" and type_of(value) == "integer"), value
+    required = required_in(schema)
+    parts = []
+    for name, each in properties_of(schema).items():
+        described = describe_type(each, schema)
+        if isinstance(each, Mapping) and each.get("default") is not None:
+            parts.append(f"{name}: {described} = {json.dumps(each['default'], ensure_ascii=False)}")
+        else:
+            parts.append(f"{name}{'' if name in required else '?'}: {described}")
+    return ", ".join(parts)

@@ -10,19 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from haystack_integrations.tools.mcp.cli.arguments import typed_arguments
+from haystack_integrations.tools.mcp.cli.arguments import check_arguments, typed_arguments
 from haystack_integrations.tools.mcp.cli.asking import ask_in_terminal
-from haystack_integrations.tools.mcp.cli.connecting import connected
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.options import OUTPUT, Json, Reach, Target, Verbose
-from haystack_integrations.tools.mcp.cli.output import Output, as_json
-from haystack_integrations.tools.mcp.cli.progress import ProgressBar
-from haystack_integrations.tools.mcp.cli.schemas import check_arguments
-from haystack_integrations.tools.mcp.cli.targets import server_of
+from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, save_bytes
+from haystack_integrations.tools.mcp.cli.targets import OUTPUT, Json, Reach, Target, Verbose, connected, server_of
 from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -57,22 +54,37 @@ def call(
     """
     reach = reach or Reach()
     output = Output(is_json=json)
-    server = server_of(target, reach)
-    bar = ProgressBar(output)
-    handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=bar.report)
-    with connected(server, reach, output, handlers=handlers) as session:
-        definition = session.tool_named(tool)
-        given = typed_arguments(arguments, input, definition.input_schema)
-        check_arguments(given, definition.input_schema, f"The tool '{tool}' cannot be called so")
-        with bar.running(tool):
+    name = one_line(tool)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=output.notes,
+        transient=True,
+        disable=not output.notes.is_terminal,
+    )
+
+    def report(progress: MCPProgress) -> None:
+        text = f"{name}: {one_line(progress.message)}" if progress.message else name
+        for task in bar.task_ids:
+            bar.update(task, completed=progress.progress, total=progress.total, description=text)
+
+    handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=report)
+    with connected(server_of(target, reach), reach, output, handlers=handlers) as session:
+        schema = session.tool_named(tool).input_schema
+        given = typed_arguments(arguments, input, schema)
+        check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
+        bar.add_task(name, total=None)
+        with bar:
             result = session.connection.call_tool(tool, given)
-    saved = _save(result, save, tool) if save is not None else []
+    if save is not None:
+        for number, (data, mime_type) in enumerate(_files_in(result), 1):
+            save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
     if json:
         output.json(result)
     else:
         output.text(_readable(result))
-    for file in saved:
-        output.note(f"Saved {file}")
 
 
 def _readable(result: types.CallToolResult) -> str:
@@ -82,20 +94,15 @@ def _readable(result: types.CallToolResult) -> str:
     return model_text(envelope)
 
 
-def _save(result: types.CallToolResult, folder: Path, name: str) -> list[Path]:
-    files: list[Path] = []
+def _files_in(result: types.CallToolResult) -> list[tuple[bytes, str | None]]:
+    files = []
     for block in result.content:
-        data, mime_type = _bytes_of(block)
-        if data is None:
-            continue
-        file = folder / f"{name}-{len(files) + 1}{_suffix(mime_type or '')}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
-        except OSError as error:
-            msg = f"{file} cannot be written: {error.strerror}"
-            raise CommandError(msg) from None
-        files.append(file)
+        source: Any = getattr(block, "resource", block)
+        data = getattr(source, "data", None) or getattr(source, "blob", None)
+        if data is not None:
+            files.append((base64.b64decode(plain_base64(data)[0]), source.mime_type))
+        elif block.type == "resource":
+            files.append((source.text.encode(), source.mime_type or "text/plain"))
     return files
 
 
@@ -103,14 +110,3 @@ def _suffix(mime_type: str) -> str:
     # Python 3.11 knows sounds and others by the names that they had before they were registered: audio/x-wav.
     older = mime_type.replace("/", "/x-", 1)
     return mimetypes.guess_extension(mime_type) or mimetypes.guess_extension(older) or ".bin"
-
-
-def _bytes_of(block: Any) -> tuple[bytes | None, str | None]:
-    if block.type in ("image", "audio"):
-        return base64.b64decode(plain_base64(block.data)[0]), block.mime_type
-    if block.type == "resource":
-        resource = block.resource
-        if getattr(resource, "blob", None) is not None:
-            return base64.b64decode(plain_base64(resource.blob)[0]), resource.mime_type
-        return resource.text.encode(), resource.mime_type or "text/plain"
-    return None, None

@@ -5,19 +5,27 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import unquote, unquote_plus
 
 import yaml
 from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode
-from haystack_integrations.tools.mcp.cli.files import CheckedEntry, checked_entries, config_files
-from haystack_integrations.tools.mcp.cli.options import Json
+from haystack_integrations.tools.mcp.cli.files import Entry, config_files, configured_in, variable_name
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.plain_secrets import without_plain_secrets
+from haystack_integrations.tools.mcp.cli.targets import Json
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
+from haystack_integrations.tools.mcp.secret_template import from_template
+
+_SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
+
+_FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
 
 
 def config(
@@ -39,7 +47,7 @@ def config(
     """
     output = Output(is_json=json)
     path = file or _file_here()
-    entries = checked_entries(path)
+    entries = configured_in(path)
     if unknown := [name for name in servers if name not in {entry.name for entry in entries}]:
         known = ", ".join(entry.name for entry in entries) or "none"
         msg = f"{path} has no server {', '.join(map(repr, unknown))}; it has {known}"
@@ -47,7 +55,7 @@ def config(
     chosen = [entry for entry in entries if not servers or entry.name in servers]
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
-    toolsets = [_stored(entry, output) for entry in chosen if entry.toolset is not None]
+    toolsets = [_stored(entry, entry.toolset, output) for entry in chosen if entry.toolset is not None]
     if json:
         output.json({"tools": toolsets})
     else:
@@ -63,22 +71,18 @@ def _file_here() -> Path:
     return here[0]
 
 
-def _stored(entry: CheckedEntry, output: Output) -> dict[str, Any]:
-    toolset = entry.toolset
-    if toolset is None:
-        return {}
-    for warning in entry.warnings:
-        output.note(f"Warning: {entry.place}: {warning}", style="yellow")
+def _stored(entry: Entry, toolset: MCPToolset, output: Output) -> dict[str, Any]:
+    warnings = list(entry.warnings)
     if entry.missing:
-        missing = ", ".join(entry.missing)
-        output.note(f"Warning: {entry.place}: these environment variables are not set: {missing}", style="yellow")
-    info, variables = without_plain_secrets(entry.name, toolset.server_info)
-    for variable, place in variables.items():
-        output.note(
-            f"Warning: {entry.place}: `{place}` has a secret in plain text. The YAML takes it from the environment "
-            f"variable {variable}: set it, and write `${{{variable}}}` in the file, too.",
-            style="yellow",
-        )
+        warnings.append(f"these environment variables are not set: {', '.join(entry.missing)}")
+    info, variables = _without_plain_secrets(entry.name, toolset.server_info)
+    warnings += [
+        f"`{place}` has a secret in plain text. The YAML takes it from the environment "
+        f"variable {variable}: set it, and write `${{{variable}}}` in the file, too."
+        for variable, place in variables.items()
+    ]
+    for warning in warnings:
+        output.note(f"Warning: {entry.place}: {warning}", style="yellow")
     stored = toolset.to_dict()
     stored["data"]["server_info"] = info.to_dict()
     short = {"type": stored["type"], "data": _without_defaults(stored["data"], info)}
@@ -93,3 +97,68 @@ def _without_defaults(data: dict[str, Any], info: MCPServerInfo) -> dict[str, An
     defaults = {field.name: field.default for field in dataclasses.fields(info)}  # type: ignore[arg-type]
     stored = {key: value for key, value in data["server_info"].items() if value != defaults.get(key, missing)}
     return {"server_info": stored, **changed}
+
+
+def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
+    """
+    Find the values of a server info in which a secret stands as plain text.
+
+    :param info: The server info.
+    :returns: The values by their places: the field, and the key or the number in it.
+    """
+    found: dict[tuple[str, Any], str] = {}
+    for field in _FIELDS:
+        value = getattr(info, field, None)
+        if isinstance(value, Mapping):
+            # Of variables, only those that are named as secrets: the others are better read.
+            searched = "variables" if field == "env" else field
+            items = [(key, item, secrets_in({searched: {key: item}})) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            secrets = secrets_in({field: [item if isinstance(item, str) else "" for item in value]})
+            items = [(number, item, secrets) for number, item in enumerate(value)]
+        else:
+            items = [(None, value, secrets_in({field: value}))]
+        for key, item, secrets in items:
+            is_known = isinstance(item, str) and any(secret and secret in _plain_forms(item) for secret in secrets)
+            if is_known or (isinstance(item, str) and field != "env" and redact_text(item) != item):
+                found[field, key] = item
+    return found
+
+
+def _plain_forms(text: str) -> str:
+    return f"{text} {unquote(text)} {unquote_plus(text)}"  # in a URL, they may be encoded
+
+
+def shown_place(field: str, key: Any) -> str:
+    """
+    Write a place in a server info.
+
+    :param field: The field.
+    :param key: The key or the number in it, if there is one.
+    :returns: Such as `env.API_KEY` or `args[1]`.
+    """
+    return field if key is None else f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key}"
+
+
+def _without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo, dict[str, str]]:
+    """
+    Replace the values with secrets in plain text by environment variables, which are returned with their places.
+    """
+    changes: dict[str, Any] = {}
+    variables: dict[str, str] = {}
+    for (field, key), value in plain_secrets(info).items():
+        own = str(key) if field == "env" and str(key).isidentifier() else ""
+        parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
+        variable = first = own or "_".join(map(variable_name, parts))
+        number = 2
+        while variable in variables:
+            variable, number = f"{first}_{number}", number + 1
+        variables[variable] = shown_place(field, key)
+        scheme = _SCHEME.fullmatch(value)
+        template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
+        if key is None:
+            changes[field] = template
+            continue
+        whole = getattr(info, field)
+        changes.setdefault(field, dict(whole) if isinstance(whole, Mapping) else list(whole))[key] = template
+    return (dataclasses.replace(info, **changes) if variables else info), variables  # type: ignore[type-var]

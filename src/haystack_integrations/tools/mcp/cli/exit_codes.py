@@ -16,6 +16,23 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 
+# Parameters that messages of the package name, and what they are on the command line.
+_WORDS = {
+    'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
+        "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
+    ),
+    "pass the credentials as `token` or in `headers`": "pass the credentials with --token-env or --header",
+    "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
+    "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
+    "`connection_timeout`": "--timeout",
+    "`invocation_timeout`": "--timeout",
+    "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
+    "`insecure=True`": "--insecure",
+    "`auth`": "--token-env",
+    "`port`": "--port",
+    "command=sys.executable": "the full path of its Python",
+}
+
 # HTTP has said that the client must prove who it is. The diagnosis of the transport says so in these words.
 _REFUSED = re.compile(r" answers 40[13]\b")
 
@@ -67,7 +84,7 @@ class CommandError(Exception):
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
     """
-    Tell with which code the command exits after an error.
+    Return the code with which the command exits after an error.
 
     :param error: The error.
     :returns: The code, or None for an error that is a defect of this program.
@@ -93,4 +110,21 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
             # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
             is_answer = error.code is not None and error.operation != "connect"
             return ExitCode.FAILED if is_answer else ExitCode.UNREACHABLE
+        case OSError():  # of a file that somebody has named
+            return ExitCode.USAGE
     return None
+
+
+def for_terminal(error: object) -> str:
+    """
+    Put the message of an error into the words of the command line.
+
+    :param error: The error.
+    :returns: Its message, with options in place of parameters.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    text = str(error)
+    for parameter, option in _WORDS.items():
+        text = text.replace(parameter, option)
+    return text

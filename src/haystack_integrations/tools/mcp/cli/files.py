@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.logins import settings_folder
-from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_entries, named_toolsets, read_config
+from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_entries, read_config
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -34,6 +34,59 @@ _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"
 
 # Parts of a stored pipeline that are no name of anything.
 _NO_NAMES = frozenset({"components", "init_parameters", "data", "server_info", "server_infos", "tools"})
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    One of the servers in a file, which may be unusable by itself.
+
+    :param name: Its name.
+    :param info: How to reach it; None if it is disabled or cannot be used.
+    :param toolset: Its toolset, of a configuration file.
+    :param place: Where it stands, for messages.
+    :param warnings: What may be wrong with it.
+    :param missing: The environment variables that it needs and that are not set.
+    :param error: Why it cannot be used, if it cannot.
+    """
+
+    name: str
+    info: MCPServerInfo | None = None
+    toolset: MCPToolset | None = None
+    place: str = ""
+    warnings: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def is_disabled(self) -> bool:
+        """
+        Whether its file says that it is not to be used.
+        """
+        return self.info is None and self.error is None
+
+    @property
+    def reason(self) -> str | None:
+        """
+        Why it cannot be connected to, if it cannot.
+        """
+        if self.is_disabled:
+            return f"The {self.place} is disabled. Enable it there to use it."
+        return self.error or (_UNSET.format(", ".join(self.missing)) if self.missing else None)
+
+    def usable(self) -> MCPServerInfo:
+        """
+        Return how to reach it.
+
+        :returns: The server info.
+        :raises CommandError: If it cannot be used.
+        """
+        if self.info is None or self.reason is not None:
+            raise CommandError(self.reason or "")
+        return self.info
+
+
+_UNSET = "these environment variables are not set: {}"
 
 
 def config_files() -> list[Path]:
@@ -55,80 +108,66 @@ def config_files() -> list[Path]:
     return [file for file in candidates if file.is_file()]
 
 
-def toolsets_in(file: Path, *, only: str | None = None) -> dict[str, MCPToolset]:
+def entries_in(file: Path) -> list[Entry]:
     """
-    Make the toolsets of a configuration file.
+    Read the servers of a file, each apart from the others.
 
-    :param file: The file.
-    :param only: The name of the one to make. Default: all.
-    :returns: The toolsets by name, without those that are disabled.
-    :raises ValueError: If the file or an entry cannot be used.
+    :param file: A configuration file, or the YAML of a pipeline.
+    :returns: What became of each.
+    :raises CommandError: If the file cannot be read.
     """
-    content, path, where = read_config(file)
-    found = config_entries(content, where)
-    chosen = {name: entry for name, entry in found.servers.items() if only in (None, name)}
-    # Nothing but the servers, so that nothing is said of the rest.
-    inputs = inputs_from_environment(found.inputs)
-    return named_toolsets({"mcpServers": chosen, "inputs": found.inputs}, path, where, inputs=inputs)
+    if file.suffix in YAML_SUFFIXES:
+        return [Entry(name, info) for name, info in _stored_servers(file).items()]
+    return configured_in(file)
 
 
-@dataclass(frozen=True)
-class CheckedEntry:
+def configured_in(file: Path) -> list[Entry]:
     """
-    What became of an entry of a configuration file.
+    Read the entries of a configuration file, each apart from the others.
 
-    :param name: Its name.
-    :param place: Where it stands, for messages.
-    :param toolset: What was made of it; None if it is disabled or cannot be used.
-    :param warnings: What may be wrong with it.
-    :param missing: The environment variables that it needs and that are not set.
-    :param error: Why it cannot be used, if it cannot.
-    """
-
-    name: str
-    place: str
-    toolset: MCPToolset | None
-    warnings: list[str]
-    missing: list[str]
-    error: str | None = None
-
-
-def checked_entries(file: Path) -> list[CheckedEntry]:
-    """
-    Check each entry of a configuration file apart from the others.
-
-    :param file: The file.
+    :param file: The file: JSON, or the YAML of another program.
     :returns: What became of each.
     :raises CommandError: If the file cannot be read.
     """
     try:
         content, path, where = read_config(file)
         found = config_entries(content, where)
-        variables = Variables(path, found.inputs, inputs_from_environment(found.inputs), where)
+        variables = Variables(path, found.inputs, _inputs_from_environment(found.inputs), where)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     loader = EntryLoader(variables, path, where, is_checked=False)
-    checked = []
+    entries = []
     for name, entry in found.servers.items():
-        toolset, reason = None, None
+        place = f"{where}: server '{name}'"
         try:
             toolset = loader.toolset(name, entry)
         except ValueError as error:
-            reason = str(error)
-        missing = missing_variables(toolset.server_info) if toolset is not None else []
-        ignored = foreign_keys(entry) if reason is None else []
+            entries.append(Entry(name, place=place, error=str(error)))
+            continue
+        ignored = foreign_keys(entry)
         warnings = [f"passed over {', '.join(ignored)}"] if ignored else []
-        checked.append(CheckedEntry(name, f"{where}: server '{name}'", toolset, warnings, missing, reason))
-    return checked
+        info = toolset.server_info if toolset is not None else None
+        missing = missing_variables(info) if info is not None else []
+        entries.append(Entry(name, info, toolset, place, warnings, missing))
+    return entries
 
 
-def inputs_from_environment(asked: Any) -> dict[str, str | Secret]:
+def names_in(file: Path) -> list[str]:
     """
-    Choose where the inputs of a VS Code file come from, which its user would be asked for.
+    Return the names of the servers in a file, whether or not they can be used.
 
-    :param asked: The `inputs` of the file.
-    :returns: Those without a default, each by the environment variable of its name: that of `api-key` is `API_KEY`.
+    :param file: The file.
+    :returns: The names; none if the file cannot be read.
     """
+    try:
+        return [entry.name for entry in entries_in(file)]
+    except CommandError:
+        return []  # whoever needs the file is told why
+
+
+def _inputs_from_environment(asked: Any) -> dict[str, str | Secret]:
+    # What VS Code would ask its user for comes from the environment variable of that name: that of `api-key` is
+    # `API_KEY`.
     found: dict[str, str | Secret] = {}
     for one in asked if isinstance(asked, list) else ():
         if isinstance(one, Mapping) and one.get("id"):
@@ -148,42 +187,6 @@ def variable_name(text: str) -> str:
     return re.sub(r"\W", "_", text).upper().strip("_") or "SERVER"
 
 
-def servers_in(file: Path, *, only: str | None = None) -> dict[str, MCPServerInfo]:
-    """
-    Find the servers in a file.
-
-    :param file: A configuration file, or the YAML of a pipeline.
-    :param only: The name of the one to make. Default: all.
-    :returns: The server infos by name.
-    :raises CommandError: If it cannot be read.
-    :raises ValueError: If an entry cannot be used.
-    """
-    if file.suffix in YAML_SUFFIXES:
-        stored = stored_servers(file)
-        return {name: info for name, info in stored.items() if only in (None, name)}
-    toolsets = toolsets_in(file, only=only)
-    if only is not None and not toolsets and only in names_in(file):
-        msg = f"The server '{only}' is disabled in {file}. Enable it there to use it."
-        raise CommandError(msg)
-    return {name: toolset.server_info for name, toolset in toolsets.items()}
-
-
-def names_in(file: Path) -> list[str]:
-    """
-    Give the names of the servers in a file, whether or not they can be used.
-
-    :param file: The file.
-    :returns: The names; none of a configuration file that cannot be read.
-    """
-    if file.suffix in YAML_SUFFIXES:
-        return list(stored_servers(file))
-    try:
-        content, _, where = read_config(file)
-        return list(config_entries(content, where).servers)
-    except (ValueError, OSError):
-        return []  # whoever needs the file is told why
-
-
 def read_yaml(file: Path) -> Any:
     """
     Read a YAML file.
@@ -194,8 +197,6 @@ def read_yaml(file: Path) -> Any:
     """
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"{file} cannot be read: {error.strerror}"
     except UnicodeDecodeError:
         msg = f"{file} cannot be read: it is not in UTF-8"
     except yaml.YAMLError as error:
@@ -205,38 +206,24 @@ def read_yaml(file: Path) -> Any:
     raise CommandError(msg)
 
 
-def stored_servers(file: Path) -> dict[str, MCPServerInfo]:
-    """
-    Find the server infos in YAML, e.g. of a pipeline.
-
-    :param file: The file.
-    :returns: The server infos, by the names of the components they are in.
-    :raises CommandError: If it cannot be read.
-    """
-    content = read_yaml(file)
+def _stored_servers(file: Path) -> dict[str, MCPServerInfo]:
     servers: dict[str, MCPServerInfo] = {}
-    for path, data in _stored(content, ()):
+    for path, data in _stored(read_yaml(file), ()):
         try:
             info = MCPServerInfo.from_dict(dict(data))
         except Exception as error:  # of a class from anywhere
             msg = f"{file}: {'.'.join(path)}: {error}"
             raise CommandError(msg) from error
         name = ".".join(part for part in path if part not in _NO_NAMES and not part.isdigit()) or "server"
-        unique, number = name, 2
-        while unique in servers:
-            unique, number = f"{name}-{number}", number + 1
-        servers[unique] = info
+        same = sum(1 for other in servers if re.fullmatch(rf"{re.escape(name)}(-\d+)?", other))
+        servers[f"{name}-{same + 1}" if same else name] = info
     return servers
 
 
 def _stored(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    if isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _stored(item, (*path, str(number)))
-    if not isinstance(value, Mapping):
-        return
-    if str(value.get("type")).endswith("ServerInfo"):
+    if isinstance(value, Mapping) and str(value.get("type")).endswith("ServerInfo"):
         yield path, value
         return
-    for key, item in value.items():
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
         yield from _stored(item, (*path, str(key)))

@@ -12,14 +12,26 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from haystack_integrations.tools.mcp.cli.check_server import snapshot_of
-from haystack_integrations.tools.mcp.cli.connecting import Session, connected
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.options import OUTPUT, Json, Reach, Target, Verbose
-from haystack_integrations.tools.mcp.cli.output import Output, one_line, visible
-from haystack_integrations.tools.mcp.cli.tables import prompts_table, resources_table, schema_table
-from haystack_integrations.tools.mcp.cli.targets import Server, server_of
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.cli.doctor import snapshot_of
+from haystack_integrations.tools.mcp.cli.output import (
+    Output,
+    one_line,
+    prompts_table,
+    resources_table,
+    schema_table,
+    visible,
+)
+from haystack_integrations.tools.mcp.cli.targets import (
+    OUTPUT,
+    Json,
+    Reach,
+    Server,
+    Session,
+    Target,
+    Verbose,
+    connected,
+    server_of,
+)
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -61,7 +73,7 @@ def inspect(
         with output.busy("Reading what it offers"):
             report = _report(server, session)
         if snapshot is not None:
-            _save(snapshot_of(session), snapshot)
+            snapshot_of(session).save(snapshot)
             output.note(f"Saved {snapshot}")
     if chosen is not None:
         report["tools"] = [chosen]
@@ -74,14 +86,6 @@ def inspect(
         _print_tool(output, each)
     if tool is None:
         _print_rest(output, report)
-
-
-def _save(snapshot: MCPToolSnapshot, file: Path) -> None:
-    try:
-        snapshot.save(file)
-    except OSError as error:
-        msg = f"{file} cannot be written: {error.strerror}"
-        raise CommandError(msg) from None
 
 
 def _report(server: Server, session: Session) -> dict[str, Any]:
@@ -153,7 +157,9 @@ def _print_tool(output: Output, tool: types.Tool) -> None:
     output.print(heading)
     if tool.description:
         output.print(Text(visible(tool.description)))
-    if hints := _hints(tool):
+    annotations = {name: getattr(tool.annotations, name, None) for name in _HINTS}
+    hints = [_HINTS[name][0 if value else 1] for name, value in annotations.items() if value is not None]
+    if hints:
         output.print(Text(f"Says of itself: {', '.join(hints)}", style="dim"))
     arguments = schema_table(tool.input_schema, "Argument")
     output.print(arguments if arguments is not None else Text("No arguments", style="dim"))
@@ -161,18 +167,6 @@ def _print_tool(output: Output, tool: types.Tool) -> None:
         result = schema_table(tool.output_schema, "Result")
         if result is not None:
             output.print(result)
-
-
-def _hints(tool: types.Tool) -> list[str]:
-    annotations = tool.annotations
-    if annotations is None:
-        return []
-    said = []
-    for name, (yes, no) in _HINTS.items():
-        value = getattr(annotations, name, None)
-        if value is not None:
-            said.append(yes if value else no)
-    return said
 
 
 def _print_rest(output: Output, report: dict[str, Any]) -> None:

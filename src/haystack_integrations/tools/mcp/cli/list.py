@@ -9,14 +9,21 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.cli.connecting import connected
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
-from haystack_integrations.tools.mcp.cli.options import OUTPUT, TARGET, Json, Reach, Verbose
-from haystack_integrations.tools.mcp.cli.output import Output, one_line
-from haystack_integrations.tools.mcp.cli.side_by_side import side_by_side
-from haystack_integrations.tools.mcp.cli.tables import prompts_table, resources_table, tools_table
-from haystack_integrations.tools.mcp.cli.targets import Entry, Server, server_of, several_of
-from haystack_integrations.tools.mcp.cli.wording import for_terminal
+from haystack_integrations.tools.mcp.cli.exit_codes import ExitCode, exit_code_of, for_terminal
+from haystack_integrations.tools.mcp.cli.files import Entry
+from haystack_integrations.tools.mcp.cli.output import Output, one_line, prompts_table, resources_table, tools_table
+from haystack_integrations.tools.mcp.cli.targets import (
+    OUTPUT,
+    TARGET,
+    Json,
+    Reach,
+    Server,
+    Verbose,
+    connected,
+    for_each,
+    server_of,
+    several_of,
+)
 
 _Also = Annotated[bool, Parameter(negative="", show_default=False, group=OUTPUT)]
 
@@ -46,31 +53,28 @@ def list_tools(
     reach = reach or Reach()
     output = Output(is_json=json)
     entries = several_of(target, reach)
-    if entries is None:
-        found = _found(server_of(target or "", reach), reach, output, resources, prompts)
-        if json:
-            output.json(found)
-        else:
-            _print(output, found)
-        return ExitCode.OK
-    return _list_all(entries, reach, output, resources, prompts)
+    if entries is not None:
+        return _list_all(entries, reach, output, resources, prompts)
+    found = _found(server_of(target or "", reach), reach, output, resources, prompts)
+    if json:
+        output.json(found)
+    else:
+        _print(output, found)
+    return ExitCode.OK
 
 
 def _list_all(entries: Sequence[Entry], reach: Reach, output: Output, resources: bool, prompts: bool) -> ExitCode:
     quiet = Output(is_silent=True)
 
     def look(entry: Entry) -> dict[str, Any] | Exception:
-        if entry.info is None:
-            return CommandError(entry.reason)
         try:
-            return _found(Server(entry.name, entry.info), reach, quiet, resources, prompts)
+            return _found(Server(entry.name, reach.apply(entry.usable())), reach, quiet, resources, prompts)
         except Exception as error:
             if exit_code_of(error) is None:
                 raise
             return error
 
-    with output.busy("Looking at the servers"):
-        looked = side_by_side(look, entries)
+    looked = for_each(look, entries, output)
     reports: dict[str, Any] = {}
     for entry, found in zip(entries, looked, strict=True):
         if isinstance(found, Exception):
@@ -86,9 +90,8 @@ def _list_all(entries: Sequence[Entry], reach: Reach, output: Output, resources:
     if output.is_json:
         output.json({"servers": reports})
     failures = [found for found in looked if isinstance(found, Exception)]
-    if not failures or len(failures) < len(looked):
-        return ExitCode.OK
-    return exit_code_of(failures[0]) or ExitCode.FAILED
+    is_failure = bool(failures) and len(failures) == len(looked)
+    return exit_code_of(failures[0]) or ExitCode.FAILED if is_failure else ExitCode.OK
 
 
 def _found(server: Server, reach: Reach, output: Output, resources: bool, prompts: bool) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from haystack_integrations.tools.mcp.auth.config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.logins import asked_in_terminal, forget, remember, token_folder, with_login
-from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Verbose, secret_of
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import Server, servers_of
+from haystack_integrations.tools.mcp.cli.targets import Json, Reach, Server, Target, Verbose, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.http.login import login as log_in
 from haystack_integrations.tools.mcp.transports.http.login import logout as log_out
@@ -95,23 +95,17 @@ def login(
     :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
     :param json: Print JSON: at which servers.
     """
-    output = Output(is_json=json)
-    chosen = client or Client()
 
     def act(info: HttpServerInfo) -> str:
+        is_own = info.oauth_config is None
+        if is_own:
+            info = dataclasses.replace(info, auth=None, oauth_config=(client or Client()).oauth_config())
         log_in(asked_in_terminal(info), user=user)
-        if isinstance(info.oauth_config, OAuthConfig) and info in own:
+        if is_own:
             remember(info)
         return "Logged in at"
 
-    own: list[HttpServerInfo] = []
-    servers = _servers(target, config)
-    for number, server in enumerate(servers):
-        info = server.info
-        if isinstance(info, HttpServerInfo) and info.oauth_config is None:
-            servers[number] = Server(server.name, _with_client(info, chosen))
-            own.append(servers[number].info)  # type: ignore[arg-type]
-    return _each(servers, act, output)
+    return _each(_servers(target, config), act, Output(is_json=json))
 
 
 def logout(
@@ -133,26 +127,24 @@ def logout(
     """
 
     def act(info: HttpServerInfo) -> str:
-        had_tokens = log_out(info, user=user)
+        had_tokens = log_out(with_login(info, wants_oauth=True), user=user)
         if user is None:
             forget(info)
         return "Logged out at" if had_tokens else "There was no login at"
 
-    servers = [Server(each.name, with_login(each.info, wants_oauth=True)) for each in _servers(target, config)]
-    return _each(servers, act, Output(is_json=json))
+    return _each(_servers(target, config), act, Output(is_json=json))
 
 
 def _servers(target: str, config: Path | None) -> list[Server]:
     found = servers_of(target, Reach(config=config), uses_logins=False)
-    servers = [server for server in found if _can_log_in(server, is_alone=len(found) == 1)]
+    servers = [server for server in found if _can_log_in(server.info, is_alone=len(found) == 1)]
     if not servers:
         msg = f"{target} has no server at which a person can log in: one with a URL, and without other credentials"
         raise CommandError(msg)
     return servers
 
 
-def _can_log_in(server: Server, *, is_alone: bool) -> bool:
-    info = server.info
+def _can_log_in(info: MCPServerInfo, *, is_alone: bool) -> bool:
     if not isinstance(info, HttpServerInfo):
         return False
     if info.oauth_config is not None:
@@ -160,31 +152,20 @@ def _can_log_in(server: Server, *, is_alone: bool) -> bool:
     return info.auth == "oauth" or (is_alone and info.auth is None and info.token is None)
 
 
-def _with_client(info: HttpServerInfo, client: Client) -> HttpServerInfo:
-    try:
-        changed: Any = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())
-    except ValueError as error:
-        raise CommandError(str(error)) from error
-    return changed  # type: ignore[no-any-return]
-
-
-def _each(servers: list[Server], act: Callable[[HttpServerInfo], str], output: Output) -> ExitCode:
+def _each(servers: list[Server], act: Callable[[Any], str], output: Output) -> ExitCode:
     """
     Do something for each server, also if it fails for one.
     """
     code = ExitCode.OK
     report: list[dict[str, Any]] = []
     for server in servers:
-        info: Any = server.info
         try:
-            done = act(info)
+            output.note(f"{act(server.info)} the {server.info.describe()}")
+            report.append({"server": server.name})
         except (MCPError, ValueError) as error:
             output.note(f"Error: {error}", style="red")
             code = exit_code_of(error) or ExitCode.USAGE
             report.append({"server": server.name, "error": str(error)})
-        else:
-            output.note(f"{done} the {info.describe()}")
-            report.append({"server": server.name})
     if output.is_json:
         output.json({"servers": report})
     return code

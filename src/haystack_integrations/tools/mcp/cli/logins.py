@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.transports.http.http_server_info import Htt
 
 def settings_folder() -> Path:
     """
-    Find where programs keep what belongs to this user.
+    Return where programs keep what belongs to this user.
 
     :returns: `XDG_CONFIG_HOME` or `~/.config`, and its counterparts on macOS and Windows.
     """
@@ -39,7 +39,7 @@ def settings_folder() -> Path:
 
 def token_folder() -> Path:
     """
-    Say where the tokens of logins are kept.
+    Return where the tokens of logins are kept.
 
     :returns: The folder, which may not exist.
     """
@@ -54,7 +54,9 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
     :param wants_oauth: Whether to use OAuth even if there is no login yet.
     :returns: The server info, with an `oauth_config` if there is a login.
     """
-    if not isinstance(info, HttpServerInfo) or info.oauth_config is not None or _has_credentials(info):
+    if not isinstance(info, HttpServerInfo) or info.oauth_config is not None or info.auth not in (None, "oauth"):
+        return info
+    if info.token or info.token_provider or any(name.lower() == "authorization" for name in info.headers or {}):
         return info
     stored = _load().get(shown(info.url))
     if stored is not None:
@@ -66,15 +68,6 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
     return asked_in_terminal(dataclasses.replace(info, auth=None, oauth_config=config))
 
 
-def _has_credentials(info: HttpServerInfo) -> bool:
-    return (
-        info.auth not in (None, "oauth")
-        or info.token is not None
-        or info.token_provider is not None
-        or any(name.lower() == "authorization" for name in info.headers or {})
-    )
-
-
 def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
     """
     Print the page of a login where no browser can show it.
@@ -83,16 +76,11 @@ def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
     :returns: The server info.
     """
     config = info.oauth_config
-    if (
-        config is None
-        or config.grant_type != "authorization_code"
-        or config.redirect_handler is not None
-        or can_open_browser()
-    ):
+    is_asked = config is not None and config.grant_type == "authorization_code" and config.redirect_handler is None
+    if config is None or not is_asked or can_open_browser():
         return info
-    changed = dataclasses.replace(config, redirect_handler=_print_page)
-    changed_info: Any = dataclasses.replace(info, oauth_config=changed)
-    return changed_info  # type: ignore[no-any-return]
+    changed: Any = dataclasses.replace(info, oauth_config=dataclasses.replace(config, redirect_handler=_print_page))
+    return changed  # type: ignore[no-any-return]
 
 
 def _print_page(request: MCPLoginRequest) -> None:
@@ -108,13 +96,11 @@ def remember(info: HttpServerInfo) -> None:
     Remember how a person has logged in at a server.
 
     :param info: The server info, with an `oauth_config` that can be stored.
-    :raises CommandError: If it cannot be written.
     """
     config = info.oauth_config
     if config is not None:
         # Its functions are those of this command.
-        stored = dataclasses.replace(config, redirect_handler=None).to_dict()
-        _save({**_load(), shown(info.url): stored})
+        _save({**_load(), shown(info.url): dataclasses.replace(config, redirect_handler=None).to_dict()})
 
 
 def forget(info: HttpServerInfo) -> None:
@@ -122,7 +108,6 @@ def forget(info: HttpServerInfo) -> None:
     Forget a login.
 
     :param info: The server info.
-    :raises CommandError: If it cannot be written.
     """
     logins = _load()
     if logins.pop(shown(info.url), None) is not None:
@@ -135,11 +120,11 @@ def _file() -> Path:
 
 def _load() -> dict[str, Any]:
     file = _file()
+    if not file.exists():
+        return {}
     try:
         logins = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
         raise CommandError(msg) from None
     return logins if isinstance(logins, dict) else {}
@@ -147,11 +132,7 @@ def _load() -> dict[str, Any]:
 
 def _save(logins: dict[str, Any]) -> None:
     file = _file()
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        written = file.with_name(f".{file.name}.{os.getpid()}")
-        written.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
-        written.replace(file)
-    except OSError as error:
-        msg = f"{file} cannot be written: {error.strerror}"
-        raise CommandError(msg) from None
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    written.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+    written.replace(file)

@@ -13,14 +13,20 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from haystack_integrations.tools.mcp.cli.arguments import describe_type, properties_of, required_in, signature
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 # Where no terminal says how wide it is: tables are not wrapped, so that programs can read their lines, and help is. The
 # variable COLUMNS takes precedence.
@@ -153,6 +159,19 @@ class Output:
             yield
 
 
+def save_bytes(file: Path, data: bytes, output: Output) -> None:
+    """
+    Write a file, in a folder that may not exist yet, and say so.
+
+    :param file: The file.
+    :param data: Its content.
+    :param output: Where it is said.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    output.note(f"Saved {file}")
+
+
 # While a command runs, `sys.stdout` is stderr, so that what a server in this process prints is no result.
 _results_stream: Any = None
 
@@ -217,6 +236,73 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     for line in lines:
         made.add_row(*map(Text, line))
     return made
+
+
+def tools_table(tools: Sequence[types.Tool]) -> Table:
+    """
+    Show tools, one in a row.
+
+    :param tools: The tools.
+    :returns: The table.
+    """
+    rows = [(tool.name, signature(tool.input_schema), tool.description or tool.title or "") for tool in tools]
+    return table(("Tool", "Arguments", "Description"), rows)
+
+
+def resources_table(resources: Sequence[types.Resource | types.ResourceTemplate]) -> Table:
+    """
+    Show resources and resource templates, one in a row.
+
+    :param resources: Resources and templates.
+    :returns: The table.
+    """
+    rows = []
+    for each in resources:
+        uri = str(getattr(each, "uri", None) or getattr(each, "uri_template", ""))
+        name = each.title or each.name
+        texts = [name] * (name not in uri) + [each.description or ""]
+        rows.append((uri, each.mime_type or "", ": ".join(filter(None, texts))))
+    return table(("Resource", "Type", "Description"), rows)
+
+
+def prompts_table(prompts: Sequence[types.Prompt]) -> Table:
+    """
+    Show prompts, one in a row.
+
+    :param prompts: The prompts.
+    :returns: The table.
+    """
+    rows = [(each.name, prompt_signature(each), each.description or each.title or "") for each in prompts]
+    return table(("Prompt", "Arguments", "Description"), rows)
+
+
+def prompt_signature(prompt: types.Prompt) -> str:
+    """
+    Write the arguments of a prompt in a line.
+
+    :param prompt: The prompt.
+    :returns: Such as `text, style?`.
+    """
+    return ", ".join(f"{each.name}{'' if each.required else '?'}" for each in prompt.arguments or ())
+
+
+def schema_table(schema: Mapping[str, Any], heading: str) -> Table | None:
+    """
+    Show the properties of an object, one in a row.
+
+    :param schema: The schema of the object.
+    :param heading: What they are.
+    :returns: The table; None if there are no properties.
+    """
+    required = required_in(schema)
+    rows = []
+    for name, each in properties_of(schema).items():
+        known = each if isinstance(each, Mapping) else {}
+        default = known.get("default")
+        otherwise = "no" if default is None else f"default: {json.dumps(default, ensure_ascii=False)}"
+        need = "yes" if name in required else otherwise
+        rows.append((name, describe_type(each, schema), need, known.get("description", "")))
+    return table((heading, "Type", "Required", "Description"), rows) if rows else None
 
 
 def _literal(renderable: Any, style: str | None) -> Any:

@@ -4,18 +4,14 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.arguments import text_arguments
-from haystack_integrations.tools.mcp.cli.connecting import connected
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.options import Json, Reach, Target, Verbose
-from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.tables import prompt_signature
-from haystack_integrations.tools.mcp.cli.targets import server_of
+from haystack_integrations.tools.mcp.cli.output import Output, prompt_signature
+from haystack_integrations.tools.mcp.cli.targets import Json, Reach, Target, Verbose, connected, did_you_mean, server_of
 from haystack_integrations.tools.mcp.convert.results import model_text
 
 
@@ -37,14 +33,12 @@ def prompt(
     """
     reach = reach or Reach()
     output = Output(is_json=json)
-    server = server_of(target, reach)
     given = text_arguments(arguments)
-    with connected(server, reach, output) as session:
+    with connected(server_of(target, reach), reach, output) as session:
         prompts = {each.name: each for each in session.connection.list_prompts()}
         if name not in prompts:
-            close = difflib.get_close_matches(name, list(prompts), 1)
-            meant = f" Did you mean '{close[0]}'?" if close else ""
-            msg = f"The server has no prompt '{name}'.{meant} It has: {', '.join(prompts) or 'none'}"
+            names = ", ".join(prompts) or "none"
+            msg = f"The server has no prompt '{name}'.{did_you_mean(name, prompts)} It has: {names}"
             raise CommandError(msg)
         known = prompts[name].arguments or []
         absent = [each.name for each in known if each.required and each.name not in given]

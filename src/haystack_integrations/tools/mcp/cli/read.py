@@ -11,11 +11,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.arguments import text_arguments
-from haystack_integrations.tools.mcp.cli.connecting import connected
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.options import OUTPUT, Json, Reach, Target, Verbose
-from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import server_of
+from haystack_integrations.tools.mcp.cli.output import Output, save_bytes
+from haystack_integrations.tools.mcp.cli.targets import OUTPUT, Json, Reach, Target, Verbose, connected, server_of
 
 
 def read(
@@ -42,31 +40,25 @@ def read(
     uri = _filled(uri, text_arguments(variables))
     with connected(server, reach, output) as session:
         result = session.connection.read_resource(uri)
-    parts = [_content(part) for part in result.contents]
+    parts: list[Any] = result.contents
+    texts = [getattr(part, "text", None) for part in parts]
+    contents = [
+        base64.b64decode(part.blob) if text is None else text.encode() for part, text in zip(parts, texts, strict=True)
+    ]
     if save is not None:
-        try:
-            save.write_bytes(b"".join(part.encode() if isinstance(part, str) else part for part in parts))
-        except OSError as error:
-            msg = f"{save} cannot be written: {error.strerror}"
-            raise CommandError(msg) from None
-        output.note(f"Saved {save}")
+        save_bytes(save, b"".join(contents), output)
     if json:
         output.json(result)
     if json or save is not None:
         return
-    for part, described in zip(parts, result.contents, strict=True):
-        if isinstance(part, str):
-            output.text(part)
+    for part, text, content in zip(parts, texts, contents, strict=True):
+        if text is not None:
+            output.text(text)
         elif output.results.is_terminal:
-            kind = described.mime_type or "unknown type"
-            output.note(f"{described.uri}: {len(part):,} bytes ({kind}). Use --save FILE, or a pipe.")
+            kind = part.mime_type or "unknown type"
+            output.note(f"{part.uri}: {len(content):,} bytes ({kind}). Use --save FILE, or a pipe.")
         else:
-            output.bytes(part)
-
-
-def _content(part: Any) -> str | bytes:
-    text = getattr(part, "text", None)
-    return text if isinstance(text, str) else base64.b64decode(part.blob)
+            output.bytes(content)
 
 
 def _filled(uri: str, variables: dict[str, str]) -> str:

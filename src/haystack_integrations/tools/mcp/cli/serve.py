@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
-from haystack_integrations.tools.mcp.cli.options import secret_of
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of, for_terminal
 from haystack_integrations.tools.mcp.cli.output import stdout_for_protocol
 from haystack_integrations.tools.mcp.cli.served import Order, for_workers
+from haystack_integrations.tools.mcp.cli.targets import secret_of
 from haystack_integrations.tools.mcp.errors import MCPError
 
 _WHAT = Group("What clients see", sort_key=1)
@@ -24,24 +24,7 @@ _LOAD = Group("Load and logs", sort_key=3)
 _Pairs = list[str] | None
 
 # What is wrong with what was named, or with the options.
-_REFUSALS = (
-    ValueError,
-    TypeError,
-    ImportError,
-    OSError,
-    MCPError,
-    ComponentError,
-    DeserializationError,
-    PipelineError,
-)
-
-# Parameters that messages name, and what they are here.
-_OPTIONS = {
-    "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
-    "`insecure=True`": "--insecure",
-    "`auth`": "--token-env",
-    "`port`": "--port",
-}
+_REFUSALS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
 
 
 def serve(
@@ -152,25 +135,24 @@ def serve(
                 **{option: value for option, value in endpoint.items() if value is not None},
             )
     except _REFUSALS as error:
-        raise CommandError(_in_options(str(error)), exit_code_of(error) or ExitCode.USAGE) from error
+        raise CommandError(for_terminal(error), exit_code_of(error) or ExitCode.USAGE) from error
     return ExitCode.OK
 
 
 def _inputs(given: Sequence[str]) -> dict[str, str | list[str]]:
-    sockets: dict[str, list[str]] = {}
+    sockets: dict[str, Any] = {}
     for name, socket in (_pair(text, "--input") for text in given):
         sockets.setdefault(name, []).append(socket)
     return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in sockets.items()}
 
 
 def _outputs(given: Sequence[str]) -> dict[str, str]:
-    outputs: dict[str, str] = {}
-    for name, socket in (_pair(text, "--output") for text in given):
-        if name in outputs:
-            msg = f"--output {name} is given twice: choose another name for one of them"
-            raise CommandError(msg)
-        outputs[name] = socket
-    return outputs
+    pairs = [_pair(text, "--output") for text in given]
+    names = [name for name, _ in pairs]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        msg = f"--output {twice[0]} is given twice: choose another name for one of them"
+        raise CommandError(msg)
+    return dict(pairs)
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -180,9 +162,3 @@ def _pair(text: str, option: str) -> tuple[str, str]:
         msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
         raise CommandError(msg)
     return name, socket
-
-
-def _in_options(text: str) -> str:
-    for parameter, option in _OPTIONS.items():
-        text = text.replace(parameter, option)
-    return text

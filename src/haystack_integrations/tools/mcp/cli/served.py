@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.files import read_yaml, toolsets_in
+from haystack_integrations.tools.mcp.cli.files import entries_in, read_yaml
 from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file
 from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
@@ -43,6 +43,15 @@ _NAMES_OF_SERVERS = ("server", "mcp", "app")
 
 # How the workers of a server over HTTP learn what to serve.
 _VARIABLE = "MCP_HAYSTACK_SERVE"
+
+_OPTION_OF = {
+    "name": "--name",
+    "description": "--description",
+    "inputs": "--input",
+    "outputs": "--output",
+    "max_concurrency": "--max-concurrency",
+    "shows_errors": "--show-errors",
+}
 
 _CHOICES = (
     "serve takes the YAML of a pipeline, an mcp.json, a Python file (server.py or server.py:name) or an import path "
@@ -82,7 +91,7 @@ class Order:
         """
         from fastmcp import FastMCP  # noqa: PLC0415 - takes long to import
 
-        from haystack_integrations.tools.mcp.serving import create_mcp_server  # noqa: PLC0415
+        from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415
 
         modules_are_found_here()
         # Over stdio, stdout is for the protocol.
@@ -90,26 +99,18 @@ class Order:
             name, things = self._things()
             made = things.get("server")
             if isinstance(made, FastMCP):
-                self._refuse_options()
+                given = [_OPTION_OF[key] for key, value in asdict(self).items() if value and key != "target"]
+                if given:
+                    msg = f"{self.target} is a server already, which says for itself what {', '.join(given)} would say"
+                    raise CommandError(msg)
                 return made
+            own = {"description": self.description, "inputs": self.inputs, "outputs": self.outputs}
+            own = {key: value for key, value in own.items() if value}
+            options = {name: ServeOptions(**own)} if own else None  # type: ignore[arg-type]
             chosen: dict[str, Any] = {"mask_error_details": not self.shows_errors}
             if self.max_concurrency is not None:
                 chosen["max_concurrency"] = self.max_concurrency
-            return create_mcp_server(self.name or name, **things, options=self._options(name), **chosen)
-
-    def _refuse_options(self) -> None:
-        given = {key: value for key, value in asdict(self).items() if value and key != "target"}
-        if given:
-            options = ", ".join(f"--{_option(key)}" for key in given)
-            msg = f"{self.target} is a server already, which says for itself what {options} would say"
-            raise CommandError(msg)
-
-    def _options(self, name: str) -> dict[str, Any] | None:
-        from haystack_integrations.tools.mcp.serving import ServeOptions  # noqa: PLC0415
-
-        said: dict[str, Any] = {"description": self.description, "inputs": self.inputs, "outputs": self.outputs}
-        said = {key: value for key, value in said.items() if value}
-        return {name: ServeOptions(**said)} if said else None
+            return create_mcp_server(self.name or name, **things, options=options, **chosen)
 
     def _things(self) -> tuple[str, dict[str, Any]]:
         """
@@ -123,9 +124,12 @@ class Order:
         if path.is_file() and path.suffix == ".py":
             return _of_script(path)
         if path.is_file() and path.suffix in (".json", ".jsonc"):
-            return _tool_name(path.stem), {"tools": list(toolsets_in(path).values())}
+            entries = [entry for entry in entries_in(path) if not entry.is_disabled]
+            if wrong := [entry.reason for entry in entries if entry.reason is not None]:
+                raise CommandError("\n".join(wrong))
+            return provider_safe_name(path.stem), {"tools": [entry.toolset for entry in entries]}
         if path.is_file() and path.suffix in (".yaml", ".yml"):
-            return _tool_name(path.stem), _of_yaml(path)
+            return provider_safe_name(path.stem), _of_yaml(path)
         if is_import_path(target):
             attribute = target.rpartition(":")[2].rpartition(".")[2]
             return attribute, _kinds(import_object(target), attribute)
@@ -157,26 +161,23 @@ def _of_script(file: Path) -> tuple[str, dict[str, Any]]:
     module = module_of(file)
     for name in _NAMES_OF_SERVERS:
         if hasattr(module, name):
-            return _tool_name(file.stem), _kinds(getattr(module, name), _tool_name(file.stem))
+            return provider_safe_name(file.stem), _kinds(getattr(module, name), provider_safe_name(file.stem))
     msg = f"{file} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {file}:name"
     raise CommandError(msg)
 
 
 def _of_yaml(file: Path) -> dict[str, Any]:
-    name = _tool_name(file.stem)
+    name = provider_safe_name(file.stem)
     content = read_yaml(file)
-    if isinstance(content, Mapping) and "components" in content:
+    known = content if isinstance(content, Mapping) else {}
+    if "components" in known:
         return {"pipelines": {name: file.absolute()}}
-    if isinstance(content, Mapping) and isinstance(content.get("tools"), list):
-        return {"tools": [_loaded(stored) for stored in content["tools"]]}
-    if isinstance(content, Mapping) and isinstance(content.get("type"), str):
-        return _kinds(_loaded(content), name)
+    if isinstance(known.get("tools"), list):
+        return {"tools": [deserialize_object(dict(stored)) for stored in known["tools"]]}
+    if isinstance(known.get("type"), str):
+        return _kinds(deserialize_object(dict(known)), name)
     msg = f"{file} has neither `components` of a pipeline, nor `tools`, nor the `type` of a component"
     raise CommandError(msg)
-
-
-def _loaded(stored: Mapping[str, Any]) -> Any:
-    return deserialize_object(dict(stored))
 
 
 def _kinds(thing: Any, name: str) -> dict[str, Any]:
@@ -220,11 +221,3 @@ def _made(function: Any) -> Any:
         msg = f"'{function.__name__}' is asynchronous: a function that makes what is served must not be"
         raise CommandError(msg)
     return made
-
-
-def _tool_name(text: str) -> str:
-    return provider_safe_name(text or "haystack")
-
-
-def _option(name: str) -> str:
-    return {"inputs": "input", "outputs": "output", "shows_errors": "show-errors"}.get(name, name.replace("_", "-"))

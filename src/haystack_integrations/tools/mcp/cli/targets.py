@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a target on the command line means.
+What a target on the command line means, the options for reaching it, and the connection to it.
 
 .. code-block:: text
 
@@ -19,33 +19,56 @@ What a target on the command line means.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import importlib.util
+import math
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import Group, Parameter
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.files import (
     CONFIG_SUFFIXES,
     YAML_SUFFIXES,
-    checked_entries,
+    Entry,
     config_files,
+    entries_in,
     names_in,
-    servers_in,
 )
-from haystack_integrations.tools.mcp.cli.options import Reach
+from haystack_integrations.tools.mcp.cli.logins import with_login
+from haystack_integrations.tools.mcp.cli.output import Output, one_line
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
+from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_args, redact_url
+from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
+from haystack_integrations.tools.mcp.secret_template import from_template
+from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
+from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _CHOICES = (
     "A target is a URL (https://host/mcp), a command in quotes ('uvx mcp-server-time'), a script (server.py), an "
@@ -55,16 +78,120 @@ _CHOICES = (
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
+# Commands that start a server only with arguments.
+LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
-# Commands that start a server only with arguments, and an example of these.
-LAUNCHERS = {
-    **dict.fromkeys(("python", "python3"), "server.py"),
-    **dict.fromkeys(("node", "bun", "deno"), "server.js"),
-    **dict.fromkeys(("uvx", "pipx"), "mcp-server-time"),
-    "npx": "@modelcontextprotocol/server-everything",
-    "uv": "run server.py",
-    "docker": "run -i --rm mcp/time",
-}
+REACHING: Group = Group("How to reach the server", sort_key=1)
+OUTPUT: Group = Group("Output", sort_key=2)
+
+TARGET = (
+    "The server: a URL, a command in quotes, a script (server.py), an import path (package.module:server), a "
+    "configuration file, or a name from one."
+)
+
+Target = Annotated[str, Parameter(help=TARGET, show_default=False)]
+Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group=OUTPUT)]
+Verbose = Annotated[
+    bool,
+    Parameter(
+        name="--verbose",
+        negative="",
+        show_default=False,
+        group=OUTPUT,
+        help="Write a log to stderr, with what the server writes to its own.",
+    ),
+]
+
+
+@Parameter(name="*", group=REACHING)
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """
+    How to reach the server, beyond what the target says.
+
+    :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
+    :param header: An HTTP header, as 'Name: value'. ${NAME} in it is an environment variable. Repeatable.
+    :param token_env: The environment variable with the bearer token.
+    :param oauth: Log in with OAuth if the server wants that. Not needed after 'mcp-haystack login'.
+    :param env: An environment variable of the command, as NAME=value. Repeatable.
+    :param cwd: The folder in which the command starts.
+    :param timeout: Seconds for connecting, and for each answer.
+    """
+
+    config: Annotated[Path | None, Parameter(show_default=False, metavar="FILE")] = None
+    header: Annotated[list[str] | None, Parameter(negative="", metavar="TEXT")] = None
+    token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
+    oauth: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    env: Annotated[list[str] | None, Parameter(negative="", metavar="NAME=VALUE")] = None
+    cwd: Annotated[Path | None, Parameter(show_default=False, metavar="FOLDER")] = None
+    timeout: Annotated[float, Parameter(metavar="SECONDS")] = 30.0
+
+    def __post_init__(self) -> None:
+        """
+        Check the options.
+
+        :raises CommandError: Naming the option.
+        """
+        if not 0 < self.timeout < math.inf:
+            msg = "--timeout must be a number of seconds greater than 0"
+            raise CommandError(msg)
+
+    def apply(self, info: MCPServerInfo) -> MCPServerInfo:
+        """
+        Change how a server is reached as the options say.
+
+        :param info: The server info that the target gave.
+        :returns: The server info.
+        :raises CommandError: If an option is not for servers of this kind.
+        """
+        changes: dict[str, Any] = {}
+        if self.header or self.token_env or self.oauth:
+            if not isinstance(info, StreamableHttpServerInfo | SSEServerInfo):
+                msg = f"--header, --token-env and --oauth are for servers with a URL, not for the {info.describe()}"
+                raise CommandError(msg)
+            if self.header:
+                headers = (_pair(text, ":", "--header", "'Name: value'", "'X-Tenant: acme'") for text in self.header)
+                changes["headers"] = {**(info.headers or {}), **dict(headers)}
+            if self.token_env:
+                changes["token"] = secret_of("--token-env", self.token_env)
+        if self.env or self.cwd:
+            if not isinstance(info, StdioServerInfo):
+                msg = f"--env and --cwd are for servers that are started, not for the {info.describe()}"
+                raise CommandError(msg)
+            if self.env:
+                variables = (_pair(text, "=", "--env", "NAME=value", "LOG_LEVEL=debug") for text in self.env)
+                changes["env"] = {**(info.env or {}), **dict(variables)}
+            if self.cwd:
+                changes["cwd"] = str(self.cwd)
+        changed = dataclasses.replace(info, **changes) if changes else info  # type: ignore[type-var]
+        return with_login(changed, wants_oauth=self.oauth)
+
+
+def secret_of(option: str, variable: str) -> Secret:
+    """
+    Make the Secret of an option that names an environment variable.
+
+    :param option: The option.
+    :param variable: Its value.
+    :returns: The Secret.
+    :raises CommandError: If that is no name. Then it may be the secret itself, and is not quoted.
+    """
+    if not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII) or redact_text(variable) != variable:
+        msg = f"{option} takes the name of an environment variable that has the value, e.g. {option} API_TOKEN"
+        raise CommandError(msg)
+    return Secret.from_env_var(variable)
+
+
+def _pair(text: str, separator: str, option: str, form: str, example: str) -> tuple[str, str | Secret]:
+    name, found, value = text.partition(separator)
+    if not found or not name.strip():
+        msg = f"{option} takes {form}, e.g. {option} {example}"
+        raise CommandError(msg)
+    try:
+        return name.strip(), from_template(value.strip() if separator == ":" else value)
+    except ValueError as error:
+        msg = f"{option}: {error}"
+        raise CommandError(msg) from None
 
 
 @dataclass(frozen=True)
@@ -95,25 +222,10 @@ def server_of(target: str, reach: Reach) -> Server:
         msg = f"{target} has {len(servers)} servers: {names}." if servers else f"{target} has no servers."
         if servers:
             msg += f" Say which one, e.g. {target}:{servers[0].name}"
-        elif Path(target).suffix in (".yaml", ".yml"):
+        elif Path(target).suffix in YAML_SUFFIXES:
             msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
         raise CommandError(msg)
     return servers[0]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """
-    One of several servers, each of which may be unusable by itself.
-
-    :param name: Its name.
-    :param info: How to reach it; None if that cannot be said.
-    :param reason: Why not.
-    """
-
-    name: str
-    info: MCPServerInfo | None
-    reason: str = ""
 
 
 def several_of(target: str | None, reach: Reach) -> list[Entry] | None:
@@ -137,29 +249,10 @@ def several_of(target: str | None, reach: Reach) -> list[Entry] | None:
             return None
     entries: dict[str, Entry] = {}
     for file in files:
-        for entry in _entries_of(file):
-            entries.setdefault(entry.name, _reached(entry, reach))
+        for entry in entries_in(file):
+            if not entry.is_disabled:
+                entries.setdefault(entry.name, entry)
     return [*entries.values()] if target is None or len(entries) > 1 else None
-
-
-def _reached(entry: Entry, reach: Reach) -> Entry:
-    try:
-        return entry if entry.info is None else Entry(entry.name, reach.apply(entry.info))
-    except CommandError as error:  # an option that is not for servers of this kind
-        return Entry(entry.name, None, str(error))
-
-
-def _entries_of(file: Path) -> Iterator[Entry]:
-    if file.suffix in YAML_SUFFIXES:
-        yield from (Entry(name, info) for name, info in servers_in(file).items())
-        return
-    for entry in checked_entries(file):
-        if entry.error is not None:
-            yield Entry(entry.name, None, entry.error)
-        elif entry.missing:
-            yield Entry(entry.name, None, f"these environment variables are not set: {', '.join(entry.missing)}")
-        elif entry.toolset is not None:
-            yield Entry(entry.name, entry.toolset.server_info)
 
 
 def servers_of(target: str, reach: Reach, *, uses_logins: bool = True) -> list[Server]:
@@ -183,7 +276,11 @@ def _found(target: str, reach: Reach) -> list[Server]:
     if not target.strip():
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
-    words = _words(target)
+    try:
+        words = shlex.split(target)
+    except ValueError as error:
+        msg = f"The command has a quotation mark too few or too many ({error})"
+        raise CommandError(msg) from None
     if len(words) > 1 and not Path(target).is_file():
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
@@ -195,21 +292,13 @@ def _found(target: str, reach: Reach) -> list[Server]:
         return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
-        return [Server(*each) for each in servers_in(path).items()]
+        return [Server(entry.name, entry.usable()) for entry in entries_in(path) if not entry.is_disabled]
     if path.is_file() and path.suffix in _SCRIPTS:
         return [Server(target, server_info_from(target))]
     if is_import_path(target):
         modules_are_found_here()
         return [Server(target, InProcessServerInfo(target))]
     return [_by_name(target, reach)]
-
-
-def _words(target: str) -> list[str]:
-    try:
-        return shlex.split(target)
-    except ValueError as error:
-        msg = f"The command has a quotation mark too few or too many ({error})"
-        raise CommandError(msg) from None
 
 
 def _by_name(name: str, reach: Reach) -> Server:
@@ -222,7 +311,7 @@ def _by_name(name: str, reach: Reach) -> Server:
             return _named(file, name)
         known += names
     if name in LAUNCHERS:
-        msg = f"'{name}' alone starts no server. Put the whole command in quotes, e.g. '{name} {LAUNCHERS[name]}'."
+        msg = f"'{name}' alone starts no server. Put the whole command in quotes, with its arguments."
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
@@ -231,22 +320,29 @@ def _by_name(name: str, reach: Reach) -> Server:
         raise CommandError(msg)
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a "
-        f"configuration file.{_meant(name, known)} {_CHOICES}"
+        f"configuration file.{did_you_mean(name, known)} {_CHOICES}"
     )
     raise CommandError(msg)
 
 
 def _named(file: Path, name: str) -> Server:
-    servers = servers_in(file, only=name)
-    if name not in servers:
-        others = names_in(file)
-        msg = f"{file} has no server '{name}'; it has {', '.join(others) or 'none'}.{_meant(name, others)}"
+    entries = {entry.name: entry for entry in entries_in(file)}
+    if name not in entries:
+        others = ", ".join(entries) or "none"
+        msg = f"{file} has no server '{name}'; it has {others}.{did_you_mean(name, entries)}"
         raise CommandError(msg)
-    return Server(name, servers[name])
+    return Server(name, entries[name].usable())
 
 
-def _meant(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(name, names, 1)
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """
+    Ask for a similar name.
+
+    :param name: The name that there is not.
+    :param names: Those that there are.
+    :returns: The question, with a blank before it; empty if none is similar.
+    """
+    close = difflib.get_close_matches(name, list(names), 1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
@@ -260,7 +356,7 @@ def modules_are_found_here() -> None:
 
 def object_in_file(file: Path, name: str) -> Any:
     """
-    Run a Python file and give an object of it.
+    Run a Python file and return an object of it.
 
     :param file: The file.
     :param name: The name of the object.
@@ -300,3 +396,91 @@ def module_of(file: Path) -> ModuleType:
         msg = f"{file} cannot be run: {type(error).__name__}: {error}"
         raise CommandError(msg) from error
     return module
+
+
+@dataclass(frozen=True)
+class Session:
+    """
+    An open connection to a server.
+
+    :param connection: The connection.
+    :param tools: The tools of the server.
+    :param seconds: How long it took to connect and to list them.
+    """
+
+    connection: MCPConnection
+    tools: list[types.Tool] = field(repr=False)
+    seconds: float
+
+    def tool_named(self, name: str) -> types.Tool:
+        """
+        Find a tool of the server.
+
+        :param name: Its name.
+        :returns: The tool.
+        :raises CommandError: If the server has none of that name. The message names those that it has.
+        """
+        tools = {tool.name: tool for tool in self.tools}
+        if name not in tools:
+            msg = f"The server has no tool '{name}'.{did_you_mean(name, tools)} It has: {', '.join(tools) or 'none'}"
+            raise CommandError(msg)
+        return tools[name]
+
+
+@contextmanager
+def connected(
+    server: Server, reach: Reach, output: Output, *, handlers: MCPHandlers | None = None
+) -> Iterator[Session]:
+    """
+    Connect to a server, for the time of a block.
+
+    :param server: The server.
+    :param reach: The options of the command.
+    :param output: Where it is shown that this takes time.
+    :param handlers: What to do for a server that asks for something.
+    :returns: A context manager that gives the open connection.
+    :raises MCPConnectionError: If it cannot be opened.
+    """
+    connection = MCPConnection(
+        server.info,
+        connection_timeout=reach.timeout,
+        invocation_timeout=reach.timeout,
+        call_options=CallOptions(reset_timeout_on_progress=True),
+        handlers=handlers,
+    )
+    started = time.monotonic()
+    try:
+        with output.busy(f"Connecting to {one_line(server.name)}"):
+            _, tools = connection.open()
+        yield Session(connection, tools, time.monotonic() - started)
+    finally:
+        connection.close()
+
+
+def for_each(function: Callable[[T], R], items: Sequence[T], output: Output) -> list[R]:
+    """
+    Call a function for each of several servers, all at the same time.
+
+    A KeyboardInterrupt ends the wait at once: the threads do not keep the process, whose sessions are closed when it
+    exits.
+
+    :param function: The function.
+    :param items: The servers.
+    :param output: Where it is shown that this takes time.
+    :returns: The results in the order of the servers.
+    """
+
+    def started(item: T) -> Future[R]:
+        future: Future[R] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function(item))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
+
+    with output.busy("Looking at the servers"):
+        return [future.result() for future in [started(item) for item in items]]
