@@ -131,7 +131,7 @@ class TestSearching:
         assert len(search(toolset, "routine chore", k=-1)) == 1
 
     def test_a_tool_is_got_by_its_position_or_its_name_once_it_was_found(self, toolset):
-        with pytest.raises(KeyError, match=r"shows no tool 'routine_7'\. Available tools: search_tools"):
+        with pytest.raises(KeyError, match=r"has no tool 'routine_7'\. Available tools: search_tools"):
             toolset["routine_7"]
         toolset["search_tools"].invoke(tool_keywords="number7", k=1)
         assert toolset["routine_7"] is toolset[1]

@@ -44,7 +44,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     Watcher,
     next_moment,
 )
-from haystack_integrations.tools.mcp.run_toolset import RunToolset
+from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
@@ -72,7 +72,7 @@ class MCPToolsChange:
     changed: tuple[str, ...] = ()
 
 
-class RefreshedToolset(ContextManaged, Toolset):
+class RefreshedToolset(ContextManaged, LiveToolset):
     """
     What the keeper of fresh tools needs of a toolset.
     """

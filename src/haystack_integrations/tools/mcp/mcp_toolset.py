@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
-from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination, combine
+from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
 from haystack_integrations.tools.mcp.options import (
@@ -721,20 +721,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     def _shown(self) -> list[Tool]:
         return [*([] if self._is_absent() else self._fresh.shown()), *self._added_tools()]
 
-    def __len__(self) -> int:
-        """
-        Count the tools that iteration yields.
-
-        :returns: The number of tools.
-        """
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        """
-        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
-        """
-        return True
-
     @overload
     def __getitem__(self, index: int | str) -> MCPTool: ...
 
@@ -829,14 +815,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         wanted = item._as(item.name) if isinstance(item, MCPTool) else item
         return any(tool is wanted or tool.name == wanted for tool in self._shown())
 
-    def get_selectable_tools(self) -> list[Tool]:
-        """
-        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
-
-        :returns: The tools that iteration yields.
-        """
-        return list(self)
-
     def add(self, tool: Tool | Toolset) -> None:
         """
         Add a tool that is not one of the server's.
@@ -860,30 +838,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
                 names.add(one.name)
             self.tools = [*self.tools, *added]
         self._fresh.announce()
-
-    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine this toolset with other tools, on Haystack 2.
-
-        The combination contains the toolset itself, not a snapshot of its current tools.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination.
-        """
-        combination: Toolset = combine(self, other)
-        return combination
-
-    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine other tools with this toolset, on Haystack 2.
-
-        Python calls this before `Toolset.__add__`, whose combination would serialize a snapshot of the tools.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination.
-        """
-        combination: Toolset = combine(other, self)
-        return combination
 
     def _init_parameters(self) -> dict[str, Any]:
         parameters: dict[str, Any] = {

@@ -4,13 +4,117 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.haystack_compat import combine
 
-class RunToolset(Toolset):
+
+class LiveToolset(Toolset):
+    """
+    A Toolset whose tools are whatever its iteration yields at that moment.
+    """
+
+    def __len__(self) -> int:
+        """
+        Count the tools that iteration yields.
+        """
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        """
+        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
+        """
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        """
+        Get a tool by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice.
+        :raises IndexError: If there is no such position.
+        :raises KeyError: If there is no such name. The message has the closest names.
+        """
+        tools = list(self)
+        if not isinstance(index, str):
+            return tools[index]
+        for tool in tools:
+            if tool.name == index:
+                return tool
+        raise KeyError(self._no_tool(index, [tool.name for tool in tools]))
+
+    def _no_tool(self, name: str, names: Sequence[str]) -> str:
+        return f"{type(self).__name__} has no tool '{name}'. {describe_choices([name], names, 'It')}"
+
+    def __contains__(self, item: Any) -> bool:
+        """
+        Check if a tool is among them.
+
+        :param item: Tool instance or tool name.
+        """
+        return any(tool is item or tool.name == item for tool in self)
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
+        """
+        return list(self)
+
+    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine this toolset with other tools, on Haystack 2.
+
+        The combination contains the toolset itself, not a snapshot of its current tools.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        combination: Toolset = combine(self, other)
+        return combination
+
+    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine other tools with this toolset, on Haystack 2.
+
+        Python calls this before `Toolset.__add__`, whose combination would serialize a snapshot of the tools.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        combination: Toolset = combine(other, self)
+        return combination
+
+    def __copy__(self) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __hash__(self) -> int:
+        """
+        Hash this object by its identity.
+        """
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        """
+        Return whether it is this object.
+        """
+        return self is other
+
+
+class RunToolset(LiveToolset):
     """
     Base of what a toolset spawns for one run of an Agent: it has tools of its own, and is the toolset in all else.
     """
@@ -28,44 +132,6 @@ class RunToolset(Toolset):
 
     def _is_selected(self, tool: Tool) -> bool:
         return self.names is None or tool.name in self.names
-
-    def __len__(self) -> int:
-        """
-        Count the tools of the run.
-        """
-        return sum(1 for _ in self)
-
-    def __contains__(self, item: Any) -> bool:
-        """
-        Check if a tool is among them.
-
-        :param item: Tool instance or tool name.
-        """
-        return any(tool is item or tool.name == item for tool in self)
-
-    def __hash__(self) -> int:
-        """
-        Hash this object by its identity.
-        """
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        """
-        Tell whether it is this object: each run has its own.
-        """
-        return self is other
-
-    def __bool__(self) -> bool:
-        """
-        Return True, as the toolset does.
-        """
-        return True
-
-    def get_selectable_tools(self) -> list[Tool]:
-        """
-        Return the tools of the run.
-        """
-        return list(self)
 
     def add(self, tool: Any) -> None:
         """

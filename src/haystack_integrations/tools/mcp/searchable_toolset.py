@@ -18,7 +18,6 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tables import html_table
-from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
     MCPConnectionError,
@@ -26,7 +25,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.haystack_compat import (
-    combine,
     deserialize_object,
     serialize_object,
     trace_dict,
@@ -34,7 +32,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions, without_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, try_to_warm_up
-from haystack_integrations.tools.mcp.run_toolset import RunToolset
+from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from haystack_integrations.tools.mcp.tool_index import ToolIndex
 from haystack_integrations.tools.mcp.tool_lifecycle import (
@@ -63,7 +61,7 @@ _PARAMETERS: Final = {
 _COMPONENTS: Final = ("retriever", "document_store", "text_embedder", "document_embedder")
 
 
-class MCPSearchableToolset(Compound, Toolset):
+class MCPSearchableToolset(Compound, LiveToolset):
     """
     A search for tools in place of all tools, for servers that have many. It searches them as they are now.
 
@@ -325,48 +323,6 @@ class MCPSearchableToolset(Compound, Toolset):
         """
         return iter(self._shared)
 
-    def __len__(self) -> int:
-        """
-        Count the tools that iteration yields.
-
-        :returns: The number of tools.
-        """
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        """
-        Return True: there always is something to search with.
-        """
-        return True
-
-    def __getitem__(self, index: Any) -> Any:
-        """
-        Get one of the tools that the model sees, by its position or its name.
-
-        :param index: The position, the name, or a slice of positions.
-        :returns: The tool; a list of tools for a slice.
-        :raises IndexError: If there is no such position.
-        :raises KeyError: If there is no such name.
-        """
-        tools = list(self)
-        if not isinstance(index, str):
-            return tools[index]
-        for tool in tools:
-            if tool.name == index:
-                return tool
-        choices = describe_choices([index], [tool.name for tool in tools], "It")
-        msg = f"{type(self).__name__} shows no tool '{index}'. {choices}"
-        raise KeyError(msg)
-
-    def __contains__(self, item: Any) -> bool:
-        """
-        Check if the model sees a tool.
-
-        :param item: Tool instance or tool name.
-        :returns: True if it does, False otherwise.
-        """
-        return any(tool is item or tool.name == item for tool in self)
-
     def get_selectable_tools(self) -> list[Tool]:
         """
         Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
@@ -385,26 +341,6 @@ class MCPSearchableToolset(Compound, Toolset):
         name = tool.name if isinstance(tool, Tool) else type(tool).__name__
         msg = f"{type(self).__name__} has the tools of its catalog. Add '{name}' to a toolset of the catalog."
         raise NotImplementedError(msg)
-
-    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine this toolset with other tools, on Haystack 2.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination, which contains the toolset itself.
-        """
-        combination: Toolset = combine(self, other)
-        return combination
-
-    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine other tools with this toolset, on Haystack 2.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination, which contains the toolset itself.
-        """
-        combination: Toolset = combine(other, self)
-        return combination
 
     def _init_parameters(self) -> dict[str, Any]:
         return {
@@ -454,35 +390,11 @@ class MCPSearchableToolset(Compound, Toolset):
                 parameters[name] = deserialize_object(parameters[name])
         return cls(**parameters)
 
-    def __copy__(self) -> Self:
-        """
-        Return the object itself: open connections cannot be copied.
-        """
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """
-        Return the object itself: open connections cannot be copied.
-        """
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         """
         Pickle the parameters. The unpickled object opens its own connections.
         """
         return partial(type(self), **self._init_parameters()), ()
-
-    def __hash__(self) -> int:
-        """
-        Hash this object by its identity.
-        """
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        """
-        Tell whether it is this object.
-        """
-        return self is other
 
     def _repr_html_(self) -> str:
         tools = self._tools_now(strictly=False)

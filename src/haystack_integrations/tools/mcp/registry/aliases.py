@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -20,16 +20,15 @@ from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
-from haystack_integrations.tools.mcp.run_toolset import RunToolset
+from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 
 
-class MCPAliasToolset(Compound, Toolset):
+class MCPAliasToolset(Compound, LiveToolset):
     """
     The tools of several servers that go by one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.
 
@@ -304,56 +303,9 @@ class MCPAliasToolset(Compound, Toolset):
         """
         return iter(self._arranged())
 
-    def __len__(self) -> int:
-        """
-        Count the tools that iteration yields.
-
-        :returns: The number of tools.
-        """
-        return len(self._arranged())
-
-    def __bool__(self) -> bool:
-        """
-        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
-        """
-        return True
-
-    def __getitem__(self, index: Any) -> Any:
-        """
-        Get a tool by its position or its name.
-
-        :param index: The position, the name, or a slice of positions.
-        :returns: The tool; a list of tools for a slice.
-        :raises IndexError: If there is no such position.
-        :raises KeyError: If there is no such name.
-        """
-        tools = self._arranged()
-        if isinstance(index, str):
-            for tool in tools:
-                if tool.name == index:
-                    return tool
-            cold = "" if self._was_warm or not self._members else " It is not warmed up."
-            choices = describe_choices([index], [tool.name for tool in tools], "It")
-            msg = f"Alias '{self.tool_alias}' has no tool '{index}'.{cold} {choices}"
-            raise KeyError(msg)
-        return tools[index]
-
-    def __contains__(self, item: Any) -> bool:
-        """
-        Check if a tool is in this toolset.
-
-        :param item: Tool instance or tool name.
-        :returns: True if contained, False otherwise.
-        """
-        return any(tool is item or tool.name == item for tool in self._arranged())
-
-    def get_selectable_tools(self) -> list[Tool]:
-        """
-        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
-
-        :returns: The tools that iteration yields.
-        """
-        return self._arranged()
+    def _no_tool(self, name: str, names: Sequence[str]) -> str:
+        cold = "" if self._was_warm or not self._members else " It is not warmed up."
+        return f"Alias '{self.tool_alias}' has no tool '{name}'.{cold} {describe_choices([name], names, 'It')}"
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -372,26 +324,6 @@ class MCPAliasToolset(Compound, Toolset):
             msg = f"Duplicate tool names found: {', '.join(twice)}"
             raise ValueError(msg)
         self._added = [*self._added, *added]
-
-    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine this toolset with other tools, on Haystack 2.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination, which contains the toolset itself.
-        """
-        combination: Toolset = combine(self, other)
-        return combination
-
-    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
-        """
-        Combine other tools with this toolset, on Haystack 2.
-
-        :param other: A Tool, a Toolset or a list of Tools.
-        :returns: The combination, which contains the toolset itself.
-        """
-        combination: Toolset = combine(other, self)
-        return combination
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -419,18 +351,6 @@ class MCPAliasToolset(Compound, Toolset):
         parameters = data["data"]
         providers = {name: load_provider(provider) for name, provider in parameters["providers"].items()}
         return cls(ToolConfig.from_dict(parameters["tool_config"]), providers)
-
-    def __copy__(self) -> Self:
-        """
-        Return the object itself: open connections cannot be copied.
-        """
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """
-        Return the object itself: open connections cannot be copied.
-        """
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
