@@ -92,6 +92,8 @@ class Options:
 
     # How a field is written where the group is passed, with `{}` in place of its name.
     _example: ClassVar[str]
+    # What is raised if a field is unknown or invalid.
+    _error: ClassVar[type[ValueError]] = ValueError
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -110,7 +112,7 @@ class Options:
             return cls.from_dict(value)
         parameter = cls._example.partition("=")[0]
         msg = f"`{parameter}` must be of type {cls.__name__}, or a dict of its fields, got {type(value).__name__}"
-        raise ValueError(msg)
+        raise cls._error(msg)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -123,7 +125,7 @@ class Options:
         """
         for name in data:
             if name not in _parameters[cls.__name__]:
-                raise ValueError(_unknown(cls.__name__, name))
+                raise cls._error(_unknown(cls.__name__, name))
         return cls(**data)
 
     def changed(self) -> dict[str, Any]:
@@ -184,7 +186,7 @@ def explains_options(cls: C) -> C:
             msg = f"{cls.__name__}: {_fault(own, error)}"
         else:
             return
-        raise ValueError(msg)
+        raise (self._error if is_group else ValueError)(msg)
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
@@ -222,6 +224,8 @@ def _fault(own: list[str], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
+    if first["type"] == "missing":
+        return f"`{first['loc'][0]}` is missing"
     value = first["input"]
     given = repr(value) if isinstance(value, _QUOTED) else type(value).__name__
     name, *inside = first["loc"]

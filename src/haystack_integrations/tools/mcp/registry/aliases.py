@@ -45,8 +45,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             The options of an MCPToolset hold here, too, but it is not used itself.
         :raises MCPConfigurationError: If a provider is unknown or invalid.
         """
-        if not isinstance(tool_config, ToolConfig):
-            tool_config = ToolConfig.from_dict(tool_config)
+        tool_config = ToolConfig.of(tool_config)
         known = providers_by_name(providers)
         check_providers_exist(tool_config, known)
         self._config = tool_config

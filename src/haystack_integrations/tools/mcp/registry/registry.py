@@ -69,12 +69,9 @@ class MCPRegistry(Compound):
             configuration names an unknown provider.
         """
         self._providers: dict[str, Provider] = providers_by_name(providers)
-        if isinstance(tool_configs, (str, Mapping, ToolConfig)):
-            msg = "MCPRegistry: `tool_configs` must be a list of ToolConfigs or of dictionaries of their fields"
-            raise MCPConfigurationError(msg)
         self._configs: dict[str, ToolConfig] = {}
         for each in tool_configs or ():
-            config = each if isinstance(each, ToolConfig) else ToolConfig.from_dict(each)
+            config = ToolConfig.of(each)
             if config.tool_alias in self._configs:
                 msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
                 raise MCPConfigurationError(msg)
