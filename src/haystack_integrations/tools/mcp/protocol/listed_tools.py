@@ -163,8 +163,6 @@ class ListedTools:
             raise InvalidResultError(verdict.violation)
         if verdict.unusable is not None:
             self._give_up(tool_name, schema, verdict.unusable)
-        elif verdict.undecided is not None:
-            self._give_up(tool_name, schema, verdict.undecided, log=logger.debug)
 
     async def _validate_in_thread(self, tool_name: str, schema: OutputSchema, value: Any) -> Verdict:
         def validate() -> Verdict:
@@ -189,14 +187,12 @@ class ListedTools:
             # A caller who gives up does not end the thread, which ends by itself.
             return await asyncio.shield(running)
 
-    def _give_up(
-        self, tool_name: str, schema: OutputSchema, reason: str, log: Callable[..., None] = logger.warning
-    ) -> None:
+    def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:
         if self._schemas.get(tool_name) is schema:
             self._schemas[tool_name] = None
         if tool_name not in self._given_up:
             self._given_up.add(tool_name)
-            log(
+            logger.warning(
                 "Results of tool '{tool}' of {server} are no longer validated against its output schema: {reason}",
                 tool=tool_name,
                 server=self._describe(),
