@@ -19,7 +19,7 @@ from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import REFUSED
-from haystack_integrations.tools.mcp.convert.json_values import json_text
+from haystack_integrations.tools.mcp.convert.results import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,

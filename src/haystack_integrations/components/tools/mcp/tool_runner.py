@@ -13,7 +13,7 @@ from haystack.tools import deserialize_tools_or_toolset_inplace
 from haystack.utils import deserialize_type, serialize_type
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
-from haystack_integrations.tools.mcp.convert.json_values import json_value
+from haystack_integrations.tools.mcp.convert.results import json_value
 from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

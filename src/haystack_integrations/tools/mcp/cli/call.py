@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp.cli.arguments import check_arguments, typed
 from haystack_integrations.tools.mcp.cli.asking import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, save_bytes
 from haystack_integrations.tools.mcp.cli.targets import OUTPUT, Json, Reach, Target, Verbose, connected, server_of
-from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
+from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final
 
-from haystack_integrations.tools.mcp.convert.schema_types import resolved, type_of, types_of
+from haystack_integrations.tools.mcp.convert.tool_schemas import resolved, type_of, types_of
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS: Final = {"true": True, "True": True, "false": False, "False": False}

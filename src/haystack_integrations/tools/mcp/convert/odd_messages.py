@@ -79,17 +79,17 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     is_question = result.get("resultType") == _INPUT_REQUIRED
     models = _models(method, version, is_question=is_question)
     # Of a long list, the faults of all items at once would take gigabytes.
-    if not models or (count_values(result) <= MAX_VALUES and not _faults(models, result)):
+    if not models or (count_values(result) <= MAX_VALUES and not find_faults(models, result)):
         return MendedResult(result)
     frame = _with_defaults(method, version, result)
-    check_all = partial(_faults, models)
+    check_all = partial(find_faults, models)
     name = _LISTS.get(method)
     if name is None or is_question:
-        return MendedResult(_repaired(frame, check_all) or result)
+        return MendedResult(repair(frame, check_all) or result)
     items = _as_list(frame[name]) if name in frame else None
     if items is None:
         return MendedResult(result)
-    shell = _repaired({**frame, name: []}, check_all)
+    shell = repair({**frame, name: []}, check_all)
     if shell is None:
         return MendedResult(result)
     if method == "tools/list":
@@ -97,7 +97,7 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     required = {key: shell[key] for key in _OF_EVERY_RESULT if key in shell}
 
     def check(item: Any) -> list[Any]:
-        return _faults(models, {**required, name: [item]}, inside=(name, 0))
+        return find_faults(models, {**required, name: [item]}, inside=(name, 0))
 
     readable: list[Any] = []
     mended = MendedResult({**shell, name: readable})
@@ -127,9 +127,9 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return params
 
     def check(value: Any) -> list[Any]:
-        return _faults(models, {"jsonrpc": "2.0", "id": 0, "method": method, "params": value}, inside=("params",))
+        return find_faults(models, {"jsonrpc": "2.0", "id": 0, "method": method, "params": value}, inside=("params",))
 
-    return _repaired(params, check) or params
+    return repair(params, check) or params
 
 
 def _is_plain(result: dict[str, Any]) -> bool:
@@ -177,7 +177,15 @@ def _params_models(method: str) -> tuple[TypeAdapter[Any], ...]:
     return tuple(TypeAdapter(model) for model in (*of_revisions[:1], of_sdk)) if of_revisions and of_sdk else ()
 
 
-def _faults(models: tuple[TypeAdapter[Any], ...], value: Any, *, inside: _Place = ()) -> list[Any]:
+def find_faults(models: tuple[TypeAdapter[Any], ...], value: Any, *, inside: _Place = ()) -> list[Any]:
+    """
+    Find what is wrong with a value.
+
+    :param models: Models of the value.
+    :param value: The value.
+    :param inside: The place of the part that is of interest.
+    :returns: The faults of pydantic in this part, for the first model that has any.
+    """
     for model in models:
         try:
             model.validate_python(value, by_name=False)
@@ -276,7 +284,7 @@ def _mended_item(method: str, item: Any, check: _Check) -> list[Any]:
         return [{**message, "content": _mended_block(block, check_block, inside="content")} for block in blocks]
     if method == "resources/read" and isinstance(item, dict):
         item = {**item, "uri": _as_text(item.get("uri"))}
-    repaired = _repaired(item, check)
+    repaired = repair(item, check)
     return [] if repaired is None else [repaired]
 
 
@@ -302,7 +310,7 @@ def _mended_block(block: Any, check: _Check, inside: str | None = None) -> dict[
         def check_inside(value: Any) -> list[Any]:
             return [{**fault, "loc": fault["loc"][skipped:]} for fault in check(value)]
 
-        repaired: dict[str, Any] | None = _repaired(block, check_inside)
+        repaired: dict[str, Any] | None = repair(block, check_inside)
         if repaired is not None:
             return repaired
     return {
@@ -326,9 +334,13 @@ def _shortened(value: Any, depth: int = 0) -> Any:
 # Repairs
 
 
-def _repaired(value: Any, check: _Check) -> Any:
+def repair(value: Any, check: _Check) -> Any:
     """
-    Return a copy without what is wrong; None if something is missing or wrong that must be there.
+    Remove what is wrong with a value.
+
+    :param value: The value. It is not changed.
+    :param check: Finds its faults.
+    :returns: A copy without them; None if something is missing or wrong that must be there.
     """
     for _ in range(_MOST_STEPS):
         faults = check(value)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 from haystack.dataclasses import ByteStream
-
-from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -61,3 +61,25 @@ def _decoded(blob: str) -> bytes:
     except binascii.Error as error:
         msg = f"The contents of the resource are no valid base64: {error}"
         raise ValueError(msg) from None
+
+
+_DATA_URI_HEAD: Final = re.compile(r"\s*data:(?P<type>[^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
+_PADDED: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_URL_ALPHABET: Final = str.maketrans("-_", "+/")
+
+
+def plain_base64(data: str) -> tuple[str, str | None]:
+    """
+    Make base64 strict: without line breaks, in the usual alphabet, padded, and not in a data URI.
+
+    :param data: What a server sent.
+    :returns: The data, which may still be no base64, and the MIME type if a data URI has one.
+    """
+    mime_type = None
+    head = _DATA_URI_HEAD.match(data)
+    if head is not None:
+        data, mime_type = unquote(data[head.end() :]), head["type"].strip().lower() or None
+    if _PADDED.fullmatch(data) is None:
+        data = "".join(data.split()).translate(_URL_ALPHABET).rstrip("=")
+        data += "=" * (-len(data) % 4)
+    return data, mime_type

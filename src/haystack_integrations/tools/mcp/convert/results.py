@@ -9,16 +9,17 @@ The *envelope* is an MCP `CallToolResult` as a JSON string. `MCPTool.invoke()` r
 already run, so these functions raise for no content that a server may send.
 """
 
+import dataclasses
 import json
 import reprlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from haystack.dataclasses import FileContent, ImageContent, TextContent
 
-from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
+from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_FILES
 
 ContentPart: TypeAlias = TextContent | ImageContent | FileContent
@@ -429,3 +430,36 @@ def _as_json(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         # Keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)
+
+
+def json_value(value: Any) -> Any:
+    """
+    Convert a value to what JSON has.
+
+    :param value: The value: of JSON already, a collection, a Haystack object such as a Document, a dataclass, or any
+        other, which becomes its text.
+    :returns: The converted value.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): json_value(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_value(each) for each in value]
+    for method in ("to_dict", "tolist"):  # Haystack's objects; arrays of numbers
+        convert = getattr(value, method, None)
+        if callable(convert) and not isinstance(value, type):
+            return json_value(convert())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return json_value({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    return str(value)
+
+
+def json_text(value: Any) -> str:
+    """
+    Convert a value to text for a model.
+
+    :param value: The value.
+    :returns: A string as it is, any other value as JSON.
+    """
+    return value if isinstance(value, str) else json.dumps(json_value(value), ensure_ascii=False)

@@ -12,15 +12,19 @@ normalized, and a tool that cannot be used is left out.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Final
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 from mcp_types import methods
 from pydantic import TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_TOOLS, count_values
+from haystack_integrations.tools.mcp.convert.odd_messages import find_faults, repair
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 LIST_METHOD: Final = "tools/list"
 
@@ -31,15 +35,12 @@ _TOOL: Final = TypeAdapter(types.Tool)
 # The rest is only in some revisions.
 _PLAIN_FIELDS: Final = frozenset("name title description inputSchema outputSchema annotations _meta".split())
 
-# How many values a definition may have, and how many of them may be invalid: each is validated several times, in up to
-# 8 ms, and a call of another session may wait for a dozen definitions.
+# How many values a definition may have: each is validated several times, in up to 8 ms, and a call of another session
+# may wait for a dozen definitions.
 _MAX_VALUES: Final = 5_000
-_MAX_FAULTS: Final = 1_000
 
 # The specification wants 128 characters at most. Each is looked at when names are made fit for models.
 _LONGEST_NAME: Final = 1_000
-
-_Place = tuple[int | str, ...]
 
 
 @dataclass
@@ -132,28 +133,15 @@ def _is_plain_schema(schema: dict[str, Any]) -> bool:
 
 
 @cache
-def _wire_format(version: str) -> TypeAdapter[Any]:
+def _wire_format(version: str) -> tuple[TypeAdapter[Any]]:
     model: Any = methods.SERVER_RESULTS[LIST_METHOD, version]
-    return TypeAdapter(model)
+    return (TypeAdapter(model),)
 
 
-def _problems(tool: dict[str, Any], version: str) -> list[_Place]:
-    try:
-        _wire_format(version).validate_python({**_PAGE, "tools": [tool]}, by_name=False)
-    except ValidationError as error:
-        return [place[2:] for place in _places(error)]
-    try:
-        _TOOL.validate_python(tool, by_name=False)
-    except ValidationError as error:
-        return _places(error)
-    return []
-
-
-def _places(error: ValidationError) -> list[_Place]:
-    if error.error_count() > _MAX_FAULTS:
-        msg = f"more than {_MAX_FAULTS:,} values of its definition are invalid"
-        raise ValueError(msg)
-    return [each["loc"] for each in error.errors(include_url=False, include_input=False, include_context=False)]
+def _faults(version: str, tool: dict[str, Any]) -> list[Any]:
+    return find_faults(_wire_format(version), {**_PAGE, "tools": [tool]}, inside=("tools", 0)) or find_faults(
+        (_TOOL,), tool
+    )
 
 
 def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
@@ -167,37 +155,31 @@ def _mend(tool: Any, version: str) -> tuple[dict[str, Any], list[str]]:
     if len(name) > _LONGEST_NAME:
         msg = f"its name has more than {_LONGEST_NAME:,} characters"
         raise ValueError(msg)
-    mended = dict(tool)
-    schema = mended.get("inputSchema")
+    schema = tool.get("inputSchema")
     if schema is None or schema is True:
-        mended["inputSchema"] = permissive_schema()
-    elif schema == []:  # as PHP encodes an empty object
-        mended["inputSchema"] = {}
-    dropped: list[str] = []
-    tried: set[str] = set()
-    while problems := _problems(mended, version):
-        members: dict[str, dict[int | str, None]] = {}  # in their order, and quickly found
-        for place in problems:
-            members.setdefault(str(place[0]), {}).update(dict.fromkeys(place[1:2]))
-        for at, odd in members.items():
-            if at in ("inputSchema", "name") and (at == "name" or at in tried):
-                msg = "its name is invalid" if at == "name" else "its input schema is unusable"
-                raise ValueError(msg)
-            value = mended.pop(at)
-            if at == "inputSchema":
-                mended[at] = _input_schema(value)
-            elif at == "outputSchema" and at not in tried and _may_be_object(value):
-                mended[at] = {**value, "type": "object"}  # up to 2025-11-25 a structured result is an object
-            elif odd and at not in tried and isinstance(value, dict):
-                mended[at] = {name: member for name, member in value.items() if name not in odd}
-                dropped += [f"{at}.{name}" for name in odd]
-            elif odd and at not in tried and isinstance(value, list):
-                mended[at] = [member for index, member in enumerate(value) if index not in odd]
-                dropped += [f"{at}[{index}]" for index in odd]
-            else:
-                dropped.append(at)
-            tried.add(at)
-    return mended, list(dict.fromkeys(dropped))
+        schema = permissive_schema()
+    tool = {**tool, "inputSchema": {} if schema == [] else schema}  # as PHP encodes an empty object
+    odd = {fault["loc"][0] for fault in _faults(version, tool)}
+    if "inputSchema" in odd:
+        tool["inputSchema"] = _input_schema(tool["inputSchema"])
+    if "outputSchema" in odd and _may_be_object(tool["outputSchema"]):
+        tool["outputSchema"] = {**tool["outputSchema"], "type": "object"}  # a structured result, up to 2025-11-25
+    mended = repair(tool, partial(_faults, version))
+    if mended is None or mended["inputSchema"] != tool["inputSchema"]:
+        msg = "its input schema is unusable"
+        raise ValueError(msg)
+    return mended, _differences(tool, mended)
+
+
+def _differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    found = []
+    for name, value in before.items():
+        now = after.get(name)
+        if isinstance(value, dict) and isinstance(now, dict):
+            found += [f"{name}.{member}" for member in value if now.get(member) != value[member]]
+        elif now != value:
+            found.append(name)
+    return found
 
 
 def _input_schema(schema: Any) -> dict[str, Any]:

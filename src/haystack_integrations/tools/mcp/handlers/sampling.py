@@ -16,7 +16,7 @@ import mcp_types as types
 from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 
-from haystack_integrations.tools.mcp.convert.encoded_data import plain_base64
+from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.handlers import GENERATION_KWARGS, takes_tools
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.handlers.sampling_tools import (
