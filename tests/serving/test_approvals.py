@@ -24,8 +24,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
-from haystack_integrations.tools.mcp.serving.questions import Question, digest
+from haystack_integrations.tools.mcp.serving.approvals import Question, digest, keys_for_workers
 from tests.serving.components import LIMIT
 from tests.support.reachable import reachable
 from tests.support.rows import rows
@@ -399,14 +398,14 @@ def test_a_call_is_identified_by_all_its_arguments_in_each_process_alike():
     class Odd:
         pass
 
-    state = {"to": {"a", "b", "c"}, "on": ChatMessage.from_user("x"), 1: Odd(), "call": print, "half": "\ud83d"}
+    state = {"to": {"a", "b", "c"}, "on": ChatMessage.from_user("x"), "odd": Odd(), "call": print, "half": "\ud83d"}
     ids = [
         digest("s", "pay", arguments)
         for arguments in (state, {**state, "to": {"a", "b"}}, {**state, "on": ChatMessage.from_user("y")})
     ]
     assert len({*ids, digest("t", "pay", state), digest("s", "paid", state)}) == 5
     assert ids[0] == digest("s", "pay", {"to": {"c", "b", "a"}, **{k: v for k, v in state.items() if k != "to"}})
-    assert ids[0] == digest("s", "pay", {**state, 1: Odd()})
+    assert ids[0] == digest("s", "pay", {**state, "odd": Odd()})
 
 
 async def test_clients_cannot_guess_what_they_are_not_shown_by_the_names_of_questions():

@@ -160,11 +160,11 @@ async def test_long_texts_of_the_other_server_are_cut_if_that_was_asked_for(limi
         return
     cut = {"title": "Jam", "pages": ["short", "long long ...", "long long ..."]}
     assert told.structured_content == cut == json.loads(told.content[0].text)
-    assert [block.text for block in told.content[1:]] == ["2 text(s) are cut to 10 characters, marked with '...'."]
+    assert [block.text for block in told.content[1:]] == ["Texts are cut to 10 characters, marked with '...'."]
     assert told.meta["haystack"] == {"truncated": [told.content[1].text]}
     assert said.structured_content == {"result": "word word ..."}
     assert said.content[0].text == "word word ..."
-    assert [block.text for block in said.content[1:]] == ["1 text(s) are cut to 10 characters, marked with '...'."]
+    assert [block.text for block in said.content[1:]] == ["Texts are cut to 10 characters, marked with '...'."]
 
 
 async def test_a_text_that_the_output_schema_wants_whole_is_not_cut():

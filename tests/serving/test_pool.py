@@ -12,7 +12,7 @@ import contextlib
 import anyio
 import pytest
 
-from haystack_integrations.tools.mcp.serving.pool import CallPool, ServerBusyError
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServerBusyError
 from tests.support.waiting import LIMIT
 
 

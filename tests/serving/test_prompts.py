@@ -187,11 +187,11 @@ class TestCompletion:
     [
         ([], None, "must be a dictionary of names to prompt builders"),
         ({"ask": "text"}, None, "must be a prompt builder"),
-        ({"a/b": chat_builder()}, None, "must consist of letters"),
+        ({"a/b": chat_builder()}, None, "A name in `prompts` must be"),
         ({"ask": chat_builder()}, {"bound": {"other": 1}}, "the prompt has no variable other"),
         ({"ask": chat_builder()}, {"inputs": ["thing"], "bound": {"thing": 1}}, "must set each variable once"),
         ({"ask": chat_builder()}, {"completions": {"other": ["x"]}}, "there is no argument other"),
-        ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, "must be a list of texts"),
+        ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, "completions.thing"),
     ],
 )
 def test_what_cannot_be_served_is_refused(prompts: Any, options: Any, text: str) -> None:

@@ -131,13 +131,8 @@ async def test_only_what_was_enabled_can_be_used_in_only_these_mode():
 
 
 def test_a_key_of_no_known_kind_is_refused():
-    with pytest.raises(ValueError, match=r"'admin' is no key: it must be tool:\.\.\."):
+    with pytest.raises(ValueError, match=r"'admin' is no key: it must be like tool:NAME"):
         create_mcp_server("shop").disable(keys={"admin"})
-    # Each name that is in the text would be hidden.
-    with pytest.raises(ValueError, match="`names` must be a set"):
-        create_mcp_server("shop").disable(names="admin")
-    with pytest.raises(ValueError, match="`tags` must be a set"):
-        create_mcp_server("shop").enable(tags="admin")
 
 
 async def test_what_is_not_enabled_by_its_options_can_be_enabled_later():
@@ -147,12 +142,11 @@ async def test_what_is_not_enabled_by_its_options_can_be_enabled_later():
     assert await names(server) == ["admin", "public"]
 
 
-@rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First."), (None, "Second.")])
-@rows("parameter", ["on_duplicate", "on_duplicate_tools"])
-async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, parameter):
+@rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
+async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served):
     parameters = {"type": "object", "properties": {}}
     tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
-    server = create_mcp_server("shop", tools=tools, **{parameter: policy})
+    server = create_mcp_server("shop", tools=tools, on_duplicate=policy)
     async with Client(server) as client:
         assert [tool.description for tool in await client.list_tools()] == [served]
 
@@ -185,13 +179,8 @@ def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy():
         server.add_tool(_tool("same"))
 
 
-@pytest.mark.parametrize(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
-async def test_the_policy_also_chooses_between_haystacks_tools_and_those_of_the_decorator(
-    policy, served, caplog: pytest.LogCaptureFixture
-):
-    server = create_mcp_server(
-        "shop", tools=[Tool("same", "First.", {"type": "object"}, lambda: "First.")], on_duplicate=policy
-    )
+async def test_a_tool_of_the_decorator_goes_before_one_of_haystacks_of_its_name():
+    server = create_mcp_server("shop", tools=[Tool("same", "First.", {"type": "object"}, lambda: "First.")])
 
     @server.tool(name="same")
     def second() -> str:
@@ -199,21 +188,8 @@ async def test_the_policy_also_chooses_between_haystacks_tools_and_those_of_the_
         return "Second."
 
     async with Client(server) as client:
-        assert [tool.description for tool in await client.list_tools()] == [served]
-        assert (await client.call_tool("same", {})).content[0].text == served
-    assert ("There are two things named 'same'" in caplog.text) == (policy == "warn")
-
-
-async def test_a_tool_of_the_decorator_with_a_name_of_haystacks_is_an_error_if_that_is_the_policy():
-    server = create_mcp_server("shop", tools=[_tool("same")], on_duplicate="error")
-    with pytest.raises(ValueError, match="Two things named 'same' are served"):
-
-        @server.tool(name="same")
-        def second() -> str:
-            return "Second."
-
-    async with Client(server) as client:
-        assert (await client.call_tool("same", {"text": "Hi"})).content[0].text != "Second."
+        assert [tool.description for tool in await client.list_tools()] == ["Second."]
+        assert (await client.call_tool("same", {})).content[0].text == "Second."
 
 
 @pytest.mark.parametrize(("given", "shown"), [({}, version("mcp-haystack")), ({"version": "7"}, "7")])
@@ -420,7 +396,7 @@ async def test_a_tool_that_makes_an_object_of_wrong_values_shows_none_of_them(ma
     async with Client(server) as client:
         with pytest.raises(ToolError) as failed:
             await client.call_tool("price", {"text": "x"})
-    assert ("price: Input should be a valid integer" in str(failed.value)) is not masked
+    assert ("'price': Input should be a valid integer" in str(failed.value)) is not masked
     assert "a-secret" not in str(failed.value)
 
 

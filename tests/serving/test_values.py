@@ -33,8 +33,9 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema
-from haystack_integrations.tools.mcp.serving.values import JsonWriter, well_formed_json
+from haystack_integrations.tools.mcp.serving.stdio import well_formed_json
 from tests.support.rows import rows
 
 DOCUMENT = Document(
@@ -127,7 +128,7 @@ def test_a_model_is_written_as_its_schema_says_and_within_the_options(kind: type
     assert written["anybody"]["password"] == "SECRET"
     assert len(written["documents"]) == 2 and written["best"]["content"] == "a long..."
     assert "2 of 3 documents are returned." in writer.notes
-    assert (written["score"], written["price"], written["ratio"], written["amount"]) == (None, None, None, "1E+2")
+    assert (written["score"], written["price"], written["ratio"], written["amount"]) == (None, "NaN", None, "1E+2")
     assert written["howMany" if kind is AliasedReport else "count"] == 4
     assert (written["as_text"], written["as_list"], written["serialized"]) == ("5", [7], {"text": "1"})
     assert (written["user"], written["users"], written["team"]) == (
@@ -301,7 +302,7 @@ async def test_what_may_have_certain_values_only_is_never_cut():
         "number": "00000000-0000-0000-0000-000000000007",
         "text": "wellwellwell...",
     }
-    assert result.meta["haystack"] == {"truncated": ["1 text(s) are cut to 12 characters, marked with '...'."]}
+    assert result.meta["haystack"] == {"truncated": ["Texts are cut to 12 characters, marked with '...'."]}
 
 
 def test_a_text_is_cut_after_its_pairs_were_joined():

@@ -178,9 +178,8 @@ async def test_context_and_dependencies_are_injected_and_hidden():
     assert reported == [(1, 1)]
 
 
-@rows("parameter", ["on_duplicate", "on_duplicate_tools"])
-def test_a_second_function_of_a_name_is_an_error_if_that_is_the_policy(parameter):
-    server = create_mcp_server("StrictServer", **{parameter: "error"})
+def test_a_second_function_of_a_name_is_an_error_if_that_is_the_policy():
+    server = create_mcp_server("StrictServer", on_duplicate="error")
 
     @server.tool
     def my_tool():

@@ -191,5 +191,5 @@ async def test_an_output_schema_must_be_of_an_object_and_is_kept_to(returned):
     for wrong in ({"data": 3}, {}, ["Hello"], "Hello", None):
         with pytest.raises(ToolError, match="does not conform to its output schema"):
             await returned(wrong, None, options)
-    with pytest.raises(ValueError, match="`output_schema` must be"):
+    with pytest.raises(ValueError, match="must be a JSON schema of"):
         ServeOptions(output_schema={"type": "array"})

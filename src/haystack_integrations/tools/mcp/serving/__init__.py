@@ -21,20 +21,19 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from .client_confirmation import ClientConfirmationStrategy
+    from .approvals import ClientConfirmationStrategy
     from .http import http_app
     from .options import ServeOptions
     from .provider import HaystackProvider
     from .run import run_server
-    from .safety import BearerToken
-    from .server import create_mcp_server
+    from .server import BearerToken, create_mcp_server
 else:
     import importlib
     import importlib.util
 
     _MODULES = {
-        "BearerToken": "safety",
-        "ClientConfirmationStrategy": "client_confirmation",
+        "BearerToken": "server",
+        "ClientConfirmationStrategy": "approvals",
         "HaystackProvider": "provider",
         "ServeOptions": "options",
         "create_mcp_server": "server",

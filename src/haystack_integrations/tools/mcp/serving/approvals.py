@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import json
 import os
 import secrets
@@ -49,22 +50,48 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastmcp.exceptions import ToolError
 from fastmcp.server.context import Context
 from haystack import logging
+from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.utils import Secret
 from mcp import types
 from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError as SDKError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.haystack_compat import arguments_of_model, deserialize_values, serialize_values
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HAS_HOOKS,
+    arguments_of_model,
+    deserialize_object,
+    deserialize_values,
+    serialize_object,
+    serialize_values,
+)
 from haystack_integrations.tools.mcp.run_observers import pending_tool_calls
-from haystack_integrations.tools.mcp.serving.questions import Question, Verdict, digest
-from haystack_integrations.tools.mcp.serving.served_tool import ServedCall
+from haystack_integrations.tools.mcp.serving.calls import ServedCall
+
+if TYPE_CHECKING or HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop import (
+        AlwaysAskPolicy,
+        BlockingConfirmationStrategy,
+        ConfirmationUIResult,
+        RichConsoleUI,
+        SimpleConsoleUI,
+        ToolExecutionDecision,
+    )
+else:
+    from haystack.human_in_the_loop import (
+        AlwaysAskPolicy,
+        BlockingConfirmationStrategy,
+        ConfirmationUIResult,
+        RichConsoleUI,
+        SimpleConsoleUI,
+        ToolExecutionDecision,
+    )
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -73,6 +100,169 @@ KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 # More than this is no state to send back and forth. Servers take requests of up to 4 MiB.
 _MOST_STATE = 2 * 2**20
 _VERSION = 1
+# For how long it is remembered which pauses were continued, in seconds; longer than states are valid.
+_KEEP_SPENT = 24 * 3600.0
+# Longer arguments are cut in a question, which says so.
+_MOST_SHOWN = 4000
+_APPROVE, _FEEDBACK, _ARGUMENTS = "approve", "feedback", "arguments"
+# The texts for the model that a strategy of Haystack may have of its own.
+_TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """
+    What somebody decided about a tool call.
+
+    :param approved: Whether it may be made.
+    :param feedback: What the model is told.
+    :param arguments: The arguments to call it with, if the person changed those that the model chose.
+    :param was_asked: Whether there was somebody to ask.
+    """
+
+    approved: bool
+    feedback: str | None = None
+    arguments: dict[str, Any] | None = None
+    was_asked: bool = True
+
+
+@dataclass(frozen=True)
+class Question:
+    """
+    A tool call that somebody has to decide about.
+
+    :param key: Identifies it among those of its step.
+    :param message: What the person reads.
+    :param arguments: The arguments that the model chose, as JSON.
+    """
+
+    key: str
+    message: str
+    arguments: str
+
+    @classmethod
+    def about(cls, caller: str, tool_name: str, arguments: Mapping[str, Any], key: str) -> Question:
+        """
+        Write a question.
+
+        :param caller: Who wants to call the tool.
+        :param tool_name: The tool.
+        :param arguments: The arguments that the model chose.
+        :param key: Identifies the question.
+        :returns: The question.
+        """
+        as_json = _visible(json.dumps(dict(arguments), ensure_ascii=False, default=str))
+        shown = as_json
+        if len(shown) > _MOST_SHOWN:
+            shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
+        return cls(key, f"{caller} wants to call the tool '{_visible(tool_name)}' with {shown}", as_json)
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """
+        The JSON schema of the answer.
+        """
+        properties: dict[str, Any] = {
+            _APPROVE: {"type": "boolean", "title": "Approve", "description": "Whether the tool may run"},
+            _FEEDBACK: {"type": "string", "title": "Feedback", "description": "What the agent should know about it"},
+        }
+        # Nobody should change what is not shown in whole.
+        if json.loads(self.arguments) and len(self.arguments) <= _MOST_SHOWN:
+            properties[_ARGUMENTS] = {
+                "type": "string",
+                "title": "Arguments",
+                "description": "What to call the tool with, as JSON",
+                "default": self.arguments,
+            }
+        return {"type": "object", "properties": properties, "required": [_APPROVE]}
+
+    def as_request(self) -> types.ElicitRequest:
+        """
+        Write the question as a client gets it.
+
+        :returns: The elicitation.
+        """
+        return types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=self.message, requested_schema=self.form)
+        )
+
+    def verdict(self, answer: types.ElicitResult) -> Verdict:
+        """
+        Read an answer. Whatever is not clearly an approval is none.
+
+        :param answer: What the client sent.
+        :returns: The verdict.
+        """
+        if answer.action != "accept":
+            return Verdict(False)
+        content = answer.content or {}
+        given = content.get(_FEEDBACK)
+        feedback = given if isinstance(given, str) and given else None
+        if content.get(_APPROVE) is not True:
+            return Verdict(False, feedback)
+        changed = content.get(_ARGUMENTS)
+        if changed is None or changed in ("", self.arguments):
+            return Verdict(True, feedback)
+        return self._changed(changed, feedback)
+
+    def _changed(self, text: Any, feedback: str | None) -> Verdict:
+        chosen = json.loads(self.arguments)
+        try:
+            arguments = json.loads(text, parse_constant=_refuse_constant)
+        except (RecursionError, TypeError, ValueError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            return Verdict(False, "The arguments that the user gave instead are not a JSON object.")
+        if _ARGUMENTS not in self.form["properties"] or not set(arguments) <= set(chosen):
+            # Others could be those that the agent takes from its State, which no client may set.
+            return Verdict(False, "The user gave arguments that the call does not have.")
+        return Verdict(True, feedback, None if _same(arguments, chosen) else arguments)
+
+
+def digest(salt: str, tool_name: str, arguments: Mapping[str, Any]) -> str:
+    """
+    Identify a call by all that it would be made with.
+
+    :param salt: What the client does not know. Without it, a client could find out an argument that it is not shown by
+        trying values.
+    :param tool_name: The tool.
+    :param arguments: All arguments, those from State, too.
+    :returns: A text that differs if anything of it differs, the same in each process.
+    """
+    canonical = json.dumps([salt, tool_name, arguments], sort_keys=True, default=_stable)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
+
+
+def _stable(value: Any) -> Any:
+    """Write a value that is not JSON so that it looks the same in each process."""
+    kind: Any = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=repr)
+    if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
+        return [name, value.to_dict()]
+    # The representation of a function has its address.
+    if callable(value):
+        return [name, getattr(value, "__qualname__", None)]
+    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return [name, None if is_default else str(value)]
+
+
+def _same(one: Any, other: Any) -> bool:
+    # True equals 1 in Python, and 1.0 equals 1, but not for a tool.
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _refuse_constant(name: str) -> None:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def _visible(text: str) -> str:
+    """
+    Write what a reader would not see as JSON would: what is invisible, or turns the text around it.
+    """
+    return "".join(each if each == " " or each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 class Approvals:
@@ -155,8 +345,7 @@ class Approvals:
         :param tool_call_id: Identifies the call.
         :returns: The verdict; None if the run has to pause for it.
         """
-        chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
-        deciding = self._decide(tool_name, tool_params, chosen, is_own=self._is_own(tool_name, tool_call_id))
+        deciding = self._decision(tool_name, tool_params, tool_call_id)
         if asyncio.get_running_loop() is self._loop:
             return await deciding
         # An Agent that a tool runs in an event loop of its own.
@@ -166,20 +355,16 @@ class Approvals:
         self, tool_name: str, tool_params: Mapping[str, Any], *, tool_call_id: str | None = None
     ) -> Verdict | None:
         """
-        Have somebody decide about a call, from a thread of the run.
-
-        :param tool_name: The tool.
-        :param tool_params: All its arguments.
-        :param tool_call_id: Identifies the call.
-        :returns: The verdict; None if the run has to pause for it.
-        :raises RuntimeError: If this is not a thread, but the event loop, which would wait for itself.
+        Have somebody decide about a call, like `decide`, from a thread of the run.
         """
-        if asyncio._get_running_loop() is self._loop:
-            msg = "In the event loop, call `run_async` of a ClientConfirmationStrategy instead of `run`."
-            raise RuntimeError(msg)
+        return self._in_loop(self._decision(tool_name, tool_params, tool_call_id)).result()
+
+    def _decision(
+        self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None
+    ) -> Coroutine[Any, Any, Verdict | None]:
+        # Read where the call is made, which context variables and frames tell.
         chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
-        deciding = self._decide(tool_name, tool_params, chosen, is_own=self._is_own(tool_name, tool_call_id))
-        return self._in_loop(deciding).result()
+        return self._decide(tool_name, tool_params, chosen, is_own=self._is_own(tool_name, tool_call_id))
 
     def _in_loop(self, deciding: Coroutine[Any, Any, Verdict | None]) -> Future[Verdict | None]:
         waiting = asyncio.run_coroutine_threadsafe(deciding, self._loop)
@@ -426,13 +611,10 @@ class SpentPauses:
     The pauses that were continued in this process.
     """
 
-    def __init__(self, keep: float = 24 * 3600.0) -> None:
+    def __init__(self) -> None:
         """
         Initialize the SpentPauses.
-
-        :param keep: For how long they are remembered, in seconds; longer than states are valid.
         """
-        self._keep = keep
         self._lock = threading.Lock()
         self._spent: dict[str, float] = {}
 
@@ -445,12 +627,215 @@ class SpentPauses:
         """
         now = time.monotonic()
         with self._lock:
-            # The oldest come first.
-            for old, since in list(self._spent.items()):
-                if now - since < self._keep:
-                    break
-                del self._spent[old]
+            self._spent = {old: since for old, since in self._spent.items() if now - since < _KEEP_SPENT}
             if number in self._spent:
                 msg = "This run was continued before. Whether its tools were called is not known; begin anew."
                 raise ToolError(msg)
             self._spent[number] = now
+
+
+class ClientConfirmationStrategy:
+    """
+    Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
+
+    ```python
+    from haystack.hooks.human_in_the_loop import ConfirmationHook
+
+    hook = ConfirmationHook({"delete_file": ClientConfirmationStrategy()})
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=[delete_file], hooks={"before_tool": [hook]})
+    server = create_mcp_server("files", agents={"files": agent})
+    ```
+
+    On Haystack 2.31, an Agent takes it as `confirmation_strategies={"delete_file": ClientConfirmationStrategy()}`.
+
+    The person who uses the client sees the tool and the arguments that the model chose, and approves or rejects,
+    perhaps with a word for the model or with other arguments. A client that cannot ask anybody rejects. A served Agent
+    whose strategies ask at a console (`SimpleConsoleUI`, `RichConsoleUI`) asks its clients instead, without any change.
+    """
+
+    def __init__(self, confirmation_policy: Any = None, **templates: str) -> None:
+        """
+        Initialize the ClientConfirmationStrategy.
+
+        :param confirmation_policy: A ConfirmationPolicy of Haystack, which decides what is asked; by default
+            everything. What it learns from answers holds for one call of the served Agent.
+        :param templates: `reject_template`, `modify_template` and `user_feedback_template`, as
+            BlockingConfirmationStrategy has them.
+        :raises TypeError: If there is another template.
+        """
+        unknown = sorted(set(templates) - set(_TEMPLATES))
+        if unknown:
+            msg = f"Unknown parameters: {', '.join(unknown)}. There are confirmation_policy, {', '.join(_TEMPLATES)}."
+            raise TypeError(msg)
+        self.confirmation_policy = AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
+        self._templates = templates
+
+    def run(
+        self,
+        *,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None = None,
+        confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        """
+        Ask the client if the policy says so, from a thread.
+
+        :param tool_name: Name of the tool.
+        :param tool_description: Its description.
+        :param tool_params: The arguments.
+        :param tool_call_id: Identifies the call.
+        :param confirmation_strategy_context: Not used.
+        :returns: The decision, a ToolExecutionDecision of Haystack.
+        :raises RuntimeError: If the Agent is not served.
+        """
+        verdict = None
+        asks = self._policy.should_ask(tool_name, tool_description, tool_params)
+        if asks:
+            verdict = _approvals().decide_in_thread(tool_name, tool_params, tool_call_id=tool_call_id)
+        return self._decision(verdict, tool_name, tool_description, tool_params, tool_call_id, asks=asks)
+
+    async def run_async(
+        self,
+        *,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None = None,
+        confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> Any:
+        """
+        Ask the client like `run`, in the event loop.
+        """
+        verdict = None
+        asks = self._policy.should_ask(tool_name, tool_description, tool_params)
+        if asks:
+            verdict = await _approvals().decide(tool_name, tool_params, tool_call_id=tool_call_id)
+        return self._decision(verdict, tool_name, tool_description, tool_params, tool_call_id, asks=asks)
+
+    @property
+    def _policy(self) -> Any:
+        approvals = current_approvals.get()
+        return self.confirmation_policy if approvals is None else approvals.own_policy(self.confirmation_policy)
+
+    def _decision(
+        self,
+        verdict: Verdict | None,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None,
+        *,
+        asks: bool,
+    ) -> Any:
+        if not asks:
+            return ToolExecutionDecision(tool_name, True, tool_call_id, final_tool_params=tool_params)
+        if verdict is None:
+            # The run ends before anything comes of it.
+            return ToolExecutionDecision(tool_name, False, tool_call_id)
+        if not verdict.was_asked:
+            # Nobody rejected it, so the policy learns nothing from it.
+            return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=verdict.feedback)
+        changed = None
+        if verdict.approved and verdict.arguments is not None:
+            chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
+            kept = {name: value for name, value in tool_params.items() if name not in chosen}
+            changed = {**kept, **verdict.arguments}
+        # Used once, and never stored.
+        ui: Any = _Given(verdict, changed)
+        strategy = BlockingConfirmationStrategy(confirmation_policy=self._policy, confirmation_ui=ui, **self._templates)
+        decided = strategy.run(
+            tool_name=tool_name, tool_description=tool_description, tool_params=tool_params, tool_call_id=tool_call_id
+        )
+        # Haystack would take no arguments for unchanged ones.
+        return decided if changed is None else replace(decided, final_tool_params=changed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the strategy.
+
+        :returns: A dictionary with its parameters.
+        """
+        policy = serialize_object("confirmation_policy", self.confirmation_policy)
+        return default_to_dict(self, confirmation_policy=policy, **self._templates)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ClientConfirmationStrategy:
+        """
+        Deserialize the strategy.
+
+        :param data: The result of `to_dict`.
+        :returns: The strategy.
+        """
+        parameters = dict(data.get("init_parameters", {}))
+        if isinstance(parameters.get("confirmation_policy"), dict):
+            parameters["confirmation_policy"] = deserialize_object(parameters["confirmation_policy"])
+        loaded: ClientConfirmationStrategy = default_from_dict(cls, {**data, "init_parameters": parameters})
+        return loaded
+
+
+def _approvals() -> Approvals:
+    approvals = current_approvals.get()
+    if approvals is None:
+        msg = "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a server."
+        raise RuntimeError(msg)
+    return approvals
+
+
+class _Given:
+    """
+    A user interface that has the answer.
+    """
+
+    def __init__(self, verdict: Verdict, changed: dict[str, Any] | None) -> None:
+        self._verdict = verdict
+        self._changed = changed
+
+    def get_user_confirmation(self, *_: Any, **__: Any) -> ConfirmationUIResult:
+        if not self._verdict.approved:
+            return ConfirmationUIResult("reject", self._verdict.feedback)
+        if self._changed is None:
+            return ConfirmationUIResult("confirm", self._verdict.feedback)
+        return ConfirmationUIResult("modify", self._verdict.feedback, self._changed)
+
+
+def ask_clients(agent: Any) -> None:
+    """
+    Have an Agent ask clients where it would ask at a console, which a server does not have.
+
+    :param agent: A copy of an Agent, which is changed.
+    """
+    if HAS_HOOKS:
+        agent.hooks = {point: [_hook_for_clients(each) for each in hooks] for point, hooks in agent.hooks.items()}
+    else:
+        agent._confirmation_strategies = _for_clients(agent._confirmation_strategies)
+
+
+def _hook_for_clients(hook: Any) -> Any:
+    strategies = getattr(hook, "confirmation_strategies", None)
+    if isinstance(strategies, dict):
+        asking = copy.copy(hook)
+        asking.confirmation_strategies = _for_clients(strategies)
+        return asking
+    if _is_console(getattr(hook, "confirmation_ui", None)):
+        # MCPConfirmationHook, which has either.
+        asking = copy.copy(hook)
+        asking.confirmation_ui, asking.strategy = None, ClientConfirmationStrategy()
+        return asking
+    return hook
+
+
+def _for_clients(strategies: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: _strategy_for_clients(each) for name, each in strategies.items()}
+
+
+def _strategy_for_clients(strategy: Any) -> Any:
+    if not _is_console(getattr(strategy, "confirmation_ui", None)):
+        return strategy
+    templates = {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
+    return ClientConfirmationStrategy(strategy.confirmation_policy, **templates)
+
+
+def _is_console(ui: Any) -> bool:
+    return isinstance(ui, RichConsoleUI | SimpleConsoleUI)

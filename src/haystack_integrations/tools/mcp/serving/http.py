@@ -33,13 +33,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from haystack_integrations.tools.mcp.parameters import texts
+from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.exits import surviving_exits
-from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
 from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, ExplainRefusals
 from haystack_integrations.tools.mcp.serving.sessions import ExplainSessions, RefuseQuestions
+from haystack_integrations.tools.mcp.serving.stdio import well_formed_json
 from haystack_integrations.tools.mcp.serving.stopping import Stop
-from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ def http_app(
     lifespan = app.router.lifespan_context
 
     announcer = announcer_of(server)
-    look_up_called_tools(server)
+    guard_of(server)
 
     @asynccontextmanager
     async def stoppable(app: Starlette) -> AsyncIterator[Any]:
@@ -160,7 +159,7 @@ def http_app(
             # Those that are not of this server, once its own have had their answers.
             loop.call_later((stop.time_for_calls + stop.time_for_answers) / 2, _end_all_event_streams)
 
-        with _keeping_event_streams(), surviving_exits(server), stop.on_signals():
+        with _keeping_event_streams(), stop.on_signals():
             with stop.calling(lambda: loop.call_soon_threadsafe(end_streams)):
                 async with lifespan(app) as state:
                     yield state

@@ -2,25 +2,32 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Pipelines as tools: which inputs clients set, which outputs they get, and how a call runs.
+
+A socket is written as in `Pipeline.connect`: `"retriever.query"`. A name without a dot stands for all open sockets of
+that name.
+"""
+
 from __future__ import annotations
 
 import asyncio
 import inspect
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import yaml
-from fastmcp.exceptions import ToolError
-from fastmcp.tools.base import ToolResult
+from fastmcp.dependencies import Dependency
+from fastmcp.tools.base import Tool, ToolResult
 from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 from haystack.core.pipeline.base import PipelineBase
+from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     has_chosen_inputs,
@@ -28,18 +35,25 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     super_component_class,
 )
 from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
-from haystack_integrations.tools.mcp.serving.client_errors import errors_for_client
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, call_if_there, errors_named
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.pool import CallPool
 from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
-from haystack_integrations.tools.mcp.serving.schemas import InputSchema, output_schema
-from haystack_integrations.tools.mcp.serving.served_tool import ServedCall, ServedTool
-from haystack_integrations.tools.mcp.serving.sockets import InputMapping, Socket, map_inputs, map_outputs
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.schemas import (
+    InputSchema,
+    ServedInput,
+    UnservableTypeError,
+    input_descriptions,
+    is_servable,
+    output_schema,
+)
+from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 
 _QUOTED_DATA = re.compile(r" with the following data:\n.*\n\n(?=Original error: )", re.DOTALL)
+
+# The component and the name of its socket.
+Socket = tuple[str, str]
 
 
 class PipelineSource(Source):
@@ -60,42 +74,26 @@ class PipelineSource(Source):
         :raises DeserializationError: If a YAML cannot be loaded.
         """
         super().__init__()
-        if not isinstance(pipelines, Mapping):
-            msg = f"`pipelines` must be a dictionary of names to pipelines, got {type(pipelines).__name__}"
-            raise ValueError(msg)
-        self._served = [
-            _served_pipeline(name, given, options.get(name) or ServeOptions()) for name, given in pipelines.items()
-        ]
-        self._tools = [each.as_tool(pool) for each in self._served]
-
-    @property
-    def known_tools(self) -> list[ServedTool]:
-        """
-        The pipelines.
-        """
-        return list(self._tools)
-
-    async def list_tools(self) -> list[ServedTool]:
-        """
-        List the pipelines.
-
-        :returns: A tool for each.
-        """
-        return list(self._tools)
+        self._served = []
+        for name, given in things_by_name("pipelines", pipelines, "pipelines").items():
+            with errors_named("pipeline", name):
+                own = options.get(name) or ServeOptions()
+                self._served.append(_ServedPipeline(name, _choose(name, given, own), own))
+        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in self._served]
 
     async def warm_up(self) -> None:
         """
         Load models and open connections before the first call.
         """
         for each in self._served:
-            await each.warm_up()
+            await each.prepare("warm_up")
 
     async def close(self) -> None:
         """
         Release what the pipelines hold. Haystack 2 has no way to do that.
         """
         for each in self._served:
-            await each.close()
+            await each.prepare("close")
 
 
 @dataclass(frozen=True)
@@ -144,37 +142,24 @@ class _ServedPipeline:
         """
         return [declared for _, declared in self._outputs.values()] == [ToolResult]
 
-    async def warm_up(self) -> None:
-        if self._runs_async and hasattr(self._pipeline, "warm_up_async"):
-            await self._pipeline.warm_up_async()
-        else:
-            await anyio.to_thread.run_sync(self._pipeline.warm_up)
-
-    async def close(self) -> None:
-        if self._runs_async and hasattr(self._pipeline, "close_async"):
-            await self._pipeline.close_async()
-        elif hasattr(self._pipeline, "close"):
-            await anyio.to_thread.run_sync(self._pipeline.close)
+    async def prepare(self, method: str) -> None:
+        await call_if_there(self._pipeline, method)
 
     async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
         data = self._inputs.to_run(self._values(arguments))
         wanted = {component for (component, _), _ in self._outputs.values()}
         async with ProgressReporter(call, total=self._count, patient=True) as progress:
-            with errors_for_client():
-                if self._runs_async:
-                    found = await self._run_in_loop(data, wanted, progress)
-                else:
-                    found = await self._run_in_thread(data, wanted, call, progress)
+            if self._runs_async:
+                found = await self._run_in_loop(data, wanted, progress)
+            else:
+                found = await self._run_in_thread(data, wanted, call, progress)
         results = _results(found, self._outputs)
         return next(iter(results.values()), None) if self._makes_result else results
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, Any]:
         sent = {name: value for name, value in arguments.items() if name in self._inputs.served}
         bound = {name: value for name, value in arguments.items() if name not in sent}
-        try:
-            return {**self._schema.convert(sent), **bound}
-        except ValueError as error:
-            raise ToolError(str(error)) from None
+        return {**self._schema.convert(sent), **bound}
 
     async def _run_in_loop(self, data: dict[str, Any], wanted: set[str], progress: ProgressReporter) -> dict[str, Any]:
         tasks: set[asyncio.Task[Any]] = set()
@@ -238,14 +223,6 @@ def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]
     return {name: value for name, value in results.items() if value is not None}
 
 
-def _served_pipeline(name: str, given: Any, options: ServeOptions) -> _ServedPipeline:
-    try:
-        return _ServedPipeline(name, _choose(name, given, options), options)
-    except ValueError as error:
-        msg = f"The pipeline '{name}' cannot be served. {error}"
-        raise ValueError(msg) from error
-
-
 def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
     if isinstance(given, super_component_class()):
         return _choose_of_super_component(given, options)
@@ -306,34 +283,16 @@ def _load(name: str, given: str | Path) -> Pipeline:
     try:
         return Pipeline.loads(text)
     except Exception as error:
-        msg = f"{tried}: {_reason(text, error)}"
+        malformed = error.__cause__ if isinstance(error.__cause__, yaml.YAMLError) else None
+        # Haystack quotes the parameters of a component: there may be secrets among them.
+        reason = str(malformed or _QUOTED_DATA.sub(". ", str(error)))
+        if malformed is None and not isinstance(yaml.safe_load(text), Mapping):
+            reason = (
+                "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives, or the path of a file "
+                "with that, which ends with .yaml or .yml"
+            )
+        msg = f"{tried}: {reason}"
         raise DeserializationError(msg) from error
-
-
-def _reason(text: str, error: Exception) -> str:
-    """
-    Say what is wrong with a YAML: Haystack does not say where, and takes anything for a pipeline.
-    """
-    try:
-        content = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as malformed:
-        mark = malformed.problem_mark or malformed.context_mark
-        where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
-        return f"it is malformed{where}: {malformed.problem or malformed.context}. Correct it there or just before"
-    except yaml.YAMLError:
-        # What only YAML with classes of Python has, which Haystack knows some of.
-        return _without_data(str(error))
-    if isinstance(content, Mapping):
-        return _without_data(str(error))
-    return (
-        "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives, or the path of a file with "
-        "that, which ends with .yaml or .yml"
-    )
-
-
-def _without_data(text: str) -> str:
-    """Leave out the parameters of a component, which Haystack quotes: there may be secrets among them."""
-    return _QUOTED_DATA.sub(". ", text)
 
 
 def _description(pipeline: Any) -> str:
@@ -341,3 +300,201 @@ def _description(pipeline: Any) -> str:
     if isinstance(said, str) and said:
         return said
     return f"Runs a pipeline of {', '.join(name for name, _ in pipeline.walk())}."
+
+
+@dataclass(frozen=True)
+class InputMapping:
+    """
+    What becomes of the arguments of a call.
+
+    :param served: The inputs that clients set, by their names for clients.
+    :param sockets: Where the arguments go, including bound ones, by name.
+    """
+
+    served: dict[str, ServedInput]
+    sockets: dict[str, tuple[Socket, ...]]
+
+    def to_run(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+        """
+        Arrange values as `Pipeline.run` takes them.
+
+        :param values: The values by name.
+        :returns: The values by component and socket.
+        """
+        arranged: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            for component, socket in self.sockets[name]:
+                arranged.setdefault(component, {})[socket] = value
+        return arranged
+
+
+def map_inputs(pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, bound: Iterable[str]) -> InputMapping:
+    """
+    Decide which inputs clients set.
+
+    :param pipeline: The pipeline.
+    :param chosen: What the user chose; None for the mandatory inputs and the variables of prompts.
+    :param bound: The names of what the server sets.
+    :returns: The mapping.
+    :raises ValueError: If there is no such input, if a mandatory one is left over, or if clients cannot send it.
+    """
+    sockets = {
+        (component, name): socket for component, found in pipeline.inputs().items() for name, socket in found.items()
+    }
+    mapped = _default_inputs(pipeline, sockets) if chosen is None else _chosen_inputs(chosen, sockets)
+    hidden = {name: mapped.pop(name) if name in mapped else _find("bound", name, sockets) for name in bound}
+    taken = {socket for group in hidden.values() for socket in group}
+    mapped = {
+        name: left for name, group in mapped.items() if (left := tuple(each for each in group if each not in taken))
+    }
+    _check_mandatory(sockets, taken.union(*mapped.values()))
+    _check_defaults(sockets, taken)
+    served = {
+        name: _served_input(name, [sockets[each] for each in group], pipeline, group) for name, group in mapped.items()
+    }
+    return InputMapping(served, {**mapped, **hidden})
+
+
+def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None) -> dict[str, tuple[Socket, Any]]:
+    """
+    Decide which outputs clients get.
+
+    :param pipeline: The pipeline.
+    :param chosen: What the user chose; None for those that no other component takes.
+    :returns: The socket and its type, by the name for clients.
+    :raises ValueError: If there is no such output, or if there are several.
+    """
+    every = _typed(pipeline.outputs(include_components_with_connected_outputs=True))
+    if chosen is None:
+        return {name: (socket, every[socket]) for name, socket in _named(_typed(pipeline.outputs())).items()}
+    wanted = chosen if isinstance(chosen, Mapping) else {each.rpartition(".")[2]: each for each in chosen}
+    if len(wanted) < len(chosen):
+        msg = f"Several of the outputs {list(chosen)} have the same name. Name them: {{'name': 'component.output'}}."
+        raise ValueError(msg)
+    mapped = {}
+    for name, path in wanted.items():
+        found = _find("outputs", path, every)
+        socket, *others = found
+        if others:
+            msg = f"Several components have the output '{path}': {_listed(found)}. Say which one."
+            raise ValueError(msg)
+        mapped[name] = (socket, every[socket])
+    return mapped
+
+
+def _typed(outputs: dict[str, dict[str, Any]]) -> dict[Socket, Any]:
+    return {(component, name): info["type"] for component, found in outputs.items() for name, info in found.items()}
+
+
+def _named(sockets: Iterable[Socket]) -> dict[str, Socket]:
+    """
+    Name each socket for itself; with its component where that is not enough.
+    """
+    sockets = list(sockets)
+    names = [name for _, name in sockets]
+    return {name if names.count(name) == 1 else f"{component}_{name}": (component, name) for component, name in sockets}
+
+
+def _default_inputs(pipeline: Any, sockets: dict[Socket, Any]) -> dict[str, tuple[Socket, ...]]:
+    """
+    The mandatory inputs, and the variables of prompts, which are not mandatory on Haystack 2.
+
+    One argument goes to all sockets of its name if their types are the same.
+    """
+    wanted = [
+        (component, name)
+        for (component, name), socket in sockets.items()
+        if socket["is_mandatory"] or name in _prompt_variables(pipeline.get_component(component))
+    ]
+    groups: dict[str, tuple[Socket, ...]] = {}
+    for name in dict.fromkeys(name for _, name in wanted):
+        group = tuple(each for each in wanted if each[1] == name)
+        if len({str(sockets[each]["type"]) for each in group if sockets[each]["type"] is not Any}) > 1:
+            groups.update({f"{component}_{name}": ((component, name),) for component, _ in group})
+        else:
+            groups[name] = group
+    return groups
+
+
+def _prompt_variables(component: Any) -> Sequence[str]:
+    """
+    Variables that a prompt builder renders as nothing when they are missing, because nobody said which are required.
+    """
+    if getattr(component, "required_variables", None):
+        return ()
+    return getattr(component, "variables", None) or ()
+
+
+def _chosen_inputs(
+    chosen: Mapping[str, Any] | Sequence[str], sockets: dict[Socket, Any]
+) -> dict[str, tuple[Socket, ...]]:
+    if not isinstance(chosen, Mapping):
+        chosen = {each.rpartition(".")[2]: [other for other in chosen if _same_name(each, other)] for each in chosen}
+    return {
+        name: tuple(
+            dict.fromkeys(
+                socket
+                for path in ([paths] if isinstance(paths, str) else paths)
+                for socket in _find("inputs", path, sockets)
+            )
+        )
+        for name, paths in chosen.items()
+    }
+
+
+def _same_name(first: str, second: str) -> bool:
+    return first.rpartition(".")[2] == second.rpartition(".")[2]
+
+
+def _find(option: str, path: str, sockets: Mapping[Socket, Any]) -> tuple[Socket, ...]:
+    component, _, name = path.rpartition(".")
+    found = tuple(each for each in sockets if each[1] == name and component in ("", each[0]))
+    if not found:
+        msg = f"`{option}` names '{path}', which is not there. There are {_listed(sockets)}."
+        raise ValueError(msg)
+    return found
+
+
+def _listed(sockets: Iterable[Socket]) -> str:
+    return ", ".join(".".join(each) for each in sockets) or "none"
+
+
+def _check_defaults(sockets: dict[Socket, Any], set_: set[Socket]) -> None:
+    for each, socket in sockets.items():
+        default = socket.get("default_value")
+        if isinstance(default, Dependency | FieldInfo) and each not in set_:
+            msg = (
+                f"The default of {_listed([each])} is a {type(default).__name__.strip('_')}, which a pipeline does not "
+                "resolve. Give it another default in the component, or a value with `bound`."
+            )
+            raise ValueError(msg)
+
+
+def _check_mandatory(sockets: dict[Socket, Any], given: set[Socket]) -> None:
+    missing = [each for each, socket in sockets.items() if socket["is_mandatory"] and each not in given]
+    if missing:
+        msg = f"Nothing sets {_listed(missing)}, without which the pipeline cannot run. Add to `inputs` or `bound`."
+        raise ValueError(msg)
+
+
+def _served_input(name: str, found: list[dict[str, Any]], pipeline: Any, group: tuple[Socket, ...]) -> ServedInput:
+    typed = [socket for socket in found if socket["type"] is not Any] or found
+    if len({str(socket["type"]) for socket in typed}) > 1:
+        shown = ", ".join(f"{'.'.join(each)} ({socket['type']})" for each, socket in zip(group, found, strict=True))
+        msg = f"The input '{name}' goes to sockets of different types: {shown}. Give them names of their own."
+        raise ValueError(msg)
+    declared = typed[0]["type"]
+    if not is_servable(declared):
+        msg = (
+            f"The input '{name}' ({_listed(group)}) is of type {declared}, which clients cannot send. "
+            "Set it with `bound`, or connect it."
+        )
+        raise UnservableTypeError(msg)
+    described = [input_descriptions(pipeline.get_component(component)).get(socket, "") for component, socket in group]
+    default = typed[0].get("default_value")
+    return ServedInput(
+        declared,
+        required=any(socket["is_mandatory"] for socket in found),
+        default=default,
+        description=next(filter(None, described), ""),
+    )

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
 from contextlib import suppress
 from types import TracebackType
 
 import anyio
 
-from haystack_integrations.tools.mcp.serving.served_tool import ServedCall
-from haystack_integrations.tools.mcp.serving.values import well_formed
+from haystack_integrations.tools.mcp.serving.calls import ServedCall
+from haystack_integrations.tools.mcp.serving.results import well_formed
 
 # How long text of a model is collected before it is sent, in seconds. People read it.
 INTERVAL = 0.25
@@ -24,13 +23,10 @@ HEARTBEAT = 10.0
 # progress always.
 PATIENCE = 0.25
 
-# The client went away: its call is cancelled anyway.
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError)
-
 
 class ProgressReporter:
     """
-    Tells a client what its call is doing.
+    Reports to a client what its call is doing.
 
     Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
     a heartbeat shows that the call is alive.
@@ -38,33 +34,23 @@ class ProgressReporter:
     It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
     """
 
-    def __init__(
-        self,
-        call: ServedCall,
-        *,
-        total: int | None = None,
-        interval: float | None = None,
-        heartbeat: float | None = None,
-        patient: bool = False,
-    ) -> None:
+    def __init__(self, call: ServedCall, *, total: int | None = None, patient: bool = False) -> None:
         """
         Initialize the ProgressReporter.
 
         :param call: The call.
         :param total: How many steps there are, if that is known.
-        :param interval: Seconds between two notifications about text; by default `INTERVAL`.
-        :param heartbeat: Seconds of silence after which a notification is sent anyway; by default `HEARTBEAT`.
         :param patient: Whether nothing is sent of a call over HTTP that ends within `PATIENCE`.
         """
         self._call = call
         self._total = total
-        self._patient = patient
-        self._interval = INTERVAL if interval is None else interval
-        self._heartbeat = HEARTBEAT if heartbeat is None else heartbeat
+        request = call.context.request_context if call.context is not None else None
+        self._patience = PATIENCE if patient and request is not None and request.request is not None else 0.0
+        # A client that asked for it, or whoever looks at a background task.
+        self.is_wanted: bool = call.context is not None and (request is None or "progressToken" in (request.meta or {}))
         self._lock = threading.Lock()
         # Steps, and texts between them.
-        self._news: deque[tuple[str, bool]] = deque()
-        self._text = ""
+        self._news: list[tuple[str, bool]] = []
         self._steps = 0
         self._since_step = 0
         self._last_step = "Working"
@@ -73,28 +59,6 @@ class ProgressReporter:
         self._any_news = asyncio.Event()
         self._urgent_news = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
-        self._start: asyncio.TimerHandle | None = None
-
-    @property
-    def is_wanted(self) -> bool:
-        """
-        Whether anybody receives progress: a client that asked for it, or whoever looks at a background task.
-        """
-        context = self._call.context
-        if context is None:
-            return False
-        request = context.request_context
-        return request is None or "progressToken" in (request.meta or {})
-
-    @property
-    def _patience(self) -> float:
-        """
-        Seconds before the first notification.
-        """
-        context = self._call.context
-        request = context.request_context if context is not None else None
-        is_over_http = request is not None and request.request is not None
-        return PATIENCE if self._patient and is_over_http else 0.0
 
     def step(self, message: str) -> None:
         """
@@ -103,9 +67,8 @@ class ProgressReporter:
         :param message: What begins or ended.
         """
         with self._lock:
-            self._end_text()
             self._news.append((message, True))
-        self._notice(self._urgent_news)
+        self._notice(self._urgent_news, self._any_news)
 
     def text(self, text: str) -> None:
         """
@@ -114,49 +77,35 @@ class ProgressReporter:
         :param text: What it wrote since the last time.
         """
         with self._lock:
-            self._text += text
-        self._notice()
+            if self._news and not self._news[-1][1]:
+                self._news[-1] = (self._news[-1][0] + text, False)
+            else:
+                self._news.append((text, False))
+        self._notice(self._any_news)
 
     def _notice(self, *events: asyncio.Event) -> None:
         if self._sender is not None:
-            for event in (*events, self._any_news):
+            for event in events:
                 self._loop.call_soon_threadsafe(event.set)
-
-    def _end_text(self) -> None:
-        if self._text:
-            self._news.append((self._text, False))
-            self._text = ""
 
     async def __aenter__(self) -> ProgressReporter:
         """
         Begin to report.
         """
         if self.is_wanted:
-            if patience := self._patience:
-                self._start = self._loop.call_later(patience, self._start_sending)
-            else:
-                self._start_sending()
+            self._sender = asyncio.create_task(self._send())
         return self
-
-    def _start_sending(self) -> None:
-        self._sender = asyncio.create_task(self._send())
-        with self._lock:
-            if self._news or self._text:
-                self._any_news.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """
-        Send what is left, unless the work failed.
+        Send what is left, unless the work failed, or was too short to be worth a report.
         """
-        if self._start is not None:
-            self._start.cancel()
-        sender = self._sender
+        sender, self._sender = self._sender, None
         if sender is None:
             return
-        self._sender = None
-        if error is None:
+        if error is None and not self._patience:
             self._is_ending = True
             self._any_news.set()
             self._urgent_news.set()
@@ -170,27 +119,26 @@ class ProgressReporter:
             sender.result()
 
     async def _send(self) -> None:
-        with suppress(*_GONE):
+        if self._patience:
+            await asyncio.sleep(self._patience)
+            self._patience = 0.0
+        # The client may go away: its call is cancelled anyway.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             while not self._is_ending:
-                if not await _is_set(self._any_news, self._heartbeat):
+                if not await _is_set(self._any_news, HEARTBEAT):
                     await self._notify(f"{self._last_step} ...", is_step=False)
                     continue
                 self._any_news.clear()
                 # More text may follow; a step, and the end, do not wait for it.
-                await _is_set(self._urgent_news, self._interval)
+                await _is_set(self._urgent_news, INTERVAL)
                 self._urgent_news.clear()
                 await self._send_news()
             await self._send_news()
 
     async def _send_news(self) -> None:
         with self._lock:
-            # The first half of a surrogate pair waits for the second one.
-            half = self._text[-1:] if "\ud800" <= self._text[-1:] <= "\udbff" and not self._is_ending else ""
-            self._text = self._text.removesuffix(half)
-            self._end_text()
-            self._text = half
-        while self._news:
-            message, is_step = self._news.popleft()
+            news, self._news = self._news, []
+        for message, is_step in news:
             await self._notify(message, is_step=is_step)
 
     async def _notify(self, message: str, *, is_step: bool) -> None:

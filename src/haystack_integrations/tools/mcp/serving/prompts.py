@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -16,12 +17,10 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.completion import Candidates, checked_candidates, matching
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.reads import HIDE, ReadPlaces, checked_names, refused
+from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, Reads, call_if_there, refused
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
 
 _OUTPUT = "prompt"
 
@@ -45,7 +44,7 @@ class PromptSource(Source):
         super().__init__()
         self._prompts = [
             ServedPrompt.create(name, builder, options.get(name) or ServeOptions(), pool)
-            for name, builder in checked_names("prompts", prompts, "prompt builders").items()
+            for name, builder in things_by_name("prompts", prompts, "prompt builders").items()
         ]
         self._hidden = [each for each in self._prompts if not each.is_enabled]
         self._builders = [prompts[name] for name in prompts]
@@ -80,19 +79,15 @@ class PromptSource(Source):
         """
         Warm up the builders that want it.
         """
-        await self._call_all("warm_up")
+        for builder in self._builders:
+            await call_if_there(builder, "warm_up")
 
     async def close(self) -> None:
         """
         Close the builders that want it.
         """
-        await self._call_all("close")
-
-    async def _call_all(self, method: str) -> None:
         for builder in self._builders:
-            function = getattr(builder, method, None)
-            if callable(function):
-                await asyncio.to_thread(function)
+            await call_if_there(builder, "close")
 
 
 class ServedPrompt(Prompt):
@@ -102,10 +97,9 @@ class ServedPrompt(Prompt):
 
     _run: Callable[..., Any] = PrivateAttr()
     _options: ServeOptions = PrivateAttr()
-    _places: ReadPlaces = PrivateAttr()
+    _places: Reads = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
-    _candidates: dict[str, Candidates] = PrivateAttr()
 
     @property
     def is_enabled(self) -> bool:
@@ -133,6 +127,7 @@ class ServedPrompt(Prompt):
                 f"`{_OUTPUT}`, got {type(builder).__name__}"
             )
             raise ValueError(msg)
+        check_name("`prompts`", options.name or name)
         shown = _shown_variables(name, sorted(variables), options)
         required = getattr(builder, "required_variables", None) or ()
         prompt = cls(
@@ -149,9 +144,15 @@ class ServedPrompt(Prompt):
         )
         prompt._run = builder.run
         prompt._options = options
-        prompt._places = ReadPlaces(f"Prompt '{prompt.name}'", options, pool, PromptError)
+        prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
         prompt._variables = shown
-        prompt._candidates = checked_candidates(name, options.completions, shown)
+        unknown = sorted(set(options.completions) - set(shown))
+        if unknown:
+            msg = (
+                f"`options[{name!r}].completions`: there is no argument {', '.join(unknown)}. The arguments: "
+                f"{', '.join(shown) or 'none'}"
+            )
+            raise ValueError(msg)
         return prompt
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
@@ -187,8 +188,14 @@ class ServedPrompt(Prompt):
         :param known: The arguments that are known.
         :returns: The values that go on so.
         """
-        candidates = self._candidates.get(argument)
-        return [] if candidates is None else await matching(candidates, value, known)
+        candidates = self._options.completions.get(argument, ())
+        if not callable(candidates):
+            return [each for each in candidates if each.casefold().startswith(value.casefold())]
+        if inspect.iscoroutinefunction(candidates):
+            found = await candidates(value, known)
+        else:
+            found = await asyncio.to_thread(candidates, value, known)
+        return [str(each) for each in found]
 
 
 def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:

@@ -7,16 +7,24 @@ What a tool returned as the result of an MCP call: content for the model, struct
 
 * An object (a dictionary, a dataclass, a pydantic model) is structured content; anything else only with an output
   schema, which then says `x-fastmcp-wrap-result`, as FastMCP's do: the client gets it as `{"result": ...}`.
+* Documents and ChatMessages have the form of `Document.to_dict(flatten=False)` and `ChatMessage.to_dict()`, from which
+  `from_dict` makes them again. Embeddings and binary data are left out, unless they were asked for.
 * Images, audio and files become content of their kinds, also those inside of other values.
+* Numbers that JSON has not (NaN, infinity) are null, and so are Secrets. Half a surrogate pair, which is no text, is
+  the replacement character.
 * Structured content that does not fit the output schema is an error here: clients would throw the whole answer away.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
 from typing import Any
 
 from fastmcp.exceptions import ToolError
@@ -24,16 +32,19 @@ from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from fastmcp.utilities.types import Audio, File, Image
 from haystack import logging
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent, TextContent
+from haystack.utils import Secret
 from jsonschema import Draft202012Validator
 from mcp import types
+from pydantic import BaseModel, RootModel
+from pydantic_core import to_jsonable_python
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.serving.arguments import WRAP_RESULT, PlainFields
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.values import JsonWriter
+from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, PlainFields, writes_aliases
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+_OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
@@ -42,6 +53,174 @@ _SAME = object()
 # A longer text is not sent in addition to structured content that has it, too: clients take events of 1 MiB at most
 # from a stream. What they show a model is the beginning.
 _LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
+
+
+@dataclass
+class JsonWriter:
+    """
+    Turns values into JSON, within the limits of the options.
+
+    :param options: What to leave out.
+    :param whole: Texts that are never cut, because the output schema allows no others where they are.
+    :param notes: What was left out because of a limit, for the client.
+    """
+
+    options: ServeOptions
+    whole: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)
+
+    def write(self, value: Any) -> Any:
+        """
+        Turn a value into JSON.
+
+        :param value: Any value.
+        :returns: What `json.dumps` takes: dictionaries, lists, texts, numbers, booleans and None.
+        """
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, Enum):
+            # A value of an Enum is one of a few: a part of it is none of them.
+            return well_formed(value.value) if isinstance(value.value, str) else self.write(value.value)
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return float(value) if isfinite(value) else None
+        if isinstance(value, Mapping):
+            return {_key(key): self.write(each) for key, each in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._list(list(value))
+        if isinstance(value, bytes | bytearray | memoryview):
+            return b64encode(value).decode()
+        return self._object(value)
+
+    def text(self, text: str) -> str:
+        """
+        Cut a text, if it is too long.
+
+        :param text: The text.
+        :returns: The text, or its beginning.
+        """
+        text = well_formed(text)
+        limit = self.options.max_characters
+        if limit is None or len(text) <= limit or text in self.whole:
+            return text
+        self._note(f"Texts are cut to {limit} characters, marked with '...'.")
+        return f"{text[:limit]}..."
+
+    def _note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _list(self, values: list[Any]) -> list[Any]:
+        limit = self.options.max_documents
+        if limit is not None and len(values) > limit and all(isinstance(each, Document) for each in values):
+            self._note(f"{limit} of {len(values)} documents are returned.")
+            values = values[:limit]
+        return [self.write(each) for each in values]
+
+    def _object(self, value: Any) -> Any:
+        if isinstance(value, Secret):
+            return None
+        if isinstance(value, _OF_HAYSTACK):
+            return self._of_haystack(value)
+        if isinstance(value, BaseModel):
+            return self._model(value)
+        if isinstance(value, Decimal):
+            return str(value) if value.is_finite() else None
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            if hasattr(value, "__pydantic_fields__") and not _contains_haystack(value):
+                return self.write(to_jsonable_python(value, bytes_mode="base64", by_alias=writes_aliases(type(value))))
+            return {each.name: self.write(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        for conversion in ("tolist", "to_dict"):  # of arrays and numbers of NumPy and its kin; of Haystack's classes
+            convert = getattr(value, conversion, None)
+            if callable(convert) and not isinstance(value, type):
+                return self.write(convert())
+        written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
+        return well_formed(written) if isinstance(written, str) else written
+
+    def _of_haystack(self, value: Any) -> dict[str, Any]:
+        with_data = self.options.include_blobs
+        if isinstance(value, Document):
+            left_out = {"embedding", "sparse_embedding"} if not self.options.include_embeddings else set()
+            left_out |= set() if with_data else {"blob"}
+            names = [each.name for each in dataclasses.fields(value) if each.name not in left_out]
+            # The id whole, however long: it is what the document is found by.
+            return {name: self.write(getattr(value, name)) for name in names} | {"id": well_formed(value.id)}
+        if isinstance(value, ChatMessage):
+            written = value.to_dict()
+            for part in written["content"]:
+                part.update({kind: self._media(part[kind]) for kind in ("image", "file") if kind in part})
+            message: dict[str, Any] = self.write(written)
+            return message
+        if isinstance(value, ByteStream):
+            described = {"mime_type": value.mime_type, "meta": self.write(value.meta), "size": len(value.data)}
+            return {**described, "data": b64encode(value.data).decode()} if with_data else described
+        return self._media(value.to_dict())
+
+    def _media(self, fields: dict[str, Any]) -> dict[str, Any]:
+        data = {name: each for name, each in fields.items() if name.startswith("base64_")}
+        described = {name: self.write(each) for name, each in fields.items() if name not in data}
+        return {**described, **data} if self.options.include_blobs else described
+
+    def _model(self, model: BaseModel) -> Any:
+        """Write a model as pydantic does, but for fields with Haystack's classes, which have their own form."""
+        fields = type(model).model_fields
+        own = {
+            name: value
+            for name, value in model
+            if _contains_haystack(value) and not (name in fields and fields[name].exclude)
+        }
+        if own and isinstance(model, RootModel):
+            return self.write(model.root)
+        by_alias = writes_aliases(type(model))
+        names = {name: (by_alias and fields[name].serialization_alias) or name for name in own if name in fields}
+        written = model.model_dump(mode="json", exclude=set(own), fallback=_shown)
+        own_form = {names.get(name, name): value for name, value in own.items()}
+        return self.write({**written, **own_form} if isinstance(written, dict) else written)
+
+
+def _contains_haystack(value: Any) -> bool:
+    if isinstance(value, _OF_HAYSTACK):
+        return True
+    if isinstance(value, Mapping):
+        return any(map(_contains_haystack, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_contains_haystack, value))
+    if isinstance(value, BaseModel):
+        return any(_contains_haystack(each) for _, each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return any(_contains_haystack(getattr(value, each.name)) for each in dataclasses.fields(value))
+    return False
+
+
+def well_formed(text: str) -> str:
+    """
+    Make a text that can be sent of one that may have halves of surrogate pairs: models write them, one chunk each.
+
+    :param text: The text.
+    :returns: The text with whole pairs joined, and with U+FFFD for each other half.
+    """
+    text = str(text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, Enum):
+        key = key.value
+    return well_formed(key if isinstance(key, str) else str(key))
+
+
+def _shown(value: Any) -> str:
+    # Not the default form, which has an address in memory and helps nobody.
+    kind: Any = type(value)
+    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return f"<{kind.__name__}>" if is_default else str(value)
 
 
 @dataclass(frozen=True)
@@ -103,11 +282,10 @@ class ResultWriter:
             content = [
                 part for block in content for part in _without_repetition(block, structured, is_same=shown is _SAME)
             ]
-        notes = list(dict.fromkeys(writer.notes))
-        content += [types.TextContent(type="text", text=note) for note in notes]
+        content += [types.TextContent(type="text", text=note) for note in writer.notes]
         meta: dict[str, Any] = {}
-        if notes:
-            meta["haystack"] = {"truncated": notes}
+        if writer.notes:
+            meta["haystack"] = {"truncated": writer.notes}
         if self._wraps:
             meta["fastmcp"] = {"wrap_result": True}
         return ToolResult(content=content, structured_content=structured, meta=meta or None)
@@ -131,12 +309,10 @@ class ResultWriter:
             return block.model_copy(update={"text": text})
 
         content = [shortened(block) for block in result.content]
-        writer.write(None)  # what was cut in the content is noted
-        notes = list(dict.fromkeys(writer.notes))
-        if not notes:
+        if not writer.notes:
             return result
-        content += [types.TextContent(type="text", text=note) for note in notes]
-        meta = {**(result.meta or {}), "haystack": {"truncated": notes}}
+        content += [types.TextContent(type="text", text=note) for note in writer.notes]
+        meta = {**(result.meta or {}), "haystack": {"truncated": writer.notes}}
         return result.model_copy(update={"content": content, "structured_content": structured, "meta": meta})
 
     def _structured(self, written: Any) -> dict[str, Any] | None:
@@ -224,18 +400,14 @@ def _content(value: Any, writer: JsonWriter, written: Any = None) -> list[types.
     if isinstance(value, ChatMessage):
         text = "\n".join(value.texts)
         parts = [*([text] if text else []), *value.images, *value.files]
-        if not parts:
-            return _json_text(value, writer, written)
-        return [block for each in parts for block in _content(each, writer)]
+        if parts:
+            return [block for each in parts for block in _content(each, writer)]
     block = _block(value, writer)
     if block is not None:
         return [block]
-    return [*_json_text(value, writer, written), *_media_inside(value, writer)]
-
-
-def _json_text(value: Any, writer: JsonWriter, written: Any) -> list[types.ContentBlock]:
     written = writer.write(value) if written is None else written
-    return [types.TextContent(type="text", text=json.dumps(written, ensure_ascii=False))]
+    as_json = types.TextContent(type="text", text=json.dumps(written, ensure_ascii=False))
+    return [as_json, *_media_inside(value, writer)]
 
 
 def _block(value: Any, writer: JsonWriter) -> types.ContentBlock | None:
@@ -285,7 +457,7 @@ def _media_inside(value: Any, writer: JsonWriter) -> Iterator[types.ContentBlock
     elif isinstance(value, Document):
         if writer.options.include_blobs:
             yield from _media_inside(value.blob, writer)
-    else:
-        block = None if isinstance(value, TextContent | types.TextContent | bytes) else _block(value, writer)
+    elif not isinstance(value, TextContent | types.TextContent | bytes):
+        block = _block(value, writer)
         if block is not None:
             yield block

@@ -37,7 +37,8 @@ from haystack_integrations.tools.mcp.import_paths import import_object, is_impor
 from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
 from haystack_integrations.tools.mcp.serving.http import http_app
-from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, auth_provider, check_bind
+from haystack_integrations.tools.mcp.serving.safety import LARGEST_BODY, check_bind
+from haystack_integrations.tools.mcp.serving.server import auth_provider
 from haystack_integrations.tools.mcp.serving.sessions import share_key
 from haystack_integrations.tools.mcp.serving.stdio import serve_stdio
 from haystack_integrations.tools.mcp.serving.stopping import STOP_SIGNALS, Stop

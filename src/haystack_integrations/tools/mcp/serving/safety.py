@@ -8,23 +8,16 @@ Who may reach a server over HTTP.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
-from collections.abc import Sequence
 from ipaddress import ip_address
 
-from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
+from fastmcp.server.auth import AuthProvider
 from haystack import logging
-from haystack.utils import Secret
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE
 from mcp.types import INVALID_REQUEST
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from haystack_integrations.tools.mcp.parameters import texts
-from haystack_integrations.tools.mcp.secret_template import value_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -38,43 +31,6 @@ _LONGEST_HEADER, _MOST_TOLD = 200, 20
 
 # The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
 LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
-
-
-class BearerToken(TokenVerifier):
-    """
-    One token that all clients share: for a few clients of your own.
-
-    For users with rights of their own, take one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`,
-    `OAuthProxy` ...).
-    """
-
-    def __init__(self, token: Secret | str, *, scopes: Sequence[str] = ()) -> None:
-        """
-        Initialize the verifier.
-
-        :param token: The token, as a Secret so that it stays out of code and files.
-        :param scopes: The scopes that whoever has the token has, for tools that want some.
-        :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
-        """
-        super().__init__()
-        value = value_of(token) if isinstance(token, Secret) else token
-        if not isinstance(value, str) or not value.strip():
-            msg = "`token` is empty: set the environment variable it comes from, or pass another one"
-            raise ValueError(msg)
-        # Digests have one length, so that comparing them says nothing about the token.
-        self._digest = hashlib.sha256(value.encode()).digest()
-        self._scopes = texts("scopes", scopes)
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """
-        Check a token that a client sent.
-
-        :param token: The token, without `Bearer`.
-        :returns: What the client may do, or None if the token is another one.
-        """
-        if not hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._digest):
-            return None
-        return AccessToken(token=token, client_id="bearer", scopes=self._scopes)
 
 
 class ExplainRefusals:
@@ -136,25 +92,6 @@ class ExplainRefusals:
             )
         body = {"jsonrpc": "2.0", "id": None, "error": {"code": INVALID_REQUEST, "message": message}}
         await Response(json.dumps(body), status_code=status, media_type="application/json")(scope, receive, send)
-
-
-def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
-    """
-    Turn what users pass as `auth` into a FastMCP provider.
-
-    :param auth: A provider, which stays as it is, or a Secret: the bearer token that all clients share.
-    :returns: The provider, or None for None.
-    :raises TypeError: If it is something else.
-    """
-    if auth is None or isinstance(auth, AuthProvider):
-        return auth
-    if isinstance(auth, Secret):
-        return BearerToken(auth)
-    msg = (
-        "`auth` must be a provider of `fastmcp.server.auth` (JWTVerifier, RemoteAuthProvider, OAuthProxy ...) or a "
-        f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
-    )
-    raise TypeError(msg)
 
 
 def is_loopback(host: str) -> bool:

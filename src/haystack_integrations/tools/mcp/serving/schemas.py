@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-JSON schemas of the inputs and outputs of components, and the way from a client's JSON to what components take.
+JSON schemas of what is served, and the way from a client's JSON to what Haystack takes.
+
+Nothing that a client sent is quoted in a message: it goes to logs, too.
 """
 
 from __future__ import annotations
@@ -11,30 +13,44 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
+from math import isfinite
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
-from uuid import UUID
+from typing import Annotated, Any, Final, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
-from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
+from fastmcp.exceptions import ToolError
+from haystack.dataclasses import (
+    ByteStream,
+    ChatMessage,
+    Document,
+    FileContent,
+    ImageContent,
+    SparseEmbedding,
+    TextContent,
+    ToolCall,
+)
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
+from jsonschema import Draft202012Validator, validators
+from jsonschema import ValidationError as SchemaViolation
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    BeforeValidator,
+    Base64Bytes,
+    ConfigDict,
     Field,
     PydanticUserError,
     TypeAdapter,
     ValidationError,
-    WithJsonSchema,
+    with_config,
 )
 from pydantic.json_schema import GenerateJsonSchema
+from referencing import Registry
 from typing_extensions import TypedDict
 
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -42,17 +58,12 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     is_state_type,
     parameter_descriptions,
 )
-from haystack_integrations.tools.mcp.serving.arguments import shortened
-from haystack_integrations.tools.mcp.serving.model_fields import writes_aliases
-
-from .haystack_types import CHAT_MESSAGE, FROM_JSON, document_schema
 
 _Schema = dict[str, Any]
 
-# The keywords whose values are no schemas.
-_NO_SCHEMAS = frozenset({"const", "default", "enum", "examples"})
+WRAP_RESULT: Final = "x-fastmcp-wrap-result"
 
-_MISSING = object()
+_MISSING: Final = object()
 
 # Type checkers want the fields written out.
 _typed_dict: Any = TypedDict
@@ -64,8 +75,117 @@ class UnservableTypeError(ValueError):
     """
 
 
-# What Pydantic says of types that it does not know, and of names that it cannot find.
+# What pydantic raises for types that it does not know, and for names that it cannot find.
 _UNSERVABLE = (PydanticUserError, NameError, UnservableTypeError)
+
+
+# Haystack's own classes as clients send them
+
+
+def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
+    """Describe an object with these fields, of which an instance of the class is made."""
+
+    def made(value: Any) -> Any:
+        try:
+            return make(value)
+        except Exception:
+            # Haystack's messages contain the value.
+            msg = f"this is no {kind.__name__}"
+            raise ValueError(msg) from None
+
+    typed = with_config(ConfigDict(extra="forbid"))(_typed_dict(kind.__name__, fields, total=False))
+    return Annotated[typed, AfterValidator(made)]
+
+
+_Meta = Annotated[dict[str, Any], Field(description="Anything else that is known of it")]
+_MimeType = Annotated[str | None, Field(description="For example application/pdf")]
+_FROM_JSON: dict[Any, Any] = {
+    ByteStream: _given(
+        ByteStream, lambda given: ByteStream(**given), data=Required[Base64Bytes], mime_type=_MimeType, meta=_Meta
+    ),
+    SparseEmbedding: _given(
+        SparseEmbedding,
+        lambda given: SparseEmbedding(**given),
+        indices=Required[list[int]],
+        values=Required[list[float]],
+    ),
+    ImageContent: _given(
+        ImageContent,
+        lambda given: ImageContent(**given),
+        base64_image=Required[str],
+        mime_type=_MimeType,
+        detail=Literal["auto", "high", "low"] | None,
+        meta=_Meta,
+    ),
+    FileContent: _given(
+        FileContent,
+        lambda given: FileContent(**given),
+        base64_data=Required[str],
+        mime_type=_MimeType,
+        filename=str | None,
+        extra=dict[str, Any],
+    ),
+    TextContent: _given(TextContent, lambda given: TextContent(**given), text=Required[str]),
+    ToolCall: _given(
+        ToolCall,
+        lambda given: ToolCall(**given),
+        tool_name=Required[str],
+        arguments=Required[dict[str, Any]],
+        id=Annotated[str | None, Field(description="What the result of the call refers to")],
+        extra=dict[str, Any] | None,
+    ),
+    ChatMessage: _given(
+        ChatMessage,
+        ChatMessage.from_dict,
+        role=Required[Literal["user", "system", "assistant", "tool"]],
+        content=Required[Annotated[str | list[dict[str, Any]], Field(description="The text, or the parts")]],
+        name=str | None,
+        meta=_Meta,
+    ),
+}
+_FROM_JSON[Document] = _given(
+    Document,
+    lambda given: Document(**{name: value for name, value in given.items() if value is not None}),
+    id=Annotated[str | None, Field(description="Made from the contents when it is left out")],
+    content=Annotated[str | None, Field(description="The text")],
+    meta=_Meta,
+    score=float | None,
+    blob=_FROM_JSON[ByteStream] | None,
+    embedding=list[float] | None,
+    sparse_embedding=_FROM_JSON[SparseEmbedding] | None,
+)
+
+# Haystack's own classes as clients receive them: the form of `to_dict(flatten=False)`.
+_NULLABLE_NUMBERS: _Schema = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]}
+_ROLE: _Schema = {"type": "string", "enum": ["user", "system", "assistant", "tool"]}
+_PARTS = 'The parts, each an object with one key, such as {"text": "..."} or {"tool_call": {...}}'
+_CHAT_MESSAGE: _Schema = {
+    "title": "ChatMessage",
+    "type": "object",
+    "properties": {
+        "role": _ROLE,
+        "content": {"type": "array", "items": {"type": "object"}, "description": _PARTS},
+        "name": {"type": ["string", "null"]},
+        "meta": {"type": "object"},
+    },
+    "required": ["role", "content"],
+}
+
+
+def _document(*, include_embeddings: bool) -> _Schema:
+    properties: _Schema = {
+        "id": {"type": "string"},
+        "content": {"type": ["string", "null"]},
+        "meta": {"type": "object"},
+        "score": {"type": ["number", "null"], "description": "How well it fits; higher is better"},
+    }
+    if include_embeddings:
+        properties["embedding"] = _NULLABLE_NUMBERS
+        properties["sparse_embedding"] = {"type": ["object", "null"]}
+    return {"title": "Document", "type": "object", "properties": properties, "required": ["id"]}
+
+
+# Inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +219,8 @@ class InputSchema:
         """
         fields = {name: _field(name, given) for name, given in inputs.items()}
         self._adapter: TypeAdapter[Any] = TypeAdapter(_typed_dict("Arguments", fields))
-        self.json_schema: _Schema = _json_schema(self._adapter, mode="validation")
+        self.json_schema: _Schema = self._adapter.json_schema(schema_generator=_WithoutTitles)
+        self.json_schema.pop("title", None)
         self.json_schema.setdefault("properties", {})
         self.json_schema["additionalProperties"] = False
 
@@ -107,72 +228,44 @@ class InputSchema:
         """
         Turn the arguments of a call into what components take.
 
-        Numbers and booleans that a client wrote as strings are converted, too; check the arguments against
-        `json_schema` first where that is not wanted.
-
         :param arguments: What the client sent.
         :returns: The values by the same names.
-        :raises ValueError: If an argument does not fit. The message names it, and does not contain its value.
+        :raises ToolError: If an argument does not fit. The message names it, and does not contain its value.
         """
         try:
             converted: dict[str, Any] = self._adapter.validate_python(dict(arguments))
         except ValidationError as error:
-            raise ValueError(_without_values(error)) from None
+            msg = f"The arguments do not fit. {'; '.join(reasons_of(error))}"
+            raise ToolError(msg, log_level=logging.WARNING) from None
         return converted
 
 
-def output_schema(outputs: Mapping[str, Any], *, include_embeddings: bool = False) -> _Schema:
+def reasons_of(error: ValidationError) -> list[str]:
     """
-    Make the JSON schema of a dictionary of outputs.
+    Describe what is wrong, without the values.
 
-    No output is required: which branch of a pipeline runs depends on the inputs.
-
-    :param outputs: The declared types by the names that clients see.
-    :param include_embeddings: Whether Documents are served with their embeddings.
-    :returns: The schema of an object.
+    :param error: What pydantic raised.
+    :returns: A text for each wrong argument.
     """
-    fields = {name: NotRequired[_output_type(declared)] for name, declared in outputs.items()}
-    adapter: TypeAdapter[Any] = TypeAdapter(_typed_dict("Outputs", fields))
-    schema = _output_json_schema(adapter, include_embeddings=include_embeddings)
-    schema.setdefault("properties", {})
-    return schema
+    reasons = []
+    for detail in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
+        reasons.append(f"'{_shortened(where)}': {detail['msg'].removeprefix('Value error, ')}")
+    return reasons
 
 
-def object_schema(declared: Any, *, include_embeddings: bool = False) -> _Schema:
+def is_servable(declared: Any) -> bool:
     """
-    Make the JSON schema of a model or dataclass.
+    Return whether a client can give values of a type.
 
-    :param declared: The class.
-    :param include_embeddings: Whether Documents are served with their embeddings.
-    :returns: The schema of an object.
+    :param declared: The type of an input.
+    :returns: False for types that cannot be written as JSON, such as callbacks.
     """
-    adapter: TypeAdapter[Any] = TypeAdapter(declared)
-    schema = _output_json_schema(adapter, include_embeddings=include_embeddings)
-    # That of a class which refers to itself is among the definitions; MCP wants an object on top.
-    reference = schema.get("$ref")
-    if reference is None:
-        return schema
-    definitions = schema["$defs"]
-    return {**definitions[reference.removeprefix("#/$defs/")], "$defs": definitions}
-
-
-def with_nullable_numbers(schema: _Schema) -> _Schema:
-    """
-    Let each number of an output be null, which is what NaN and infinity are written as.
-
-    :param schema: A JSON schema that was derived from types.
-    :returns: The schema.
-    """
-    changed = {key: value if key in _NO_SCHEMAS else _with_nullable_numbers(value) for key, value in schema.items()}
-    if changed.get("type") == "number":
-        changed["type"] = ["number", "null"]
-    return changed
-
-
-def _with_nullable_numbers(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_with_nullable_numbers(each) for each in part]
-    return with_nullable_numbers(part) if isinstance(part, dict) else part
+    try:
+        TypeAdapter(_input_type(declared)).json_schema()
+    except _UNSERVABLE:
+        return False
+    return True
 
 
 def input_descriptions(component: Any) -> dict[str, str]:
@@ -200,33 +293,15 @@ def annotated_description(declared: Any) -> str:
     return next(filter(None, map(annotated_description, get_args(declared))), "") if is_union else ""
 
 
-def is_servable(declared: Any) -> bool:
-    """
-    Tell whether a client can give values of a type.
-
-    :param declared: The type of an input.
-    :returns: False for types that cannot be written as JSON, such as callbacks.
-    """
-    try:
-        InputSchema({"value": ServedInput(declared)})
-    except UnservableTypeError:
-        return False
-    return True
-
-
 def _field(name: str, given: ServedInput) -> Any:
-    extra: _Schema = {}
-    try:
-        converted = _input_type(given.type)
-        _json_schema(TypeAdapter(converted), mode="validation")
-    except _UNSERVABLE as error:
+    if not is_servable(given.type):
         msg = f"The input `{name}` is of type {given.type}, which a client cannot send as JSON."
-        raise UnservableTypeError(msg) from error
-    default = given.default if given.required else _as_json(given.default)
-    if not given.required and default is not _MISSING:
-        extra["default"] = default
+        raise UnservableTypeError(msg)
+    default = _MISSING if given.required else _as_json(given.default)
+    extra: _Schema = {} if default is _MISSING else {"default": default}
     description = annotated_description(given.type) or given.description or None
-    annotated = Annotated[converted, Field(description=description, json_schema_extra=extra)]  # type: ignore[valid-type]
+    shown: Any = Field(description=description, json_schema_extra=extra)
+    annotated: Any = Annotated[_input_type(given.type), shown]
     return Required[annotated] if given.required else NotRequired[annotated]
 
 
@@ -241,96 +316,33 @@ def _as_json(value: Any) -> Any:
     return value
 
 
-class _WithoutTitles(GenerateJsonSchema):
-    """
-    Leaves out the titles that Pydantic makes from the names, which tell a model nothing.
-    """
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        return False
-
-
-class _OfOutputs(_WithoutTitles):
-    """
-    Describes what `JsonWriter` writes.
-    """
-
-    include_embeddings = False
-    # A default that is not JSON is left out.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
-
-    def float_schema(self, schema: Any) -> _Schema:
-        # What is no number, or infinite, is written as null.
-        return with_nullable_numbers(super().float_schema(schema))
-
-    def decimal_schema(self, schema: Any) -> _Schema:  # noqa: ARG002
-        return {"type": ["string", "null"]}
-
-    def model_schema(self, schema: Any) -> _Schema:
-        return self._with_its_names(super().model_schema, schema)
-
-    def dataclass_schema(self, schema: Any) -> _Schema:
-        own = self._of_haystack(schema["cls"])
-        return self._with_its_names(super().dataclass_schema, schema) if own is None else own
-
-    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> _Schema:  # noqa: ARG002
-        # It is written all the same, as whatever it is.
-        return {}
-
-    def _with_its_names(self, describe: Callable[[Any], _Schema], schema: Any) -> _Schema:
-        before, self.by_alias = self.by_alias, writes_aliases(schema["cls"])
-        try:
-            return describe(schema)
-        finally:
-            self.by_alias = before
-
-    def _of_haystack(self, kind: Any) -> _Schema | None:
-        if issubclass(kind, Document):
-            return document_schema(include_embeddings=self.include_embeddings)
-        if issubclass(kind, ChatMessage):
-            return CHAT_MESSAGE
-        if issubclass(kind, ByteStream | FileContent | ImageContent):
-            return {"title": kind.__name__, "type": "object"}
-        return None
-
-
-def _json_schema(adapter: TypeAdapter[Any], *, mode: Literal["validation", "serialization"]) -> _Schema:
-    schema = adapter.json_schema(mode=mode, schema_generator=_WithoutTitles)
-    schema.pop("title", None)
-    return schema
-
-
-def _output_json_schema(adapter: TypeAdapter[Any], *, include_embeddings: bool) -> _Schema:
-    class Generator(_OfOutputs):
-        pass
-
-    Generator.include_embeddings = include_embeddings
-    schema = adapter.json_schema(mode="serialization", by_alias=False, schema_generator=Generator)
-    schema.pop("title", None)
-    return schema
-
-
-def _without_values(error: ValidationError) -> str:
-    found = []
-    for detail in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
-        found.append(f"`{shortened(where)}`: {detail['msg'].removeprefix('Value error, ')}")
-    return "The arguments do not fit. " + "; ".join(found)
-
-
-# Inputs
+_SEQUENCES = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Set)
 
 
 def _input_type(declared: Any) -> Any:
+    """Replace Haystack's classes in a type by what makes them of JSON."""
     if _never_from_clients(declared):
         msg = f"No client may give {declared}."
         raise UnservableTypeError(msg)
-    if declared in FROM_JSON:
-        schema, convert = FROM_JSON[declared]
-        return Annotated[Any, BeforeValidator(convert), WithJsonSchema(schema)]
+    if declared in _FROM_JSON:
+        return _FROM_JSON[declared]
     if dataclasses.is_dataclass(declared):
         return _dataclass(declared)
-    return _rebuilt(declared, _input_type, _arms_of_inputs)
+    origin, parts = get_origin(declared), get_args(declared)
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_input_type, _arms(parts)))]  # noqa: UP007
+    if origin is Annotated:
+        return Annotated[(_input_type(parts[0]), *parts[1:])]
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return tuple[tuple(map(_input_type, parts))]  # type: ignore[misc]
+    if origin in (set, frozenset, collections.abc.Set):
+        return set[_input_type(parts[0])]  # type: ignore[misc]
+    if origin in _SEQUENCES:
+        # An Iterable, too: pydantic would hand on a generator that can be read once.
+        return list[_input_type(parts[0])]  # type: ignore[misc]
+    if origin in (dict, collections.abc.Mapping):
+        return dict[parts[0], _input_type(parts[1])]  # type: ignore[valid-type, misc]
+    return declared
 
 
 def _never_from_clients(declared: Any) -> bool:
@@ -345,7 +357,7 @@ def _never_from_clients(declared: Any) -> bool:
     )
 
 
-def _arms_of_inputs(arms: tuple[Any, ...]) -> tuple[Any, ...]:
+def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     Choose what of a union a client may give.
 
@@ -354,19 +366,11 @@ def _arms_of_inputs(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if ByteStream in arms:
         arms = tuple(arm for arm in arms if arm not in (str, Path))
-    servable = tuple(arm for arm in arms if _is_servable_arm(arm))
+    servable = tuple(arm for arm in arms if is_servable(arm))
     if not servable or servable == (NoneType,):
         msg = "No part of the union can be sent as JSON."
         raise UnservableTypeError(msg)
     return servable
-
-
-def _is_servable_arm(arm: Any) -> bool:
-    try:
-        TypeAdapter(_input_type(arm)).json_schema()
-    except _UNSERVABLE:
-        return False
-    return True
 
 
 def _dataclass(declared: Any) -> Any:
@@ -383,55 +387,413 @@ def _dataclass(declared: Any) -> Any:
     if not fields:
         msg = f"{declared} has no fields that a client can send."
         raise UnservableTypeError(msg)
-    given = _typed_dict(declared.__name__, fields)
-    return Annotated[given, AfterValidator(lambda values: declared(**values))]
+    return Annotated[_typed_dict(declared.__name__, fields), AfterValidator(lambda values: declared(**values))]
+
+
+class _WithoutTitles(GenerateJsonSchema):
+    """
+    Leaves out the titles that pydantic makes from the names, which tell a model nothing.
+    """
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
 
 
 # Outputs
 
-# Python's own types that Pydantic describes as they are written.
-_PLAIN = (str, int, float, bool, NoneType, Path, UUID, datetime, date, time, timedelta, Decimal, Literal)
 
-
-def _output_type(declared: Any) -> Any:
-    if declared in (Document, ChatMessage):
-        return declared
-    if declared in (list, tuple, set, frozenset):
-        return list[Any]
-    if declared is dict:
-        return dict[str, Any]
-    if get_origin(declared) in (dict, collections.abc.Mapping):
-        # Keys become strings.
-        return dict[str, _output_type((get_args(declared) or (Any, Any))[1])]  # type: ignore[misc]
-    if declared in _PLAIN or get_origin(declared) is Literal:
-        return declared
-    if isinstance(declared, type) and not get_args(declared):
-        return declared if issubclass(declared, (Enum, BaseModel)) else Any
-    return _rebuilt(declared, _output_type, lambda arms: arms) if get_origin(declared) in _KNOWN_ORIGINS else Any
-
-
-# Both
-
-_SEQUENCES = (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Set)
-_KNOWN_ORIGINS = (Union, UnionType, Annotated, *_SEQUENCES)
-
-
-def _rebuilt(declared: Any, convert: Callable[[Any], Any], choose: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Any:
+def output_schema(outputs: Mapping[str, Any], *, include_embeddings: bool = False) -> _Schema:
     """
-    Convert the parts of a generic type.
+    Make the JSON schema of a dictionary of outputs.
+
+    No output is required: which branch of a pipeline runs depends on the inputs.
+
+    :param outputs: The declared types by the names that clients see.
+    :param include_embeddings: Whether Documents are served with their embeddings.
+    :returns: The schema of an object.
     """
-    origin, parts = get_origin(declared), get_args(declared)
-    if origin in (Union, UnionType):
-        return Union[tuple(convert(arm) for arm in choose(parts))]  # noqa: UP007
-    if origin is Annotated:
-        return Annotated[(convert(parts[0]), *parts[1:])]
-    if origin is tuple and parts and parts[-1] is not Ellipsis:
-        return tuple[tuple(convert(part) for part in parts)]  # type: ignore[misc]
-    if origin in (set, frozenset, collections.abc.Set):
-        return set[convert(parts[0])]  # type: ignore[misc]
-    if origin in _SEQUENCES:
-        # An Iterable, too: Pydantic would hand on a generator that can be read once.
-        return list[convert(parts[0])]  # type: ignore[misc]
-    if origin in (dict, collections.abc.Mapping):
-        return dict[parts[0], convert(parts[1])]  # type: ignore[valid-type, misc]
+    fields = {name: NotRequired[_describable(declared)] for name, declared in outputs.items()}
+    schema = object_schema(_outputs_type(fields), include_embeddings=include_embeddings)
+    schema.pop("title", None)
+    schema.setdefault("properties", {})
+    return schema
+
+
+def object_schema(declared: Any, *, include_embeddings: bool = False) -> _Schema:
+    """
+    Make the JSON schema of a model, dataclass or typed dictionary.
+
+    :param declared: The class.
+    :param include_embeddings: Whether Documents are served with their embeddings.
+    :returns: The schema of an object.
+    """
+    generator = _OfOutputsWithEmbeddings if include_embeddings else _OfOutputs
+    adapter: TypeAdapter[Any] = TypeAdapter(declared)
+    schema = adapter.json_schema(mode="serialization", by_alias=False, schema_generator=generator)
+    # That of a class which refers to itself is among the definitions; MCP wants an object on top.
+    reference = schema.get("$ref")
+    if reference is None:
+        return schema
+    definitions = schema["$defs"]
+    return {**definitions[reference.removeprefix("#/$defs/")], "$defs": definitions}
+
+
+def _outputs_type(fields: dict[str, Any]) -> Any:
+    return with_config(ConfigDict(arbitrary_types_allowed=True))(_typed_dict("Outputs", fields))
+
+
+def _describable(declared: Any) -> Any:
+    try:
+        TypeAdapter(_outputs_type({"value": declared})).json_schema(mode="serialization", schema_generator=_OfOutputs)
+    except (PydanticUserError, NameError, TypeError):
+        return Any
     return declared
+
+
+class _OfOutputs(_WithoutTitles):
+    """
+    Describes what `JsonWriter` writes.
+    """
+
+    include_embeddings = False
+
+    def float_schema(self, schema: Any) -> _Schema:
+        # What is no number, or infinite, is written as null.
+        described = super().float_schema(schema)
+        return {**described, "type": ["number", "null"]} if described.get("type") == "number" else described
+
+    def decimal_schema(self, schema: Any) -> _Schema:  # noqa: ARG002
+        return {"type": ["string", "null"]}
+
+    def model_schema(self, schema: Any) -> _Schema:
+        return self._with_its_names(super().model_schema, schema)
+
+    def dataclass_schema(self, schema: Any) -> _Schema:
+        kind = schema["cls"]
+        if issubclass(kind, Document):
+            return _document(include_embeddings=self.include_embeddings)
+        if issubclass(kind, ChatMessage):
+            return _CHAT_MESSAGE
+        if issubclass(kind, ByteStream | FileContent | ImageContent):
+            return {"title": kind.__name__, "type": "object"}
+        # Secrets are written as null.
+        return {} if issubclass(kind, Secret) else self._with_its_names(super().dataclass_schema, schema)
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> _Schema:  # noqa: ARG002
+        # It is written all the same, as whatever it is.
+        return {}
+
+    def _with_its_names(self, describe: Callable[[Any], _Schema], schema: Any) -> _Schema:
+        before, self.by_alias = self.by_alias, writes_aliases(schema["cls"])
+        try:
+            return describe(schema)
+        finally:
+            self.by_alias = before
+
+
+class _OfOutputsWithEmbeddings(_OfOutputs):
+    include_embeddings = True
+
+
+def writes_aliases(kind: Any) -> bool:
+    """
+    Return whether the fields of a model are written by their aliases, as pydantic and FastMCP do it.
+
+    :param kind: The class of a model, or a pydantic dataclass.
+    :returns: True if its configuration says `serialize_by_alias`.
+    """
+    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    return config.get("serialize_by_alias") is True
+
+
+# Checks
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+# Where a schema may say more of an object than in `properties`.
+_NAMING: Final = frozenset(
+    {
+        *_ALTERNATIVES,
+        *("allOf", "if", "then", "else", "dependentSchemas", "dependencies"),
+        *("$ref", "$dynamicRef", "patternProperties", "propertyNames", "unevaluatedProperties"),
+    }
+)
+# Of a name that a client made up, this much is repeated to it, and as many reasons.
+_MOST_OF_A_NAME, _MOST_OF_A_PATH, _MOST_REASONS = 50, 200, 10
+# Python would take "nan", "1_0" and the digits of other scripts, too.
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,3})?")
+_FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
+    "integer": TypeAdapter(int),
+    "number": TypeAdapter(int | float),
+    "boolean": TypeAdapter(bool),
+}
+
+# Values that are told by their class, and what may be said of them that excludes none.
+_PLAIN: Final[dict[Any, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    None: (str, int, float, bool),
+}
+_PLAIN_KEYWORDS: Final = frozenset({"type", "title", "description", "default", "examples"})
+_PLAIN_OBJECT_KEYWORDS: Final = _PLAIN_KEYWORDS | {"properties", "required", "additionalProperties", WRAP_RESULT}
+
+
+class PlainFields:
+    """
+    Recognises most objects that conform to a schema at once: those with nothing but simple values.
+
+    Validation of one takes as long as the rest of a call that does next to nothing.
+    """
+
+    def __init__(self, schema: _Schema) -> None:
+        """
+        Initialize the PlainFields.
+
+        :param schema: JSON schema of an object.
+        """
+        self._is_plain = schema.get("type") == "object" and _PLAIN_OBJECT_KEYWORDS.issuperset(schema)
+        self._required = set(schema.get("required", ()))
+        self._classes = {
+            name: _PLAIN[each.get("type")]
+            for name, each in schema.get("properties", {}).items()
+            if isinstance(each, dict) and each.get("type") in [*_PLAIN] and _PLAIN_KEYWORDS.issuperset(each)
+        }
+
+    def fit(self, value: dict[str, Any]) -> bool:
+        """
+        Return whether an object is known to conform.
+
+        :param value: The object.
+        :returns: False if it has to be validated.
+        """
+        for name, each in value.items():
+            kind = type(each)
+            if kind not in self._classes.get(name, ()) or (kind is float and not isfinite(each)):
+                return False
+        return self._is_plain and self._required <= value.keys()
+
+
+def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
+    # One in another dialect (of JavaScript, of pydantic) cannot be checked here; whoever wrote it does.
+    with suppress(re.error):
+        yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
+
+
+_extend: Any = validators.extend  # which has no annotations
+_Validator = _extend(Draft202012Validator, {"pattern": _pattern})
+
+
+def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
+    """
+    Make the error for arguments that cannot be used.
+
+    :param tool_name: The name of the tool.
+    :param reasons: What is wrong, without values.
+    :returns: The error, which the client gets to see.
+    """
+    found = list(dict.fromkeys(reasons))
+    if len(found) > _MOST_REASONS:
+        found[_MOST_REASONS:] = [f"and {len(found) - _MOST_REASONS} more"]
+    msg = f"Invalid arguments for tool '{tool_name}': {'; '.join(found)}"
+    return ToolError(msg, log_level=logging.WARNING)
+
+
+class ArgumentCheck:
+    """
+    Checks the arguments of one tool against its schema.
+    """
+
+    def __init__(self, tool_name: str, parameters: _Schema) -> None:
+        """
+        Initialize the ArgumentCheck.
+
+        :param tool_name: The name of the tool, for messages.
+        :param parameters: JSON schema of the arguments. If it names all of them, others are refused, whether or not it
+            says so.
+        """
+        self._tool_name = tool_name
+        if _names_all(parameters):
+            named: _Schema = {name: {} for name in parameters.get("required", ())}
+            properties = {**named, **parameters["properties"]}
+            parameters = {**parameters, "properties": properties, "additionalProperties": False}
+        self._schema = parameters
+        self._plain_fields = PlainFields(parameters)
+        self._validator = _Validator(parameters, registry=Registry())
+
+    def check(self, arguments: dict[str, Any], *, strict: bool) -> dict[str, Any]:
+        """
+        Check arguments.
+
+        :param arguments: The client's arguments.
+        :param strict: Whether values of another type are refused, even if they can be read as the right one.
+        :returns: The arguments, of the right types.
+        :raises ToolError: If they do not conform to the schema.
+        """
+        if self._plain_fields.fit(arguments):
+            return arguments
+        arguments = self._coerce(arguments, self._schema, "", strict=strict)
+        try:
+            errors = sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)
+        except OverflowError:
+            raise invalid_arguments(self._tool_name, ["a number is too large"]) from None
+        if errors:
+            raise invalid_arguments(self._tool_name, map(_describe, errors))
+        return arguments
+
+    def _coerce(self, value: Any, schema: Any, where: str, *, strict: bool) -> Any:
+        """
+        Read a value as what the schema wants.
+
+        A text is read as a number or boolean, or as the object or list that its JSON is, unless that is strict. A
+        number like 1.0 is an integer, in JSON schema.
+        """
+        if isinstance(value, float) and not isfinite(value):
+            # It would pass any comparison.
+            raise invalid_arguments(self._tool_name, [f"'{_shortened(where)}' must be a finite number"])
+        schema = self._resolved(schema)
+        for alternatives in (schema[keyword] for keyword in _ALTERNATIVES if keyword in schema):
+            value = self._coerce_to_one_of(value, alternatives, where, strict=strict)
+        declared = schema.get("type")
+        kinds = [declared] if isinstance(declared, str) else declared or []
+        if isinstance(value, str) and not strict and "string" not in kinds:
+            value = _read(value, kinds)
+        if isinstance(value, dict):
+            properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+            return {
+                name: self._coerce(
+                    each, properties.get(name, others), f"{where}.{name}" if where else name, strict=strict
+                )
+                for name, each in value.items()
+            }
+        if isinstance(value, list):
+            first = schema.get("prefixItems") or []
+            items = [*first, *[schema.get("items")] * (len(value) - len(first))]
+            return [
+                self._coerce(each, item, f"{where}[{number}]", strict=strict)
+                for number, (each, item) in enumerate(zip(value, items, strict=False))
+            ]
+        if isinstance(value, float) and value.is_integer() and "integer" in kinds and "number" not in kinds:
+            return int(value)
+        return value
+
+    def _coerce_to_one_of(self, value: Any, alternatives: list[Any], where: str, *, strict: bool) -> Any:
+        for only_strict in (True, strict):  # as it is, if it fits, and otherwise as what it can be read as
+            for each in alternatives:
+                coerced = self._coerce(value, each, where, strict=only_strict)
+                if self._is_valid(coerced, each):
+                    return coerced
+        return value
+
+    def _is_valid(self, value: Any, schema: Any) -> bool:
+        try:
+            return next(self._validator.descend(value, schema), None) is None
+        except OverflowError:
+            return False
+
+    def _resolved(self, schema: Any) -> Any:
+        # References of a schema that the server itself made are to its own definitions.
+        for _ in range(10):
+            if not isinstance(schema, dict):
+                return {}
+            reference = schema.get("$ref")
+            if not isinstance(reference, str) or not reference.startswith("#/"):
+                return schema
+            target: Any = self._schema
+            for key in reference[2:].split("/"):
+                target = target.get(key) if isinstance(target, dict) else None
+            schema = target
+        return {}
+
+
+def _read(text: str, kinds: Collection[str]) -> Any:
+    """Read a text, which models send for anything; it stays as it is if it is nothing that is wanted."""
+    with suppress(ValueError, RecursionError):
+        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
+        if (isinstance(value, dict) and "object" in kinds) or (isinstance(value, list) and "array" in kinds):
+            return value
+    for kind in kinds:
+        if kind == "boolean" or (kind in _FROM_TEXT and _NUMBER.fullmatch(text.strip())):
+            with suppress(ValidationError):
+                read = _FROM_TEXT[kind].validate_python(text.strip())
+                if isfinite(read):
+                    return read
+    return text
+
+
+def _names_all(schema: _Schema) -> bool:
+    """Return whether a schema names all arguments, though it does not say that there are no others."""
+    return "properties" in schema and "additionalProperties" not in schema and _NAMING.isdisjoint(schema)
+
+
+def _shortened(path: str) -> str:
+    # A client may have made up a part of it.
+    return path if len(path) <= _MOST_OF_A_PATH else f"{path[:_MOST_OF_A_PATH]}..."
+
+
+def _describe(error: SchemaViolation) -> str:
+    """Say what is wrong with an argument, without its value."""
+    where = _shortened(error.json_path.removeprefix("$").removeprefix("."))
+    prefix = f"'{where}' " if where else ""
+    wanted: Any = error.validator_value
+    instance: Any = error.instance
+    schema: Any = error.schema
+    if error.validator == "required":
+        missing = ", ".join(repr(name) for name in wanted if name not in instance)
+        return f"{missing} missing in '{where}'" if where else f"{missing} missing"
+    if error.validator == "type":
+        return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
+    if error.validator in ("enum", "const"):
+        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
+    if error.validator == "additionalProperties":
+        known = schema.get("properties", {})
+        unknown = [repr(name[:_MOST_OF_A_NAME]) for name in instance if name not in known][:_MOST_REASONS]
+        return f"{prefix}there is no argument {', '.join(unknown)} (there is: {', '.join(known) or 'none'})"
+    if error.validator in _ALTERNATIVES:
+        # Of an optional argument, what is wrong with the only alternative to null.
+        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
+        if len({each.absolute_schema_path[-2] for each in others}) == 1:
+            return _describe(others[0])
+        return f"{prefix}must be one of the allowed forms"
+    return f"{prefix}violates '{error.validator}: {wanted}'"
+
+
+def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
+    """
+    Keep some arguments.
+
+    :param parameters: JSON schema of the arguments.
+    :param names: The names of those that are kept.
+    :param tool_name: The name of the tool, for messages.
+    :returns: JSON schema of them, which allows no others.
+    :raises ValueError: If there is none of that name.
+    """
+    properties = parameters.get("properties", {})
+    unknown = [name for name in names if name not in properties]
+    if unknown:
+        msg = (
+            f"Tool '{tool_name}' has no {', '.join(map(repr, unknown))}, which `inputs` name. "
+            f"There is {', '.join(properties) or 'none'}."
+        )
+        raise ValueError(msg)
+    kept = without(parameters, [name for name in properties if name not in names])
+    return {**{key: each for key, each in kept.items() if key != "patternProperties"}, "additionalProperties": False}
+
+
+def without(parameters: _Schema, names: Collection[str]) -> _Schema:
+    """
+    Remove arguments that clients must not see.
+
+    :param parameters: JSON schema of the arguments.
+    :param names: The names of the arguments.
+    :returns: JSON schema of the others.
+    """
+    properties = parameters.get("properties", {})
+    if not names or not any(name in properties for name in names):
+        return parameters
+    left = {**parameters, "properties": {name: each for name, each in properties.items() if name not in names}}
+    if "required" in parameters:
+        left["required"] = [name for name in parameters["required"] if name not in names]
+    return left

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import importlib.metadata
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 from fastmcp import FastMCP, settings
-from fastmcp.server.auth import AuthProvider
+from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 from fastmcp.server.http import StarletteWithLifespan
 from fastmcp.server.providers.aggregate import AggregateProvider
 from fastmcp.tools.base import Tool
@@ -19,15 +21,69 @@ from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.parameters import texts
+from haystack_integrations.tools.mcp.secret_template import value_of
 from haystack_integrations.tools.mcp.serving.approvals import request_state_security
+from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.header_checks import look_up_called_tools
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.pool import DEFAULT_MAX_CONCURRENCY
-from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider, said_of_duplicate
-from haystack_integrations.tools.mcp.serving.safety import auth_provider
+from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider
 
-ComponentKind = Literal["tool", "resource", "template", "prompt"]
+
+class BearerToken(TokenVerifier):
+    """
+    One token that all clients share: for a few clients of your own.
+
+    For users with rights of their own, take one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`,
+    `OAuthProxy` ...).
+    """
+
+    def __init__(self, token: Secret | str, *, scopes: Sequence[str] = ()) -> None:
+        """
+        Initialize the verifier.
+
+        :param token: The token, as a Secret so that it stays out of code and files.
+        :param scopes: The scopes that whoever has the token has, for tools that want some.
+        :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
+        """
+        super().__init__()
+        value = value_of(token) if isinstance(token, Secret) else token
+        if not isinstance(value, str) or not value.strip():
+            msg = "`token` is empty: set the environment variable it comes from, or pass another one"
+            raise ValueError(msg)
+        # Digests have one length, so that comparing them says nothing about the token.
+        self._digest = hashlib.sha256(value.encode()).digest()
+        self._scopes = texts("scopes", scopes)
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """
+        Check a token that a client sent.
+
+        :param token: The token, without `Bearer`.
+        :returns: What the client may do, or None if the token is another one.
+        """
+        if not hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._digest):
+            return None
+        return AccessToken(token=token, client_id="bearer", scopes=self._scopes)
+
+
+def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
+    """
+    Turn what users pass as `auth` into a FastMCP provider.
+
+    :param auth: A provider, which stays as it is, or a Secret: the bearer token that all clients share.
+    :returns: The provider, or None for None.
+    :raises TypeError: If it is something else.
+    """
+    if auth is None or isinstance(auth, AuthProvider):
+        return auth
+    if isinstance(auth, Secret):
+        return BearerToken(auth)
+    msg = (
+        "`auth` must be a provider of `fastmcp.server.auth` (JWTVerifier, RemoteAuthProvider, OAuthProxy ...) or a "
+        f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
+    )
+    raise TypeError(msg)
 
 
 class _InTurn(AggregateProvider):
@@ -68,10 +124,9 @@ class HaystackServer(FastMCP[Any], _InTurn):
         self.haystack = haystack
         # What is Haystack's is removed in the same way.
         local = self.local_provider
-        local.add_tool = self._with_policy(local.add_tool, local.remove_tool)  # type: ignore[method-assign]
         local.remove_tool = _or_else(local.remove_tool, haystack.remove_tool)  # type: ignore[method-assign]
+        guard_of(self)
         announcer_of(self)
-        look_up_called_tools(self)
         self.add_provider(haystack)
         if haystack.completes:
             self.add_completion_handler(haystack.complete)
@@ -94,25 +149,6 @@ class HaystackServer(FastMCP[Any], _InTurn):
             raise ValueError(msg)
         return super().add_tool(tool)
 
-    def _with_policy(self, add: Callable[..., Tool], remove: Callable[..., None]) -> Callable[..., Tool]:
-        """Have `on_duplicate` hold between what FastMCP serves, by its decorator too, and what is Haystack's."""
-
-        @wraps(add)
-        def add_tool(tool: Any) -> Tool:
-            added = add(tool)
-            other = self.haystack.known_tool(added.key)
-            if other is None:
-                return added
-            if self.haystack.on_duplicate in ("warn", "replace"):
-                self.haystack.give_way(other)
-                return added
-            remove(added.name, added.version)
-            if self.haystack.on_duplicate == "error":
-                raise ValueError(said_of_duplicate(added))
-            return other
-
-        return add_tool
-
     def http_app(self, *args: Any, **options: Any) -> StarletteWithLifespan:
         """
         Make an ASGI application as FastMCP does, which checks Host and Origin.
@@ -124,11 +160,10 @@ class HaystackServer(FastMCP[Any], _InTurn):
             settings say, or else `"auto"` and none.
         :returns: The application.
         """
-        options["host_origin_protection"] = _protection(options.get("host_origin_protection"))
         if options.get("allowed_origins") is None:
             # Without a list, FastMCP does not look at the Origin of requests to an address that is no loopback one.
             options["allowed_origins"] = list(settings.http_allowed_origins or ())
-        return super().http_app(*args, **options)
+        return super().http_app(*args, **_with_protection(options))
 
     async def run_http_async(self, *args: Any, **options: Any) -> None:
         """
@@ -137,69 +172,41 @@ class HaystackServer(FastMCP[Any], _InTurn):
         :param args: As for FastMCP.
         :param options: As for `http_app`, and as for FastMCP.
         """
-        options["host_origin_protection"] = _protection(options.get("host_origin_protection"))
-        await super().run_http_async(*args, **options)
+        await super().run_http_async(*args, **_with_protection(options))
 
-    def enable(
-        self,
-        *,
-        names: set[str] | None = None,
-        keys: set[str] | None = None,
-        version: VersionSpec | None = None,
-        tags: set[str] | None = None,
-        components: set[ComponentKind] | None = None,
-        only: bool = False,
-    ) -> Self:
+    def enable(self, *, keys: set[str] | None = None, only: bool = False, **criteria: Any) -> Self:
         """
         Let clients see and use what meets all criteria.
 
-        :param names: Names, or URIs of resources.
         :param keys: Keys: `tool:x@2` for one version, `tool:x@` for a tool without version, `tool:x` for all versions.
-        :param version: Versions.
-        :param tags: Tags; one of them suffices.
-        :param components: Kinds of things.
         :param only: Whether everything else is disabled.
+        :param criteria: Names, versions, tags and components, as for FastMCP.
         :returns: The server.
-        :raises ValueError: If one of them is a text instead of a set.
         """
-        _refuse_texts(names=names, keys=keys, tags=tags, components=components)
-        for criteria in _split(names, keys, components):
-            super().enable(**criteria, version=version, tags=tags, only=only)
+        for each in _split(keys, criteria):
+            super().enable(**each, only=only)
             only = False
         return self
 
-    def disable(
-        self,
-        *,
-        names: set[str] | None = None,
-        keys: set[str] | None = None,
-        version: VersionSpec | None = None,
-        tags: set[str] | None = None,
-        components: set[ComponentKind] | None = None,
-    ) -> Self:
+    def disable(self, *, keys: set[str] | None = None, **criteria: Any) -> Self:
         """
         Hide from clients what meets all criteria, and refuse calls of it.
 
-        :param names: As for `enable`.
         :param keys: As for `enable`.
-        :param version: As for `enable`.
-        :param tags: As for `enable`.
-        :param components: As for `enable`.
+        :param criteria: As for `enable`.
         :returns: The server.
-        :raises ValueError: As for `enable`.
         """
-        _refuse_texts(names=names, keys=keys, tags=tags, components=components)
-        for criteria in _split(names, keys, components):
-            super().disable(**criteria, version=version, tags=tags)
+        for each in _split(keys, criteria):
+            super().disable(**each)
         return self
 
 
-def _protection(chosen: bool | Literal["auto"] | None) -> bool | Literal["auto"]:
-    if chosen is not None:
-        return chosen
+def _with_protection(options: dict[str, Any]) -> dict[str, Any]:
     # FastMCP's own default is to check nothing.
     setting = "http_host_origin_protection"
-    return settings.http_host_origin_protection if setting in settings.model_fields_set else "auto"
+    default = settings.http_host_origin_protection if setting in settings.model_fields_set else "auto"
+    chosen = options.get("host_origin_protection")
+    return {**options, "host_origin_protection": default if chosen is None else chosen}
 
 
 def _or_else(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
@@ -213,34 +220,20 @@ def _or_else(first: Callable[..., None], second: Callable[..., None]) -> Callabl
     return function
 
 
-def _refuse_texts(**criteria: Any) -> None:
-    # Each name that is in a text would meet it.
-    for name, value in criteria.items():
-        if isinstance(value, str):
-            msg = f"`{name}` must be a set, like {{{value!r}}}, not a text"
-            raise ValueError(msg)
-
-
-def _split(
-    names: set[str] | None, keys: set[str] | None, components: set[ComponentKind] | None
-) -> Iterator[dict[str, Any]]:
+def _split(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Write keys without a version as names of one kind; FastMCP takes criteria that are met together only."""
     short = {key for key in keys or () if "@" not in key}
-    if not short:
-        yield {"names": names, "keys": keys, "components": components}
-        return
-    if keys != short:
-        yield {"names": names, "keys": (keys or set()) - short, "components": components}
+    if keys is None or keys != short:
+        yield {**criteria, "keys": None if keys is None else keys - short}
     by_kind: dict[str, set[str]] = {}
     for key in short:
         kind, _, name = key.partition(":")
-        if kind not in get_args(ComponentKind) or not name:
-            msg = f"{key!r} is no key: it must be {', '.join(f'{each}:...' for each in get_args(ComponentKind))}"
+        if not name:
+            msg = f"{key!r} is no key: it must be like tool:NAME"
             raise ValueError(msg)
         by_kind.setdefault(kind, set()).add(name)
-    for kind, of_kind in by_kind.items():
-        if components is None or kind in components:
-            yield {"names": of_kind & names if names is not None else of_kind, "keys": None, "components": {kind}}
+    for kind, names in by_kind.items():
+        yield {**criteria, "names": names, "components": {kind}}
 
 
 def create_mcp_server(
@@ -258,8 +251,7 @@ def create_mcp_server(
     mask_error_details: bool = True,
     strict_input_validation: bool = False,
     dereference_schemas: bool = True,
-    on_duplicate: DuplicatePolicy | None = None,
-    on_duplicate_tools: DuplicatePolicy | None = None,
+    on_duplicate: DuplicatePolicy = "warn",
     request_state_keys: Sequence[str | Secret] | None = None,
     **fastmcp_options: Any,
 ) -> HaystackServer:
@@ -288,7 +280,6 @@ def create_mcp_server(
     :param on_duplicate: What becomes of two things of one name and version: the last one is served, with a warning in
         the log (`"warn"`, the default) or without (`"replace"`), the first one (`"ignore"`), or it is an error
         (`"error"`).
-    :param on_duplicate_tools: The name that `on_duplicate` had before FastMCP 4.
     :param request_state_keys: Secrets of at least 32 bytes. They encrypt what a client of revision 2026-07-28 carries
         from a call that asks something to the call that answers. Processes that share the work need the same ones, and
         servers of the same name. The first one encrypts, all of them decrypt. By default those of the environment
@@ -299,7 +290,6 @@ def create_mcp_server(
     :raises ValueError: If something cannot be served.
     :raises ImportError: If something needs a package that is not installed.
     """
-    policy = on_duplicate or on_duplicate_tools or "warn"
     provider = HaystackProvider(
         tools=tools,
         pipelines=pipelines,
@@ -309,7 +299,7 @@ def create_mcp_server(
         skills=skills,
         options=options,
         max_concurrency=max_concurrency,
-        on_duplicate=policy,
+        on_duplicate=on_duplicate,
         task_queue=name,
     )
     return HaystackServer(
@@ -319,7 +309,7 @@ def create_mcp_server(
         mask_error_details=mask_error_details,
         strict_input_validation=strict_input_validation,
         dereference_schemas=dereference_schemas,
-        on_duplicate=policy,
+        on_duplicate=on_duplicate,
         **{
             "request_state_security": request_state_security(request_state_keys),
             # Not FastMCP's, which it would be otherwise.

@@ -36,9 +36,8 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
+from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads, call_if_there
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces
 from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -78,7 +77,7 @@ class SkillSource(Source):
                 raise ValueError(msg)
         self._stores = stores
         self._options = options
-        self._places = ReadPlaces("Reading a skill", ServeOptions(), pool, ResourceError)
+        self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)
         self._told: set[str] = set()
         self._template = ResourceTemplate.from_function(
             self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
@@ -115,19 +114,15 @@ class SkillSource(Source):
         """
         Warm up the stores that want it.
         """
-        await self._places.run(self._call_all, "warm_up")
+        for store in self._stores:
+            await call_if_there(store, "warm_up")
 
     async def close(self) -> None:
         """
         Close the stores that want it.
         """
-        await self._places.run(self._call_all, "close")
-
-    def _call_all(self, method: str) -> None:
         for store in self._stores:
-            function = getattr(store, method, None)
-            if callable(function):
-                function()
+            await call_if_there(store, "close")
 
     async def entries(self, server: FastMCP[Any]) -> list[Any]:
         """

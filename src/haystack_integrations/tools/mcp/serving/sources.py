@@ -24,12 +24,8 @@ class Source(Changes):
     It is asked for each listing and for each call, so it builds what it returns once, and again when that changed.
     """
 
-    @property
-    def known_tools(self) -> Sequence[Tool]:
-        """
-        The tools that are known before anything is warmed up.
-        """
-        return ()
+    # The tools that are known before anything is warmed up.
+    known_tools: Sequence[Tool] = ()
 
     @property
     def uses_tasks(self) -> bool:
@@ -148,3 +144,19 @@ class NamedOptions(dict[str, ServeOptions]):
             f"`options` name {', '.join(map(repr, unused))}, which is not served. "
             f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
         )
+
+
+def things_by_name(parameter: str, things: Any, kind: str) -> dict[str, Any]:
+    """
+    Check what a user gave to be served by names.
+
+    :param parameter: The parameter.
+    :param things: What was given.
+    :param kind: What it should contain, for messages.
+    :returns: The things by their names.
+    :raises ValueError: If it is no dictionary.
+    """
+    if not isinstance(things, Mapping):
+        msg = f"`{parameter}` must be a dictionary of names to {kind}, got {type(things).__name__}"
+        raise ValueError(msg)
+    return dict(things)

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 from collections import deque
@@ -39,11 +40,10 @@ from mcp.types import (
     JSONRPCResponse,
 )
 
+from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.exits import surviving_exits
 from haystack_integrations.tools.mcp.serving.low_level import low_level_server
 from haystack_integrations.tools.mcp.serving.stopping import Stop
-from haystack_integrations.tools.mcp.serving.values import well_formed_json
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -56,6 +56,23 @@ _UNWRITABLE_REQUEST = "The request cannot be written as JSON, so it was not sent
 
 _Message = SessionMessage | Exception
 
+# An escape in JSON: a pair of surrogates, half of one, or anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def well_formed_json(text: bytes) -> bytes:
+    """
+    Make JSON that every parser reads of JSON that may have halves of surrogate pairs, which some clients send.
+
+    :param text: The JSON, or anything else.
+    :returns: It, as long, with U+FFFD for each half.
+    """
+    if b"\\ud" not in text and b"\\uD" not in text:
+        return text
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], text)
+
 
 async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -> None:
     """
@@ -65,10 +82,11 @@ async def serve_stdio(server: FastMCP[Any], stop: Stop, *, max_body_size: int) -
     :param stop: The order to stop.
     :param max_body_size: The longest line that is read, in bytes; a longer one is answered with an error.
     """
+    guard_of(server)
     low_level = low_level_server(server)
     transport = set_transport("stdio")
     try:
-        with surviving_exits(server), _stdin() as file:
+        with _stdin() as file:
             lines = _Lines(file, max_body_size)
             async with stdio_server(stdin=cast("anyio.AsyncFile[str]", lines)) as (read, write):
                 conversation = _Conversation(stop, lines, announcer_of(server).close)

@@ -27,11 +27,10 @@ from haystack import logging
 from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.pool import CallPool
-from haystack_integrations.tools.mcp.serving.reads import HIDE, NoSuchThingError, ReadPlaces, checked_names, refused
-from haystack_integrations.tools.mcp.serving.sources import Source
-from haystack_integrations.tools.mcp.serving.values import JsonWriter
+from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads, refused
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
+from haystack_integrations.tools.mcp.serving.results import JsonWriter
+from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -70,7 +69,7 @@ class DocumentStoreSource(Source):
         :raises ValueError: If something is no document store, or has such a name.
         """
         super().__init__()
-        stores = checked_names("document_stores", document_stores, "document stores")
+        stores = things_by_name("document_stores", document_stores, "document stores")
         self._stores = [_ServedStore(name, store, options.get(name), pool) for name, store in stores.items()]
 
     async def list_resources(self) -> Sequence[Resource]:
@@ -134,6 +133,7 @@ class _ServedStore:
                 f"{' and '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
             )
             raise ValueError(msg)
+        check_name("`document_stores`", name)
         self._name = name
         self._store = store
         self._options = options or ServeOptions()
@@ -141,7 +141,7 @@ class _ServedStore:
         if unknown:
             msg = f"`options[{name!r}].bound` may have `filters` for a document store, not {', '.join(unknown)}"
             raise ValueError(msg)
-        self._places = ReadPlaces(f"Reading from '{name}'", self._options, pool, ResourceError)
+        self._places = Reads(f"Reading from '{name}'", self._options, pool, ResourceError)
         self._limit = self._options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
         self.document_template = f"{self.uri}/{{document_id}}"

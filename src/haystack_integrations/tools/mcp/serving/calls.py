@@ -1,0 +1,794 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Calls of served tools and reads: how many run at a time, in which threads, for how long, and how they fail.
+
+A call takes a place, or waits for one; if too many wait already, it is refused. It keeps its place until it ended and
+the threads that it started ended, too: a thread cannot be stopped, so a call that was cancelled may leave one behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging as python_logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import anyio
+import anyio.to_thread
+from fastmcp import Context, FastMCP
+from fastmcp.dependencies import Dependency
+from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
+from fastmcp.exceptions import ValidationError as InvalidRequestError
+from fastmcp.server.auth import AuthCheck, require_scopes
+from fastmcp.server.dependencies import OptionalCurrentContext, get_context, resolve_dependencies
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.server.transforms import Visibility
+from fastmcp.tools.base import Tool, ToolResult
+from fastmcp.utilities.tasks import TaskConfig
+from haystack import logging
+from haystack.core.errors import PipelineRuntimeError
+from haystack.tools.errors import ToolInvocationError
+from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_KEY, decode_header_value
+from mcp.types import ToolAnnotations
+from pydantic import PrivateAttr, ValidationError
+
+from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
+from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
+from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, reasons_of, without
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# Enough for tools that wait for servers, and few enough for a machine with few cores.
+DEFAULT_MAX_CONCURRENCY = 32
+# How many calls may wait for each that runs. The last of them waits about this many times as long as a call takes.
+_WAITING_PER_PLACE = 8
+
+# What the SDK takes to write an answer after the code of the call has ended, in seconds.
+_WRITING = 0.3
+
+# Marks what `ServeOptions(enabled=False)` hides. It is not left out, so that `server.enable` shows it.
+HIDE = Visibility(False, match_all=True)
+
+# The parameter by which FastMCP resolves the context of a request.
+_CONTEXT = "_served_context"
+
+
+class ServerBusyError(Exception):
+    """
+    Raised when a call finds too many others waiting.
+    """
+
+
+class CodeExitedError(RuntimeError):
+    """
+    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        """
+        Initialize the CodeExitedError.
+
+        :param error: What was raised.
+        """
+        super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
+
+
+def is_for_others(error: BaseException) -> bool:
+    """
+    Return whether an exception concerns those who called a function, and not only its call.
+
+    :param error: What it raised.
+    :returns: True for an Exception, for the end of a coroutine, and for the cancellation of the running task. False for
+        a CancelledError that the function has made up, such as that of another task that it had waited for.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, Exception | GeneratorExit)
+
+
+class CallPool:
+    """
+    Bounds how many calls run at a time. It may be used from several event loops.
+    """
+
+    def __init__(self, max_concurrency: int = DEFAULT_MAX_CONCURRENCY) -> None:
+        """
+        Initialize the CallPool.
+
+        :param max_concurrency: How many calls may run at a time. Eight times as many may wait.
+        """
+        self.max_concurrency: int = check_max_concurrency(max_concurrency)
+        self._lock = threading.Lock()
+        self.running: int = 0
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """
+        How many calls wait for a place.
+        """
+        return len(self._waiting)
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[Place]:
+        """
+        Take a place for a call.
+
+        :returns: A context manager; the place is free again when it was left and the threads of the place ended.
+        :raises ServerBusyError: If too many calls wait already.
+        """
+        await self._enter()
+        place = Place(self)
+        try:
+            yield place
+        finally:
+            place.leave()
+
+    async def _enter(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self.running < self.max_concurrency:
+                self.running += 1
+                return
+            if self.waiting >= self.max_concurrency * _WAITING_PER_PLACE:
+                counts = f"{self.running} calls are running and {self.waiting} are waiting"
+                msg = f"The server is busy: {counts}. Try again in a while."
+                raise ServerBusyError(msg)
+            turn: asyncio.Future[None] = loop.create_future()
+            waiting = (loop, turn)
+            self._waiting.append(waiting)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            with self._lock:
+                with suppress(ValueError):
+                    self._waiting.remove(waiting)
+                    raise
+            # The place was handed over already.
+            self.free()
+            raise
+
+    def free(self) -> None:
+        """
+        Give a place to the call that waits longest. From any thread.
+        """
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self.running -= 1
+                    return
+                loop, turn = self._waiting.popleft()
+            with suppress(RuntimeError):  # its loop was closed, and it waits no more
+                loop.call_soon_threadsafe(_take_turn, turn)
+                return
+
+
+def _take_turn(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
+
+
+class Place:
+    """
+    The place of one call.
+    """
+
+    def __init__(self, pool: CallPool) -> None:
+        """
+        Initialize the Place.
+
+        :param pool: The pool.
+        """
+        self._pool = pool
+        self._users = 1
+        self._lock = threading.Lock()
+
+    def leave(self) -> None:
+        """
+        Free the place, unless a thread of it still runs.
+        """
+        with self._lock:
+            self._users -= 1
+            if self._users:
+                return
+        self._pool.free()
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """
+        Call a function in a thread, with the context of the caller.
+
+        If the caller is cancelled, the thread is left behind, and keeps the place until it ends. In it,
+        `anyio.from_thread.run` runs coroutines of this event loop.
+
+        :param function: The function.
+        :param args: Its arguments.
+        :returns: What it returns.
+        """
+        with self._lock:
+            self._users += 1
+        # Taken once: by the thread when it begins, or by a caller that is cancelled before. That one leaves the place.
+        claim = threading.Lock()
+
+        def call() -> T:
+            if not claim.acquire(blocking=False):
+                raise _GivenUpError
+            try:
+                return function(*args)
+            except (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError) as error:
+                # Of the function's own code, as nobody can end or cancel it in a thread.
+                raise CodeExitedError(error) from error
+            finally:
+                self.leave()
+
+        try:
+            # The number of threads is bounded by the number of places.
+            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(inf))
+        finally:
+            if claim.acquire(blocking=False):
+                self.leave()
+
+
+class _GivenUpError(Exception):
+    """Raised in a thread whose caller was cancelled before it began; nobody sees it."""
+
+
+@dataclass(frozen=True)
+class ServedCall:
+    """
+    One call of a served tool, for its body.
+
+    :param tool_name: The name of the tool for clients.
+    :param context: FastMCP's context of the request; None if the tool is run without a server.
+    :param place: The place of the call in the pool.
+    """
+
+    tool_name: str
+    context: Context | None
+    place: Place
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """
+        Report how far the call is. Nothing is sent to a client that did not ask for it.
+
+        :param done: How much is done. It must grow from report to report.
+        :param total: How much there is to do, if that is known.
+        :param message: What is being done.
+        """
+        if self.context is not None:
+            await self.context.report_progress(done, total, message)
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """
+        Call a blocking function in a thread of its own, with the context of this call.
+
+        If the call is cancelled or runs into its timeout, the client is answered at once. The thread goes on alone.
+
+        :param function: The function.
+        :param args: Its arguments.
+        :returns: What it returns.
+        """
+        return await self.place.in_thread(function, *args)
+
+
+Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
+
+# The call that the running code belongs to.
+current_call: ContextVar[ServedCall] = ContextVar("served_call")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """
+    What a served tool consists of, in one place: pydantic is slow in giving private attributes.
+    """
+
+    body: Body
+    options: ServeOptions
+    pool: CallPool
+    arguments: ArgumentCheck
+    results: ResultWriter
+    bound: dict[str, Any]
+    injected: Callable[..., None]
+    has_dependencies: bool
+
+
+class ServedTool(Tool):
+    """
+    A tool of the server that runs something of Haystack.
+
+    For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
+    """
+
+    _parts: _Parts = PrivateAttr()
+
+    @classmethod
+    def create(
+        cls,
+        *,
+        name: str,
+        description: str | None,
+        parameters: dict[str, Any],
+        body: Body,
+        options: ServeOptions,
+        pool: CallPool,
+        output_schema: dict[str, Any] | None = None,
+        annotations: ToolAnnotations | None = None,
+        auth: AuthCheck | list[AuthCheck] | None = None,
+        of_docket: Mapping[str, Any] | None = None,
+        kind: str = "tools",
+    ) -> ServedTool:
+        """
+        Create a tool.
+
+        What the options say goes before what the other parameters say.
+
+        :param name: Its name.
+        :param description: What it does, for the model.
+        :param parameters: JSON schema of its arguments. Those that are bound need not be removed.
+        :param body: Does what the tool is for: gets the arguments, checked and with the bound ones, and the call.
+            Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
+        :param options: What the user said of it.
+        :param pool: Where it takes its places.
+        :param output_schema: JSON schema of the structured result, if it can be derived.
+        :param annotations: Hints for clients.
+        :param auth: Who may use it, if the options name no scopes.
+        :param of_docket: What the body wants Docket to resolve if the tool is run as a background task.
+        :param kind: The parameter of `create_mcp_server` that it comes from.
+        :returns: The tool.
+        :raises ValueError: If clients cannot call it.
+        """
+        check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
+        if options.output_schema is not None:
+            output_schema = dict(options.output_schema) if options.output_schema else None
+        shown = without(_of_object(options.name or name, parameters), options.bound)
+        given: Any = {"description": description, "annotations": annotations, **options.of_component()}
+        if options.annotations is not None:
+            given["annotations"] = options.annotations
+        tool = cls(
+            name=options.name or name,
+            **given,
+            parameters=shown,
+            output_schema=output_schema,
+            timeout=options.timeout,
+            auth=require_scopes(*options.scopes) if options.scopes else auth,
+            task_config=TaskConfig(mode="required")
+            if options.task == "required"
+            else TaskConfig.from_bool(options.task is True),
+        )
+        dependencies = {name: each for name, each in options.bound.items() if isinstance(each, Dependency)}
+        tool._parts = _Parts(
+            body=body,
+            options=options,
+            pool=own_pool(options, pool),
+            arguments=ArgumentCheck(tool.name, shown),
+            results=ResultWriter(tool.name, output_schema, options),
+            bound={name: each for name, each in options.bound.items() if name not in dependencies},
+            injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
+            has_dependencies=bool(dependencies),
+        )
+        of_docket = {**(of_docket or {}), **dependencies_on_docket(dependencies)}
+        if of_docket and options.task:
+            # Docket runs this method of the tool, whose signature has none of them.
+            object.__setattr__(tool, "run", _run_by_docket(tool.run, of_docket))
+        return tool
+
+    @property
+    def is_enabled(self) -> bool:
+        """
+        Whether clients see it, as long as nobody enables or disables it.
+        """
+        return self._parts.options.enabled
+
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """
+        Run the tool.
+
+        :param arguments: The client's arguments.
+        :returns: The result.
+        :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
+            gets to see the message.
+        """
+        parts = self._parts
+        context = None if parts.has_dependencies else _context_of_request()
+        if context is not None:
+            return await self._result_of(parts, arguments, {}, context)
+        async with resolve_dependencies(parts.injected, {}) as injected:
+            context = injected.pop(_CONTEXT)
+            return await self._result_of(parts, arguments, injected, context)
+
+    async def _result_of(
+        self, parts: _Parts, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
+    ) -> ToolResult:
+        strict = parts.options.strict_validation
+        if strict is None:
+            strict = context is not None and context.fastmcp.strict_input_validation
+        arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
+        if parts.has_dependencies:
+            arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
+        # A background task has all the time that it needs.
+        if self.timeout is None or (context is not None and context.is_background_task):
+            return parts.results.result(await self._call(parts, arguments, context))
+        with anyio.move_on_after(self.timeout):
+            return parts.results.result(await self._call(parts, arguments, context))
+        logger.warning(
+            "A call of tool '{tool}' ran into its timeout of {timeout} s. A background task has no such limit: "
+            "`ServeOptions(task=True)`",
+            tool=self.name,
+            timeout=self.timeout,
+        )
+        msg = f"Tool '{self.name}' did not finish within {self.timeout:g} s."
+        raise ToolError(msg)
+
+    async def _call(self, parts: _Parts, arguments: dict[str, Any], context: Context | None) -> Any:
+        try:
+            async with parts.pool.place() as place:
+                call = ServedCall(self.name, context, place)
+                token = current_call.set(call)
+                try:
+                    return await parts.body(arguments, call)
+                finally:
+                    current_call.reset(token)
+        except ServerBusyError as busy:
+            raise ToolError(str(busy)) from None
+        except ToolError as error:
+            text = well_formed(str(error))
+            if text == str(error):
+                raise
+            # The client gets it, and it could not be sent.
+            raise ToolError(text, log_level=error.log_level) from error
+        except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
+            # Not from the error, whose cause it is.
+            failure = _for_client(error)
+        except BaseException as error:
+            if is_for_others(error):
+                raise
+            raise CodeExitedError(error) from error
+        raise failure
+
+
+def own_pool(options: ServeOptions, shared: CallPool) -> CallPool:
+    """
+    Return the pool of one served thing.
+
+    :param options: Its options.
+    :param shared: That of the server.
+    :returns: One of its own, if the options limit it.
+    """
+    return shared if options.max_concurrency is None else CallPool(options.max_concurrency)
+
+
+def _for_client(error: Exception) -> BaseException:
+    """
+    Find what of an error is for the client, or for the log if errors are masked.
+
+    That is neither the text of Haystack's ToolInvocationError, which quotes all arguments, bound ones, too, nor that of
+    pydantic's, which quotes values.
+    """
+    inner: BaseException = error
+    quotes_arguments = False
+    while isinstance(inner, PipelineRuntimeError | ToolInvocationError) and inner.__cause__ is not None:
+        quotes_arguments = quotes_arguments or isinstance(inner, ToolInvocationError)
+        inner = inner.__cause__
+    if isinstance(inner, ToolInvocationError):
+        return RuntimeError(f"Tool '{inner.tool_name}' could not be invoked")
+    if isinstance(inner, ValidationError):
+        # FastMCP would take it for one of the arguments.
+        return ValueError("; ".join(reasons_of(inner)))
+    return inner if quotes_arguments or isinstance(inner, ToolError) else error
+
+
+def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Have a schema say that arguments are an object, which MCP demands of it: no client could list any tool."""
+    kinds = parameters.get("type", "object")
+    if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
+        msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"
+        raise ValueError(msg)
+    return {**parameters, "type": "object"}
+
+
+def _context_of_request() -> Context | None:
+    """
+    Return the context that there is already. In a worker of background tasks there is none before one is asked for.
+    """
+    try:
+        return get_context()
+    except RuntimeError:
+        return None
+
+
+def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
+    """Make a function that has these dependencies as parameters, because that is what FastMCP resolves."""
+
+    def function(**_resolved: Any) -> None:
+        """Never called."""
+
+    _sign(function, (), dependencies)
+    return function
+
+
+def _sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
+    positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    keywords = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in dependencies.items()
+    ]
+    function.__signature__ = inspect.Signature([*positional, *keywords])
+
+
+# What Docket has resolved for the background task that the running code belongs to.
+resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
+    "mcp_haystack_resolved_by_docket", default=MappingProxyType({})
+)
+
+
+def dependencies_on_docket(defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Choose what only Docket can resolve, because it concerns the run of a task as a whole: `Timeout`, `Retry` ...
+
+    :param defaults: The defaults of parameters, or what is bound to them, by their names.
+    :returns: What of them is Docket's.
+    """
+    return {
+        name: each
+        for name, each in defaults.items()
+        if isinstance(each, Dependency) and type(each).__module__.partition(".")[0] == "docket"
+    }
+
+
+def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
+    """Make what Docket runs as a background task: it looks for dependencies in the signature of that."""
+
+    async def run_with(arguments: dict[str, Any], **resolved: Any) -> Any:
+        token = resolved_by_docket.set(resolved)
+        try:
+            return await run(arguments)
+        finally:
+            resolved_by_docket.reset(token)
+
+    _sign(run_with, ("arguments",), dependencies)
+    return run_with
+
+
+# Reads of resources and prompts
+
+
+class NoSuchThingError(FastMCPError, NotFoundError):
+    """
+    Raised when a client names something that is not there. FastMCP answers it as any other unknown name.
+    """
+
+    def __init__(self, message: str) -> None:
+        """
+        Initialize the NoSuchThingError.
+
+        :param message: For the log.
+        """
+        super().__init__(message, log_level=python_logging.INFO)
+
+
+def refused(message: str) -> InvalidRequestError:
+    """
+    Make the error for an argument of a client that cannot be used. The client sees the message.
+
+    :param message: What is wrong with it, without the argument itself.
+    :returns: The error.
+    """
+    return InvalidRequestError(message, log_level=python_logging.INFO)
+
+
+class Reads:
+    """
+    Reads of one served thing: in threads, within the limits of its options.
+    """
+
+    def __init__(
+        self, what: str, options: ServeOptions, pool: CallPool, error: type[ResourceError | PromptError]
+    ) -> None:
+        """
+        Initialize the Reads.
+
+        :param what: What is read, for messages.
+        :param options: Its options.
+        :param pool: The pool, unless the options have a limit of their own.
+        :param error: What to raise, so that the client sees the message.
+        """
+        self._what = what
+        self._timeout = options.timeout
+        self._pool = own_pool(options, pool)
+        self._error = error
+
+    async def run(self, function: Callable[..., T], *args: Any) -> T:
+        """
+        Run a blocking function in a thread.
+
+        :param function: The function.
+        :param args: Its arguments.
+        :returns: What it returns.
+        :raises ResourceError: Or `PromptError`, if it takes too long, or the server has too much to do.
+        """
+        try:
+            with anyio.move_on_after(self._timeout):
+                async with self._pool.place() as place:
+                    return await place.in_thread(function, *args)
+        except ServerBusyError as error:
+            raise self._error(str(error)) from None
+        msg = f"{self._what} took longer than {self._timeout} s"
+        raise self._error(msg)
+
+
+@contextmanager
+def errors_named(kind: str, name: str) -> Iterator[None]:
+    """
+    Say in errors of construction which pipeline or Agent they are about.
+
+    :param kind: What it is.
+    :param name: Its name.
+    :returns: A context manager.
+    """
+    try:
+        yield
+    except ValueError as error:
+        msg = f"The {kind} '{name}' cannot be served. {error}"
+        raise ValueError(msg) from error
+
+
+async def call_if_there(thing: Any, method: str) -> None:
+    """
+    Call `warm_up` or `close`, which not all parts of Haystack have on all majors, without blocking the event loop.
+
+    :param thing: The tool, toolset, pipeline, Agent or component.
+    :param method: The name of the synchronous method; `..._async` is preferred.
+    """
+    asynchronous = getattr(thing, f"{method}_async", None)
+    if asynchronous is not None:
+        await asynchronous()
+    elif callable(synchronous := getattr(thing, method, None)):
+        await anyio.to_thread.run_sync(synchronous)
+
+
+_in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
+_watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+
+def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
+    """
+    Have tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
+    """
+    if loop in _watched_loops:
+        return
+    _watched_loops.add(loop)
+    before: Any = loop.get_task_factory() or (lambda loop, each, **options: asyncio.Task(each, loop=loop, **options))
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        if not _in_call.get():
+            return before(loop, coroutine, **options)
+        task = before(loop, _without_exit(coroutine), **options)
+        # One that was cancelled before it began was never awaited.
+        task.add_done_callback(lambda _: coroutine.close())
+        return task
+
+    loop.set_task_factory(factory)
+
+
+async def _without_exit(coroutine: Any) -> Any:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise CodeExitedError(error) from error
+
+
+class CallGuard(Middleware):
+    """
+    Ends the calls of one server when it stops, and fails those whose code would end the process.
+    """
+
+    _failures: dict[str | None, type[FastMCPError]] = {  # noqa: RUF012
+        "tools/call": ToolError,
+        "resources/read": ResourceError,
+        "prompts/get": PromptError,
+    }
+
+    def __init__(self) -> None:
+        """
+        Initialize the CallGuard.
+        """
+        self._running: set[anyio.CancelScope] = set()
+        self._is_stopping = False
+
+    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
+        """
+        Let a message through.
+
+        :param context: The message.
+        :param call_next: What answers it.
+        :returns: The answer.
+        :raises FastMCPError: If the server stops, or the code calls `sys.exit`.
+        """
+        failure = self._failures.get(context.method)
+        if failure is None:
+            called = await _tool_of_call(context) if context.method == "tools/list" else None
+            return await call_next(context) if called is None else [called]
+        if self._is_stopping:
+            msg = "The server is stopping"
+            raise failure(msg)
+        _fail_tasks_that_exit(asyncio.get_running_loop())
+        token = _in_call.set(True)
+        with anyio.CancelScope() as scope:
+            self._running.add(scope)
+            try:
+                return await call_next(context)
+            except BaseException as error:
+                if is_for_others(error):
+                    raise
+                logger.error("Code that was called raised {kind}", kind=type(error).__name__, exc_info=error)
+                msg = "The code that was called wanted to end the process"
+                raise failure(msg) from error
+            finally:
+                self._running.discard(scope)
+                _in_call.reset(token)
+        msg = "The server is stopping, and this did not end in time. It was given up"
+        raise failure(msg)
+
+    async def stop(self, seconds: float) -> None:
+        """
+        Take no more calls, and wait until those that run have ended and their answers are written.
+
+        :param seconds: For how long; then those that are left are cancelled, and answered with an error.
+        """
+        self._is_stopping = True
+        give_up = time.monotonic() + seconds
+        while self._running and time.monotonic() < give_up:
+            await asyncio.sleep(0.02)
+        for scope in list(self._running):
+            scope.cancel()
+        await asyncio.sleep(_WRITING)
+        self._is_stopping = False
+
+
+async def _tool_of_call(context: MiddlewareContext[Any]) -> Tool | None:
+    """
+    Return the tool that is being called, if the SDK lists all of them to look at its schema only.
+
+    Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
+    client's own listing names `tools/list` in its headers.
+    """
+    request: Any = context.fastmcp_context and context.fastmcp_context.request_context
+    headers = getattr(request and request.request, "headers", {})
+    name = decode_header_value(headers.get(MCP_NAME_HEADER))
+    if name is None or headers.get(MCP_METHOD_HEADER) != "tools/call" or context.fastmcp_context is None:
+        return None
+    tool = await context.fastmcp_context.fastmcp.get_tool(name)
+    if tool is None or X_MCP_HEADER_KEY in str(tool.parameters):
+        return tool
+    # All that is looked for; writing the schema of each called tool would take longer.
+    return Tool(name=name, parameters={"type": "object"})
+
+
+def guard_of(server: FastMCP[Any]) -> CallGuard:
+    """
+    Return what ends the calls of a server. The first time, it is added to the server's middleware.
+
+    :param server: Any FastMCP server.
+    :returns: The same guard each time.
+    """
+    guard = next((each for each in server.middleware if isinstance(each, CallGuard)), None)
+    if guard is None:
+        guard = CallGuard()
+        server.add_middleware(guard)
+    return guard
