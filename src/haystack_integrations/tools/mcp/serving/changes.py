@@ -32,6 +32,7 @@ from mcp.shared.subscriptions import (
     ToolsListChanged,
 )
 from mcp.types import EmptyResult, SubscriptionsListenRequestParams
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 # What changed: which list a client has to get anew.
 Listing = Literal["tools", "resources", "prompts"]
@@ -198,6 +199,10 @@ class ChangeAnnouncer(Middleware):
             return _with_notifications(await call_next(context))
         method = self._methods.get(context.method)
         if method is None or context.fastmcp_context is None:
+            return await call_next(context)
+        is_modern = context.fastmcp_context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if is_modern != (context.method == "subscriptions/listen"):
+            # Each revision knows its own way only.
             return await call_next(context)
         if context.type == "notification":
             await call_next(context)
