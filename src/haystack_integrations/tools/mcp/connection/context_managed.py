@@ -240,6 +240,20 @@ class Compound(ContextManaged):
     def _holds(self) -> Holds:
         return self._users
 
+    def close(self) -> None:
+        """
+        Release the connections, for all who use them, open `with` blocks included. What uses them next connects again.
+        """
+        for part in self._parts():
+            part.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connections like `close`, without blocking the event loop.
+        """
+        for part in self._parts():
+            await part.close_async()
+
     def _free_parts(self) -> Iterator[ContextManaged]:
         return (part for part in self._parts() if part._holds.ask_to_close())
 

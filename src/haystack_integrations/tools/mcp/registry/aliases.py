@@ -16,7 +16,6 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
-from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
@@ -269,22 +268,6 @@ class MCPAliasToolset(Compound, LiveToolset):
             await warm_up_toolsets_async(due)
         self._settle()
 
-    def close(self) -> None:
-        """
-        Release the connections, for all who use this toolset, open `with` blocks included.
-
-        The next `warm_up` or call connects again.
-        """
-        for member in self._members.values():
-            member.close()
-
-    async def close_async(self) -> None:
-        """
-        Release the connections like `close`, without blocking the event loop.
-        """
-        for member in self._members.values():
-            await member.close_async()
-
     def _parts(self) -> list[MCPToolset]:
         return [*self._members.values()]
 
@@ -356,9 +339,6 @@ class MCPAliasToolset(Compound, LiveToolset):
         Pickle the configuration. The unpickled object opens its own connections.
         """
         return type(self), (self._config, self._providers)
-
-    def _repr_html_(self) -> str:
-        return html_table(self, f"{type(self).__name__} '{self.tool_alias}' of {', '.join(self._members)}")
 
     def __repr__(self) -> str:
         """

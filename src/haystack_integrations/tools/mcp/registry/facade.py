@@ -15,7 +15,6 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, note_refusal
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.tool_invocation import (
     Failure,
@@ -161,12 +160,6 @@ class MCPFacade:
         message = first_reply(reply)
         if not message.tool_calls:
             return [message]
-        if AsyncExecutor.get_instance().in_loop_thread():
-            msg = (
-                "process_completion_response was called from the event loop of all sessions, which it would block. "
-                "Await process_completion_response_async instead."
-            )
-            raise RuntimeError(msg)
         tools = {tool.name: tool for tool in self.tools}
         # In threads: tools and output handlers of the user must not run in the event loop of all sessions.
         with ThreadPoolExecutor(len(message.tool_calls), thread_name_prefix="mcp-haystack-calls") as threads:
@@ -233,18 +226,15 @@ def first_reply(reply: Reply) -> ChatMessage:
 
     :param reply: A ChatMessage, a list of them, or a dictionary with `replies`.
     :returns: The first one.
-    :raises ValueError: If the `replies` are empty.
-    :raises TypeError: If it is something else.
+    :raises TypeError: If it is something else, or there is none.
     """
     found: Any = reply.get("replies") if isinstance(reply, Mapping) else reply
-    if isinstance(reply, Mapping) and isinstance(found, list | tuple) and not found:
-        msg = "The chat generator gave no reply: its `replies` are an empty list"
-        raise ValueError(msg)
     if isinstance(found, Sequence) and found:
         found = found[0]
     if not isinstance(found, ChatMessage):
         msg = (
-            f"A reply must be a ChatMessage, a list of them, or a dictionary with `replies`, got {type(reply).__name__}"
+            "A reply must be a ChatMessage, a list of them, or a dictionary with `replies`, and not be empty, got "
+            f"{type(reply).__name__}"
         )
         raise TypeError(msg)
     return found

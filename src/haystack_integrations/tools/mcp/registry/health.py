@@ -8,9 +8,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from haystack_integrations.tools.mcp.convert.tables import html_rows
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
     MCPConnectionError,
@@ -136,15 +134,6 @@ class MCPHealthReport(Mapping[str, MCPAliasHealth]):
                 lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
         return "\n".join(lines) or "no aliases"
 
-    def _repr_html_(self) -> str:
-        header = ("alias", "server", "state", "seconds", "tools", "error")
-        rows = []
-        for alias in self._aliases.values():
-            for each in alias.providers:
-                state, error = "ok" if each.ok else "failed", each.error or alias.error or ""
-                rows.append((alias.tool_alias, each.provider, state, f"{each.seconds:.2f}", str(each.tools), error))
-        return html_rows(header, rows, "ok" if self.ok else "failed")
-
     def __repr__(self) -> str:
         """
         Describe the report.
@@ -203,17 +192,3 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
         error=error,
         tools=len(member) if error is None else 0,
     )
-
-
-def check_health_timeout(timeout: Any) -> float:
-    """
-    Check the `timeout` of a health check.
-
-    :param timeout: Seconds.
-    :returns: The value.
-    :raises ValueError: If it is no positive number.
-    """
-    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool) or timeout <= 0:
-        msg = f"health_check: `timeout` must be a number of seconds greater than 0, got {timeout!r}"
-        raise ValueError(msg)
-    return float(timeout)

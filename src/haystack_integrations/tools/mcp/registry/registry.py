@@ -5,24 +5,23 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset, check_providers_exist
+from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade, openai_schemas
-from haystack_integrations.tools.mcp.registry.generation import Generation, generate, generate_async
-from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias, check_health_timeout
+from haystack_integrations.tools.mcp.registry.generation import GenerationOptions, Prompt, generate, generate_async
+from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias
 from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
 from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
 
@@ -75,15 +74,11 @@ class MCPRegistry(Compound):
             if config.tool_alias in self._configs:
                 msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
                 raise MCPConfigurationError(msg)
-            check_providers_exist(config, self._providers)
             self._configs[config.tool_alias] = config
-        self._toolsets: dict[str, MCPAliasToolset] = {}
+        self._toolsets = {alias: MCPAliasToolset(config, self._providers) for alias, config in self._configs.items()}
         self._users = Holds()
-        # One for each process: a lock held by another thread during a fork would stay locked in the child.
-        self._locks: dict[int, threading.Lock] = {}
-        # Some mistakes, such as an option that does not go with another, show only here.
-        for alias in self._configs:
-            self.toolset(alias)
+        for toolset in self._toolsets.values():
+            toolset._holds.count_those_of(self._users)
 
     @classmethod
     def from_config(
@@ -115,32 +110,22 @@ class MCPRegistry(Compound):
         # The registry works without files.
         from haystack_integrations.tools.mcp.config.loader import (  # noqa: PLC0415
             TOOL_CONFIGS,
-            config_entries,
             named_toolsets,
             read_config,
         )
 
         content, file, where = read_config(config)
+        options = {"invocation_timeout": None, **parameters}
         providers = named_toolsets(
-            content,
-            file,
-            where,
-            prefix_tool_names=False,
-            required=required,
-            inputs=inputs,
-            **{"invocation_timeout": None, **parameters},
+            content, file, where, prefix_tool_names=False, required=required, inputs=inputs, **options
         )
-        meant = difflib.get_close_matches(TOOL_CONFIGS, map(str, content), 1, cutoff=0.8)
-        if TOOL_CONFIGS not in content and meant:
-            msg = f"{where} has no `{TOOL_CONFIGS}`, but `{meant[0]}`. Did you mean `{TOOL_CONFIGS}`?"
-            raise MCPConfigurationError(msg)
+        configs = content.get(TOOL_CONFIGS, [])
         try:
-            return cls(providers, _tool_configs(content.get(TOOL_CONFIGS), TOOL_CONFIGS))
-        except MCPConfigurationError as error:
-            left_out = [name for name in config_entries(content, where).servers if name not in providers]
-            named = [name for name in left_out if repr(name) in str(error)]
-            hint = f". Disabled there: {', '.join(map(repr, named))}" if named else ""
-            msg = f"{where}: {error}{hint}"
+            if isinstance(configs, Mapping):
+                configs = [{**fields, "tool_alias": alias} for alias, fields in configs.items()]
+            return cls(providers, configs)
+        except (MCPConfigurationError, TypeError) as error:
+            msg = f"{where}: {TOOL_CONFIGS}: {error}"
             raise MCPConfigurationError(msg) from None
 
     @property
@@ -172,14 +157,8 @@ class MCPRegistry(Compound):
         :returns: The configuration.
         :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
         """
-        config = self._configs.get(tool_alias) if isinstance(tool_alias, str) else None
-        if config is None:
-            closest = difflib.get_close_matches(str(tool_alias), self._configs, 1)
-            hint = f" Did you mean '{closest[0]}'?" if closest else ""
-            known = ", ".join(self._configs) or "none"
-            msg = f"The registry has no alias {tool_alias!r}.{hint} Known aliases: {known}"
-            raise MCPConfigurationError(msg)
-        return config
+        self.toolset(tool_alias)
+        return self._configs[tool_alias]
 
     def toolset(self, tool_alias: str) -> MCPAliasToolset:
         """
@@ -187,14 +166,13 @@ class MCPRegistry(Compound):
 
         :param tool_alias: The alias.
         :returns: The toolset, the same one each time.
-        :raises MCPConfigurationError: If there is no such alias.
+        :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
         """
-        config = self.tool_config(tool_alias)
-        with self._locks.setdefault(os.getpid(), threading.Lock()):
-            if tool_alias not in self._toolsets:
-                self._toolsets[tool_alias] = toolset = MCPAliasToolset(config, self._providers)
-                toolset._holds.count_those_of(self._holds)
-            return self._toolsets[tool_alias]
+        if tool_alias not in self._toolsets:
+            choices = describe_choices([tool_alias], self.aliases, "It", "aliases")
+            msg = f"The registry has no alias {tool_alias!r}. {choices}"
+            raise MCPConfigurationError(msg)
+        return self._toolsets[tool_alias]
 
     def tool_schemas(self, tool_alias: str) -> list[dict[str, Any]]:
         """
@@ -204,9 +182,7 @@ class MCPRegistry(Compound):
         :returns: For each tool `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
         :raises MCPError: As `warm_up` of the toolset.
         """
-        toolset = self.toolset(tool_alias)
-        toolset.warm_up()
-        return openai_schemas(list(toolset))
+        return self.get_mcp(tool_alias).get_tool_schemas()
 
     async def tool_schemas_async(self, tool_alias: str) -> list[dict[str, Any]]:
         """
@@ -229,12 +205,10 @@ class MCPRegistry(Compound):
     def generate(
         self,
         chat_generator: Any,
-        prompt: str | ChatMessage | Sequence[ChatMessage],
+        prompt: Prompt,
         *,
         tool_alias: str | None = None,
-        parser: Callable[[str], Any] | None = None,
-        system_prompt: str | None = None,
-        generation_kwargs: dict[str, Any] | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> tuple[Any, list[ChatMessage]]:
         """
         Have a model answer, with the tools of an alias.
@@ -245,35 +219,31 @@ class MCPRegistry(Compound):
         :param chat_generator: A chat generator of Haystack.
         :param prompt: What the model is asked: a text, or messages.
         :param tool_alias: The alias. Default: no tools.
-        :param parser: Function that makes the output of the last reply's text. Default: the text.
-        :param system_prompt: Put before the prompt as a system message.
-        :param generation_kwargs: Passed to the chat generator.
+        :param options: `parser`, a function that makes the output of the last reply's text (default: the text);
+            `system_prompt`, put before the prompt as a system message; `generation_kwargs`, passed to the chat
+            generator.
         :returns: The output, and all messages: the prompt, tool calls and their results, and the last reply.
         :raises MCPBudgetExceededError: If the model does not stop calling tools. It has the `messages`.
         :raises MCPError: As `warm_up` of the toolset. What the chat generator or the parser raises is passed on.
         """
         _check_generator("generate", chat_generator)
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
-        return generate(chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs))
+        return generate(chat_generator, facade, prompt, options)
 
     async def generate_async(
         self,
         chat_generator: Any,
-        prompt: str | ChatMessage | Sequence[ChatMessage],
+        prompt: Prompt,
         *,
         tool_alias: str | None = None,
-        parser: Callable[[str], Any] | None = None,
-        system_prompt: str | None = None,
-        generation_kwargs: dict[str, Any] | None = None,
+        **options: Unpack[GenerationOptions],
     ) -> tuple[Any, list[ChatMessage]]:
         """
         Have a model answer like `generate`, without blocking the event loop.
         """
         _check_generator("generate_async", chat_generator)
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
-        return await generate_async(
-            chat_generator, Generation(prompt, facade, parser, system_prompt, generation_kwargs)
-        )
+        return await generate_async(chat_generator, facade, prompt, options)
 
     def hooks(self, tool_alias: str) -> dict[str, list[Any]]:
         """
@@ -350,10 +320,6 @@ class MCPRegistry(Compound):
         """
         Check the servers like `health_check`, without blocking the event loop.
         """
-        check_health_timeout(timeout)
-        if isinstance(aliases, str):
-            msg = f"health_check: `aliases` must be a list of aliases, got {aliases!r}"
-            raise MCPConfigurationError(msg)
         toolsets = [self.toolset(alias) for alias in (self._configs if aliases is None else aliases)]
         running_loop()
         checked = await asyncio.gather(*(check_alias(toolset, timeout) for toolset in toolsets))
@@ -381,22 +347,6 @@ class MCPRegistry(Compound):
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
-
-    def close(self) -> None:
-        """
-        Release the connections of all aliases, for all who use them, open `with` blocks included.
-
-        What uses them next connects again.
-        """
-        for toolset in self._toolsets.values():
-            toolset.close()
-
-    async def close_async(self) -> None:
-        """
-        Release the connections like `close`, without blocking the event loop.
-        """
-        for toolset in self._toolsets.values():
-            await toolset.close_async()
 
     def _parts(self) -> list[MCPAliasToolset]:
         return [*self._toolsets.values()]
@@ -450,23 +400,3 @@ def _check_generator(method: str, chat_generator: Any) -> None:
             f"{type(chat_generator).__name__}"
         )
         raise MCPConfigurationError(msg)
-
-
-def _tool_configs(section: Any, name: str) -> list[Any]:
-    if section is None:
-        return []
-    if isinstance(section, Mapping):
-        configs: list[Any] = []
-        for alias, fields in section.items():
-            if not isinstance(fields, Mapping):
-                msg = f"`{name}`: '{alias}' must be an object with the fields of a ToolConfig"
-                raise MCPConfigurationError(msg)
-            if fields.get("tool_alias", alias) != alias:
-                msg = f"`{name}`: '{alias}' has another `tool_alias`: {fields['tool_alias']!r}"
-                raise MCPConfigurationError(msg)
-            configs.append({**fields, "tool_alias": alias})
-        return configs
-    if isinstance(section, list):
-        return section
-    msg = f"`{name}` must be an object from aliases to tool configs, or a list of tool configs"
-    raise MCPConfigurationError(msg)
