@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.progress import Progress
 
-from haystack_integrations.tools.mcp.cli.asking import ask_in_terminal
+from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.output import Output
 
 
@@ -65,7 +65,7 @@ FORM = {
     "properties": {
         "count": {"type": "integer", "description": "How many"},
         "colour": {"enum": ["red", "blue"], "default": "blue"},
-        "note": {"type": "string", "title": "note"},
+        "note": {"type": "string"},
     },
     "required": ["count"],
 }

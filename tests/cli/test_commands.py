@@ -144,7 +144,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
-        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "lacks name and has no who. It takes: name"),
+        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "lack 'name', but have 'who'. It takes name: string"),
     ],
 )
 def test_the_exit_code_tells_what_happened(run: Run, words: list[str], code: int, told: str) -> None:

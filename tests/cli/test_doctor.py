@@ -9,12 +9,9 @@
 import importlib.metadata
 import json
 import shlex
-import ssl
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,6 @@ from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import for_each
 from tests.cli.conftest import Run
 from tests.conftest import StdioServerFactory
-from tests.support.certificates import Authority
 from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.oauth_server import OAuthServer
 from tests.support.prepared import prepared_python
@@ -193,25 +189,6 @@ def test_an_unencrypted_connection_to_another_machine_is_told(run: Run) -> None:
     assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []
 
 
-def test_a_certificate_that_expires_soon_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    authority = Authority(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*authority.sign("server"))
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"https://127.0.0.1:{server.server_port}/mcp"
-        unknown = findings(run, url)
-        monkeypatch.setenv("SSL_CERT_FILE", str(authority.bundle))
-        known = findings(run, url)
-        server.shutdown()
-    assert unknown["warning"] == []
-    assert known["warning"] == [f"{url}: Its certificate expires in 0 days"]
-
-
 def test_a_url_from_an_environment_variable_that_is_not_set_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     found = findings(run, "${NOT_SET_ANYWHERE}")
@@ -264,7 +241,6 @@ def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monk
     (tmp_path / ".mcp.json").write_text("{")
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", "uvx,npx")
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", "")
-    monkeypatch.setitem(sys.modules, "uvloop", None)
 
     def version(name: str) -> str:
         if name == "fastmcp":
@@ -276,14 +252,13 @@ def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monk
     for text in (
         "environment: HAYSTACK_MCP_ALLOWED_COMMANDS allows only: uvx,npx",
         "environment: HAYSTACK_MCP_ALLOWED_HOSTS allows only: nothing",
-        "environment: uvloop is not installed; it is for a faster event loop",
         "environment: mcp.json has the servers (none)",
         "environment: .mcp.json has the servers (none)",
     ):
         assert text in found["ok"], found
     [versions] = [text for text in found["ok"] if "Python" in text]
     assert "haystack-ai 1.2.3" in versions
-    assert "fastmcp" not in versions
+    assert "no fastmcp" in versions
 
 
 def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:

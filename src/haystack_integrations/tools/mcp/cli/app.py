@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, for_terminal
@@ -68,6 +68,7 @@ def make_app(chosen: str | None = None) -> App:
         help_epilogue=_EPILOGUE,
         help_format="markdown",
         version=lambda: f"mcp-haystack {package.__version__}",
+        default_parameter=Parameter(negative=(), show_default=False),
         suppress_keyboard_interrupt=False,
     )
     app.register_install_completion_command(help="Install completion for the shell, e.g. bash or zsh.")

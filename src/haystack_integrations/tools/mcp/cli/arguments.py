@@ -205,7 +205,7 @@ def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str
     return f"{subject} must satisfy {error.validator}: {shown}"
 
 
-def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """
     Return the schemas of all arguments.
 
@@ -213,7 +213,8 @@ def properties_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     :returns: The schemas by name.
     """
     properties = resolved(schema, schema).get("properties")
-    return properties if isinstance(properties, Mapping) else {}
+    known = properties if isinstance(properties, Mapping) else {}
+    return {str(name): each if isinstance(each, Mapping) else {} for name, each in known.items()}
 
 
 def required_in(schema: Mapping[str, Any]) -> list[str]:
@@ -262,7 +263,7 @@ def signature(schema: Mapping[str, Any]) -> str:
     parts = []
     for name, each in properties_of(schema).items():
         described = describe_type(each, schema)
-        if isinstance(each, Mapping) and each.get("default") is not None:
+        if each.get("default") is not None:
             parts.append(f"{name}: {described} = {json.dumps(each['default'], ensure_ascii=False)}")
         else:
             parts.append(f"{name}{'' if name in required else '?'}: {described}")

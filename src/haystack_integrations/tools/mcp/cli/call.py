@@ -6,16 +6,35 @@ from __future__ import annotations
 
 import base64
 import mimetypes
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from haystack_integrations.tools.mcp.cli.arguments import check_arguments, typed_arguments
-from haystack_integrations.tools.mcp.cli.asking import ask_in_terminal
-from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, save_bytes
-from haystack_integrations.tools.mcp.cli.targets import OUTPUT, Json, Reach, Target, Verbose, connected, server_of
+from haystack_integrations.tools.mcp.cli.arguments import (
+    check_arguments,
+    describe_type,
+    problem_with,
+    properties_of,
+    required_in,
+    typed,
+    typed_arguments,
+)
+from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, protocol_json, save_bytes, visible
+from haystack_integrations.tools.mcp.cli.targets import (
+    OUTPUT,
+    REACH,
+    SHOWN,
+    Reach,
+    Shown,
+    Target,
+    connected,
+    named,
+    server_of,
+)
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -37,10 +56,9 @@ def call(
         ),
     ],
     input: Annotated[str | None, Parameter(metavar="JSON", allow_leading_hyphen=True)] = None,  # noqa: A002 - the option's name
-    save: Annotated[Path | None, Parameter(metavar="FOLDER", group=OUTPUT, show_default=False)] = None,
-    reach: Reach | None = None,
-    json: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+    save: Annotated[Path | None, Parameter(metavar="FOLDER", group=OUTPUT)] = None,
+    reach: Reach = REACH,
+    shown: Shown = SHOWN,
 ) -> None:
     """
     Call a tool, and print its result.
@@ -50,10 +68,8 @@ def call(
 
     :param input: Arguments as a JSON object; @FILE to read it from a file, - from stdin.
     :param save: Write the images, sounds and files of the result into this folder.
-    :param json: Print the result of the protocol as JSON.
     """
-    reach = reach or Reach()
-    output = Output(is_json=json)
+    output = shown.output
     name = one_line(tool)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -71,8 +87,8 @@ def call(
             bar.update(task, completed=progress.progress, total=progress.total, description=text)
 
     handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=report)
-    with connected(server_of(target, reach), reach, output, handlers=handlers) as session:
-        schema = session.tool_named(tool).input_schema
+    with connected(server_of(target, reach), reach, output, handlers) as session:
+        schema = named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
         check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
         bar.add_task(name, total=None)
@@ -81,32 +97,85 @@ def call(
     if save is not None:
         for number, (data, mime_type) in enumerate(_files_in(result), 1):
             save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
-    if json:
+    if shown.json:
         output.json(result)
+    elif not result.content and result.structured_content is not None:
+        output.text(as_json(result.structured_content))
     else:
-        output.text(_readable(result))
+        output.text(model_text(protocol_json(result)))
 
 
-def _readable(result: types.CallToolResult) -> str:
-    envelope: dict[str, Any] = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if not envelope.get("content") and result.structured_content is not None:
-        return as_json(result.structured_content)
-    return model_text(envelope)
-
-
-def _files_in(result: types.CallToolResult) -> list[tuple[bytes, str | None]]:
-    files = []
+def _files_in(result: types.CallToolResult) -> Iterator[tuple[bytes, str | None]]:
     for block in result.content:
         source: Any = getattr(block, "resource", block)
         data = getattr(source, "data", None) or getattr(source, "blob", None)
         if data is not None:
-            files.append((base64.b64decode(plain_base64(data)[0]), source.mime_type))
+            yield base64.b64decode(plain_base64(data)[0]), source.mime_type
         elif block.type == "resource":
-            files.append((source.text.encode(), source.mime_type or "text/plain"))
-    return files
+            yield source.text.encode(), source.mime_type or "text/plain"
 
 
 def _suffix(mime_type: str) -> str:
     # Python 3.11 knows sounds and others by the names that they had before they were registered: audio/x-wav.
     older = mime_type.replace("/", "/x-", 1)
     return mimetypes.guess_extension(mime_type) or mimetypes.guess_extension(older) or ".bin"
+
+
+def ask_in_terminal(request: Any, output: Output, bar: Progress) -> dict[str, Any] | bool | None:
+    """
+    Ask the person what a server wants to know ("elicitation").
+
+    Without a terminal, nobody is asked, and the server is told so.
+
+    :param request: The request of the server: `ElicitRequestFormParams` or `ElicitRequestURLParams` of the MCP SDK.
+    :param output: Where it is asked.
+    :param bar: What else is shown there.
+    :returns: The answers; True or False to accept or decline; None to cancel.
+    """
+    text = visible(request.message)
+    if not sys.stdin.isatty():
+        output.note(f"The server asks, and there is no terminal to answer in: {text}", style="yellow")
+        return None
+    bar.stop()
+    output.note(f"\nThe server asks: {text}", style="bold")
+    try:
+        if request.mode == "form":
+            return _form(request.requested_schema, output)
+        output.note(f"Open this page if you trust the server: {one_line(request.url)}")
+        return _answer("Have you opened it? [y/N] ", output).lower() in ("y", "yes")
+    except EOFError:  # Ctrl-D
+        return None
+    finally:
+        bar.start()
+
+
+def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
+    required = required_in(schema)
+    values: dict[str, Any] = {}
+    for name, each in properties_of(schema).items():
+        default = each.get("default")
+        facts = [describe_type(each, schema)]
+        if default is not None:
+            facts.append(f"default: {one_line(default)}")
+        elif name not in required:
+            facts.append("optional")
+        meaning = ", ".join(filter(None, [one_line(name), one_line(each.get("description", ""))]))
+        question = f"  {meaning} ({', '.join(facts)}): "
+        while True:
+            text = _answer(question, output)
+            value = typed(name, [text], schema) if text else default
+            problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
+            if problem is None and (value is not None or name not in required):
+                break
+            output.note(f"{problem}." if problem else "An answer is needed; Ctrl-D cancels.", style="yellow")
+        if value is not None:
+            values[name] = value
+    return values if values or required else _answer("Accept? [y/N] ", output).lower() in ("y", "yes")
+
+
+def _answer(question: str, output: Output) -> str:
+    output.notes.print(question, end="", soft_wrap=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()

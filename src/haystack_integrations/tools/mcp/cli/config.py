@@ -15,9 +15,9 @@ import yaml
 from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode
-from haystack_integrations.tools.mcp.cli.files import Entry, config_files, configured_in, variable_name
+from haystack_integrations.tools.mcp.cli.files import Server, config_files, configured_in, variable_name
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import Json
+from haystack_integrations.tools.mcp.cli.targets import SHOWN, Shown
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
@@ -29,12 +29,10 @@ _FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
 
 
 def config(
-    file: Annotated[
-        Path | None, Parameter(show_default=False, help="The mcp.json. Default: that of this folder.")
-    ] = None,
+    file: Annotated[Path | None, Parameter(help="The mcp.json. Default: that of this folder.")] = None,
     /,
     *servers: Annotated[str, Parameter(help="The names of the servers to print. Default: all.")],
-    json: Json = False,
+    shown: Shown = SHOWN,
 ) -> ExitCode:
     """
     Check an mcp.json, and print the toolsets for it as YAML.
@@ -42,10 +40,8 @@ def config(
     The YAML goes under `tools` of an Agent or a ToolInvoker in a stored pipeline. Nothing is connected; 'mcp-haystack
     doctor FILE' does that. A secret that stands in the file is not printed: the YAML has an environment variable for
     it, which is named on stderr.
-
-    :param json: Print JSON instead of YAML.
     """
-    output = Output(is_json=json)
+    output = shown.output
     path = file or _file_here()
     entries = configured_in(path)
     if unknown := [name for name in servers if name not in {entry.name for entry in entries}]:
@@ -56,7 +52,7 @@ def config(
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
     toolsets = [_stored(entry, entry.toolset, output) for entry in chosen if entry.toolset is not None]
-    if json:
+    if shown.json:
         output.json({"tools": toolsets})
     else:
         output.text(yaml.safe_dump({"tools": toolsets}, sort_keys=False, allow_unicode=True, width=100))
@@ -71,7 +67,7 @@ def _file_here() -> Path:
     return here[0]
 
 
-def _stored(entry: Entry, toolset: MCPToolset, output: Output) -> dict[str, Any]:
+def _stored(entry: Server, toolset: MCPToolset, output: Output) -> dict[str, Any]:
     warnings = list(entry.warnings)
     if entry.missing:
         warnings.append(f"these environment variables are not set: {', '.join(entry.missing)}")

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,11 @@ _NO_NAMES = frozenset({"components", "init_parameters", "data", "server_info", "
 
 
 @dataclass(frozen=True)
-class Entry:
+class Server:
     """
-    One of the servers in a file, which may be unusable by itself.
+    A server that a target means. One of a file may be unusable by itself.
 
-    :param name: Its name.
+    :param name: Its name in the file, or the target, without secrets.
     :param info: How to reach it; None if it is disabled or cannot be used.
     :param toolset: Its toolset, of a configuration file.
     :param place: Where it stands, for messages.
@@ -54,8 +54,8 @@ class Entry:
     info: MCPServerInfo | None = None
     toolset: MCPToolset | None = None
     place: str = ""
-    warnings: list[str] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
+    warnings: Sequence[str] = ()
+    missing: Sequence[str] = ()
     error: str | None = None
 
     @property
@@ -65,15 +65,6 @@ class Entry:
         """
         return self.info is None and self.error is None
 
-    @property
-    def reason(self) -> str | None:
-        """
-        Why it cannot be connected to, if it cannot.
-        """
-        if self.is_disabled:
-            return f"The {self.place} is disabled. Enable it there to use it."
-        return self.error or (_UNSET.format(", ".join(self.missing)) if self.missing else None)
-
     def usable(self) -> MCPServerInfo:
         """
         Return how to reach it.
@@ -81,12 +72,10 @@ class Entry:
         :returns: The server info.
         :raises CommandError: If it cannot be used.
         """
-        if self.info is None or self.reason is not None:
-            raise CommandError(self.reason or "")
-        return self.info
-
-
-_UNSET = "these environment variables are not set: {}"
+        if self.info is not None and not self.missing:
+            return self.info
+        unset = f"these environment variables are not set: {', '.join(self.missing)}" if self.missing else None
+        raise CommandError(self.error or unset or f"{self.place} is disabled. Enable it there to use it.")
 
 
 def config_files() -> list[Path]:
@@ -108,7 +97,7 @@ def config_files() -> list[Path]:
     return [file for file in candidates if file.is_file()]
 
 
-def entries_in(file: Path) -> list[Entry]:
+def servers_in(file: Path) -> list[Server]:
     """
     Read the servers of a file, each apart from the others.
 
@@ -117,11 +106,11 @@ def entries_in(file: Path) -> list[Entry]:
     :raises CommandError: If the file cannot be read.
     """
     if file.suffix in YAML_SUFFIXES:
-        return [Entry(name, info) for name, info in _stored_servers(file).items()]
+        return [Server(name, info) for name, info in _stored_servers(file).items()]
     return configured_in(file)
 
 
-def configured_in(file: Path) -> list[Entry]:
+def configured_in(file: Path) -> list[Server]:
     """
     Read the entries of a configuration file, each apart from the others.
 
@@ -142,13 +131,13 @@ def configured_in(file: Path) -> list[Entry]:
         try:
             toolset = loader.toolset(name, entry)
         except ValueError as error:
-            entries.append(Entry(name, place=place, error=str(error)))
+            entries.append(Server(name, place=place, error=str(error)))
             continue
         ignored = foreign_keys(entry)
         warnings = [f"passed over {', '.join(ignored)}"] if ignored else []
         info = toolset.server_info if toolset is not None else None
         missing = missing_variables(info) if info is not None else []
-        entries.append(Entry(name, info, toolset, place, warnings, missing))
+        entries.append(Server(name, info, toolset, place, warnings, missing))
     return entries
 
 
@@ -160,7 +149,7 @@ def names_in(file: Path) -> list[str]:
     :returns: The names; none if the file cannot be read.
     """
     try:
-        return [entry.name for entry in entries_in(file)]
+        return [entry.name for entry in servers_in(file)]
     except CommandError:
         return []  # whoever needs the file is told why
 

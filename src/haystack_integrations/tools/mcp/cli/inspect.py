@@ -23,13 +23,13 @@ from haystack_integrations.tools.mcp.cli.output import (
 )
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
-    Json,
+    REACH,
+    SHOWN,
     Reach,
-    Server,
-    Session,
+    Shown,
     Target,
-    Verbose,
     connected,
+    named,
     server_of,
 )
 
@@ -50,10 +50,9 @@ def inspect(
     /,
     *,
     tool: Annotated[str | None, Parameter(metavar="NAME", group=OUTPUT)] = None,
-    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT, show_default=False)] = None,
-    reach: Reach | None = None,
-    json: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+    snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
+    reach: Reach = REACH,
+    shown: Shown = SHOWN,
 ) -> None:
     """
     Show all about a server.
@@ -63,90 +62,72 @@ def inspect(
 
     :param tool: Show this tool only.
     :param snapshot: Write a snapshot of the tools into this file, for doctor --check and MCPToolset(snapshot=...).
-    :param json: Print JSON: the objects of the protocol.
     """
-    reach = reach or Reach()
-    output = Output(is_json=json)
+    output = shown.output
     server = server_of(target, reach)
-    with connected(server, reach, output) as session:
-        chosen = session.tool_named(tool) if tool is not None else None
-        with output.busy("Reading what it offers"):
-            report = _report(server, session)
+    with connected(server, reach, output) as (connection, tools, seconds):
+        chosen = tools if tool is None else [named("tool", tool, tools)]
         if snapshot is not None:
-            snapshot_of(session).save(snapshot)
+            snapshot_of(connection, tools).save(snapshot)
             output.note(f"Saved {snapshot}")
-    if chosen is not None:
-        report["tools"] = [chosen]
-    if json:
+        started = time.monotonic()
+        connection.list_tools()
+        listing = time.monotonic() - started
+        status = connection.status()
+        report = {
+            "target": server.name,
+            "reachedBy": server.usable().describe(),
+            "server": connection.implementation,
+            "protocolVersion": status.protocol_version,
+            "latency": {"connectSeconds": round(seconds, 3), "listToolsSeconds": round(listing, 3)},
+            "capabilities": status.capabilities or {},
+            "extensions": status.extensions or {},
+            "instructions": connection.instructions,
+            "tools": chosen,
+            "resources": connection.list_resources(),
+            "resourceTemplates": connection.list_resource_templates(),
+            "prompts": connection.list_prompts(),
+            "skills": [{"name": skill.name, "uri": skill.uri} for skill in connection.list_skills()],
+        }
+    if shown.json:
         output.json(report)
         return
     if tool is None:
         _print_server(output, report)
-    for each in report["tools"]:
+    for each in chosen:
         _print_tool(output, each)
     if tool is None:
         _print_rest(output, report)
 
 
-def _report(server: Server, session: Session) -> dict[str, Any]:
-    connection = session.connection
-    started = time.monotonic()
-    tools = connection.list_tools()
-    listing = time.monotonic() - started
-    status = connection.status()
-    implementation = connection.implementation
-    return {
-        "target": server.name,
-        "reachedBy": server.info.describe(),
-        "server": implementation,
-        "protocolVersion": status.protocol_version,
-        "latency": {"connectSeconds": round(session.seconds, 3), "listToolsSeconds": round(listing, 3)},
-        "capabilities": status.capabilities or {},
-        "extensions": status.extensions or {},
-        "instructions": connection.instructions,
-        "tools": tools,
-        "resources": connection.list_resources(),
-        "resourceTemplates": connection.list_resource_templates(),
-        "prompts": connection.list_prompts(),
-        "skills": [{"name": skill.name, "uri": skill.uri} for skill in connection.list_skills()],
-    }
-
-
 def _print_server(output: Output, report: dict[str, Any]) -> None:
-    implementation = report["server"]
-    name = " ".join(filter(None, [implementation.name, implementation.version])) if implementation else "unnamed"
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold")
-    grid.add_column(overflow="fold")
-    latency = report["latency"]
+    server, latency = report["server"], report["latency"]
+    capabilities = []
+    for name, details in report["capabilities"].items():
+        if details is not None and name not in ("extensions", "experimental"):
+            switched_on = [key for key, value in details.items() if value] if isinstance(details, dict) else []
+            capabilities.append(f"{name} ({', '.join(switched_on)})" if switched_on else name)
     facts = {
-        "Server": name,
-        "Title": implementation.title if implementation else None,
+        "Server": " ".join(filter(None, [server.name, server.version])) if server else "unnamed",
+        "Title": server.title if server else None,
         "Reached by": report["reachedBy"],
         "Protocol": report["protocolVersion"],
         "Latency": f"{latency['connectSeconds'] * 1000:.0f} ms to connect, "
         f"{latency['listToolsSeconds'] * 1000:.0f} ms to list the tools",
-        "Capabilities": ", ".join(_capabilities(report["capabilities"])) or "none",
+        "Capabilities": ", ".join(capabilities) or "none",
         "Extensions": ", ".join(key for key, each in report["extensions"].items() if each["server"] is not None),
         "Instructions": report["instructions"],
         "Tools": str(len(report["tools"])),
         "Resources": f"{len(report['resources'])}, and {len(report['resourceTemplates'])} templates",
         "Prompts": str(len(report["prompts"])),
     }
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
     for fact, value in facts.items():
         if value:
             grid.add_row(fact, Text(visible(value)))
     output.print(grid)
-
-
-def _capabilities(capabilities: dict[str, Any]) -> list[str]:
-    found = []
-    for name, details in capabilities.items():
-        if details is None or name in ("extensions", "experimental"):
-            continue
-        switched_on = [key for key, value in details.items() if value] if isinstance(details, dict) else []
-        found.append(f"{name} ({', '.join(switched_on)})" if switched_on else name)
-    return found
 
 
 def _print_tool(output: Output, tool: types.Tool) -> None:

@@ -16,19 +16,23 @@ from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.logins import asked_in_terminal, forget, remember, token_folder, with_login
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import Json, Reach, Server, Target, Verbose, secret_of, servers_of
+from haystack_integrations.tools.mcp.cli.targets import SHOWN, Reach, Shown, Target, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.http.login import login as log_in
 from haystack_integrations.tools.mcp.transports.http.login import logout as log_out
 
-_CLIENT = Group("The client, if it is registered already", sort_key=1)
-
 _User = Annotated[str | None, Parameter(metavar="NAME", help="The user of mcp_request_context. Default: no user.")]
+_Config = Annotated[
+    Path | None,
+    Parameter(
+        metavar="FILE", help="The mcp.json that has the name. Default: those in this folder and of your editors."
+    ),
+]
 
 
-@Parameter(name="*", group=_CLIENT)
+@Parameter(name="*", group=Group("The client, if it is registered already", sort_key=1))
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Client:
     """
@@ -47,11 +51,11 @@ class Client:
     client_id: Annotated[str | None, Parameter(metavar="ID")] = None
     client_secret_env: Annotated[str | None, Parameter(metavar="NAME")] = None
     issuer: Annotated[str | None, Parameter(metavar="URL")] = None
-    scope: Annotated[list[str] | None, Parameter(metavar="SCOPE", negative="")] = None
+    scope: Annotated[list[str] | None, Parameter(metavar="SCOPE")] = None
     resource: Annotated[str | None, Parameter(metavar="URI")] = None
-    no_resource: Annotated[bool, Parameter(negative="", show_default=False)] = False
+    no_resource: bool = False
     redirect_uri: Annotated[str | None, Parameter(metavar="URL")] = None
-    tokens: Annotated[Path | None, Parameter(metavar="FOLDER", show_default=False)] = None
+    tokens: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
 
     def oauth_config(self) -> OAuthConfig:
         """
@@ -76,15 +80,17 @@ class Client:
         )
 
 
+_CLIENT = Client()
+
+
 def login(
     target: Target,
     /,
     *,
     user: _User = None,
-    client: Client | None = None,
-    config: Annotated[Path | None, Parameter(metavar="FILE", show_default=False)] = None,
-    json: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+    client: Client = _CLIENT,
+    config: _Config = None,
+    shown: Shown = SHOWN,
 ) -> ExitCode:
     """
     Log in at a server that wants it (OAuth), in the browser.
@@ -92,20 +98,18 @@ def login(
     Other commands find the login from then on. With the YAML of a pipeline, the tokens go where its server infos look
     for them (`token_storage`), so that a service needs no browser.
 
-    :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
-    :param json: Print JSON: at which servers.
     """
 
     def act(info: HttpServerInfo) -> str:
         is_own = info.oauth_config is None
         if is_own:
-            info = dataclasses.replace(info, auth=None, oauth_config=(client or Client()).oauth_config())
+            info = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())
         log_in(asked_in_terminal(info), user=user)
         if is_own:
             remember(info)
         return "Logged in at"
 
-    return _each(_servers(target, config), act, Output(is_json=json))
+    return _each(target, config, act, shown.output)
 
 
 def logout(
@@ -113,17 +117,14 @@ def logout(
     /,
     *,
     user: _User = None,
-    config: Annotated[Path | None, Parameter(metavar="FILE", show_default=False)] = None,
-    json: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+    config: _Config = None,
+    shown: Shown = SHOWN,
 ) -> ExitCode:
     """
     Forget the login at a server.
 
     The tokens are deleted, and revoked where the authorization server can do that.
 
-    :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
-    :param json: Print JSON: at which servers.
     """
 
     def act(info: HttpServerInfo) -> str:
@@ -132,40 +133,38 @@ def logout(
             forget(info)
         return "Logged out at" if had_tokens else "There was no login at"
 
-    return _each(_servers(target, config), act, Output(is_json=json))
+    return _each(target, config, act, shown.output)
 
 
-def _servers(target: str, config: Path | None) -> list[Server]:
-    found = servers_of(target, Reach(config=config), uses_logins=False)
-    servers = [server for server in found if _can_log_in(server.info, is_alone=len(found) == 1)]
-    if not servers:
+def _each(target: str, config: Path | None, act: Callable[[Any], str], output: Output) -> ExitCode:
+    """
+    Do something for each server at which a person can log in, also if it fails for one.
+    """
+    found = servers_of(target, Reach(config=config))
+    infos: dict[str, Any] = {
+        server.name: server.info for server in found if _can_log_in(server.info, is_alone=len(found) == 1)
+    }
+    if not infos:
         msg = f"{target} has no server at which a person can log in: one with a URL, and without other credentials"
         raise CommandError(msg)
-    return servers
+    code = ExitCode.OK
+    report: list[dict[str, Any]] = []
+    for name, info in infos.items():
+        try:
+            output.note(f"{act(info)} the {info.describe()}")
+            report.append({"server": name})
+        except (MCPError, ValueError) as error:
+            output.note(f"Error: {error}", style="red")
+            code = exit_code_of(error) or ExitCode.USAGE
+            report.append({"server": name, "error": str(error)})
+    if output.is_json:
+        output.json({"servers": report})
+    return code
 
 
-def _can_log_in(info: MCPServerInfo, *, is_alone: bool) -> bool:
+def _can_log_in(info: MCPServerInfo | None, is_alone: bool) -> bool:
     if not isinstance(info, HttpServerInfo):
         return False
     if info.oauth_config is not None:
         return info.oauth_config.grant_type == "authorization_code"
     return info.auth == "oauth" or (is_alone and info.auth is None and info.token is None)
-
-
-def _each(servers: list[Server], act: Callable[[Any], str], output: Output) -> ExitCode:
-    """
-    Do something for each server, also if it fails for one.
-    """
-    code = ExitCode.OK
-    report: list[dict[str, Any]] = []
-    for server in servers:
-        try:
-            output.note(f"{act(server.info)} the {server.info.describe()}")
-            report.append({"server": server.name})
-        except (MCPError, ValueError) as error:
-            output.note(f"Error: {error}", style="red")
-            code = exit_code_of(error) or ExitCode.USAGE
-            report.append({"server": server.name, "error": str(error)})
-    if output.is_json:
-        output.json({"servers": report})
-    return code

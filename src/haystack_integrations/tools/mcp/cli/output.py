@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,15 +83,13 @@ class Output:
     Where a command writes.
     """
 
-    def __init__(self, *, is_json: bool = False, is_silent: bool = False) -> None:
+    def __init__(self, *, is_json: bool = False) -> None:
         """
         Initialize the Output.
 
         :param is_json: Whether stdout gets JSON only.
-        :param is_silent: Whether it is not shown that something takes time, because somebody else does that.
         """
         self.is_json = is_json
-        self._is_silent = is_silent
         self.results: Console = _console(_results_stream or sys.stdout, _WIDTH_OF_TABLES)
         self.help: Console = _console(_results_stream or sys.stdout, _WIDTH_OF_HELP)
         self.notes: Console = _console(sys.stderr, _WIDTH_OF_HELP)
@@ -152,10 +150,7 @@ class Output:
         :param what: What that is.
         :returns: A context manager.
         """
-        if self._is_silent or not self.notes.is_terminal:
-            yield
-            return
-        with self.notes.status(_literal(what, None)):
+        with self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext():
             yield
 
 
@@ -297,11 +292,10 @@ def schema_table(schema: Mapping[str, Any], heading: str) -> Table | None:
     required = required_in(schema)
     rows = []
     for name, each in properties_of(schema).items():
-        known = each if isinstance(each, Mapping) else {}
-        default = known.get("default")
+        default = each.get("default")
         otherwise = "no" if default is None else f"default: {json.dumps(default, ensure_ascii=False)}"
         need = "yes" if name in required else otherwise
-        rows.append((name, describe_type(each, schema), need, known.get("description", "")))
+        rows.append((name, describe_type(each, schema), need, each.get("description", "")))
     return table((heading, "Type", "Required", "Description"), rows) if rows else None
 
 

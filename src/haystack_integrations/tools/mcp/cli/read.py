@@ -12,8 +12,8 @@ from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.arguments import text_arguments
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.output import Output, save_bytes
-from haystack_integrations.tools.mcp.cli.targets import OUTPUT, Json, Reach, Target, Verbose, connected, server_of
+from haystack_integrations.tools.mcp.cli.output import save_bytes
+from haystack_integrations.tools.mcp.cli.targets import OUTPUT, REACH, SHOWN, Reach, Shown, Target, connected, server_of
 
 
 def read(
@@ -21,10 +21,9 @@ def read(
     uri: Annotated[str, Parameter(help="The URI of the resource, or a template with {variables}.")],
     /,
     *variables: Annotated[str, Parameter(help="name=value for the variables of a template.")],
-    save: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT, show_default=False)] = None,
-    reach: Reach | None = None,
-    json: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 - read before the command runs
+    save: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
+    reach: Reach = REACH,
+    shown: Shown = SHOWN,
 ) -> None:
     """
     Read a resource, and print its content.
@@ -32,10 +31,8 @@ def read(
     A text is printed as it is, and so are bytes into a pipe or a file.
 
     :param save: Write the content into this file.
-    :param json: Print the result of the protocol as JSON.
     """
-    reach = reach or Reach()
-    output = Output(is_json=json)
+    output = shown.output
     server = server_of(target, reach)
     uri = _filled(uri, text_arguments(variables))
     with connected(server, reach, output) as session:
@@ -47,9 +44,9 @@ def read(
     ]
     if save is not None:
         save_bytes(save, b"".join(contents), output)
-    if json:
+    if shown.json:
         output.json(result)
-    if json or save is not None:
+    if shown.json or save is not None:
         return
     for part, text, content in zip(parts, texts, contents, strict=True):
         if text is not None:

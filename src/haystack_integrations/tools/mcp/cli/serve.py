@@ -39,18 +39,18 @@ def serve(
     *,
     name: Annotated[str | None, Parameter(metavar="NAME", group=_WHAT)] = None,
     description: Annotated[str | None, Parameter(metavar="TEXT", group=_WHAT)] = None,
-    input: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", negative="", group=_WHAT)] = None,  # noqa: A002 - option
-    output: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", negative="", group=_WHAT)] = None,
-    show_errors: Annotated[bool, Parameter(negative="", show_default=False, group=_WHAT)] = False,
-    http: Annotated[bool, Parameter(negative="", show_default=False, group=_HTTP)] = False,
+    input: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", group=_WHAT)] = None,  # noqa: A002 - option
+    output: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", group=_WHAT)] = None,
+    show_errors: Annotated[bool, Parameter(group=_WHAT)] = False,
+    http: Annotated[bool, Parameter(group=_HTTP)] = False,
     host: Annotated[str | None, Parameter(metavar="HOST", group=_HTTP)] = None,
     port: Annotated[int | None, Parameter(metavar="PORT", group=_HTTP)] = None,
     path: Annotated[str | None, Parameter(metavar="PATH", group=_HTTP)] = None,
     token_env: Annotated[str | None, Parameter(metavar="NAME", group=_HTTP)] = None,
-    insecure: Annotated[bool, Parameter(negative="", show_default=False, group=_HTTP)] = False,
-    allowed_host: Annotated[_Pairs, Parameter(metavar="HOST", negative="", group=_HTTP)] = None,
-    allowed_origin: Annotated[_Pairs, Parameter(metavar="ORIGIN", negative="", group=_HTTP)] = None,
-    stateless: Annotated[bool, Parameter(negative="", show_default=False, group=_HTTP)] = False,
+    insecure: Annotated[bool, Parameter(group=_HTTP)] = False,
+    allowed_host: Annotated[_Pairs, Parameter(metavar="HOST", group=_HTTP)] = None,
+    allowed_origin: Annotated[_Pairs, Parameter(metavar="ORIGIN", group=_HTTP)] = None,
+    stateless: Annotated[bool, Parameter(group=_HTTP)] = False,
     workers: Annotated[int, Parameter(metavar="N", group=_HTTP)] = 1,
     max_concurrency: Annotated[int | None, Parameter(metavar="N", group=_LOAD)] = None,
     grace_period: Annotated[float, Parameter(metavar="SECONDS", group=_LOAD)] = 10.0,
@@ -81,10 +81,10 @@ def serve(
     :param allowed_host: A name by which clients may reach the server, as behind a proxy. Repeatable.
     :param allowed_origin: An origin of web pages that may use the server. Repeatable.
     :param stateless: Keep no sessions.
-    :param workers: Processes that serve the same port.
+    :param workers: Processes that serve the same port. Default: 1.
     :param max_concurrency: How many calls run at the same time.
-    :param grace_period: Seconds that running calls get when the server is stopped.
-    :param log_level: What is logged to stderr.
+    :param grace_period: Seconds that running calls get when the server is stopped. Default: 10.
+    :param log_level: What is logged to stderr. Default: info.
     """
     endpoint: dict[str, Any] = {"host": host, "port": port, "path": path}
     for_http = {

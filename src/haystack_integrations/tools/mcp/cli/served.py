@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.files import entries_in, read_yaml
+from haystack_integrations.tools.mcp.cli.files import read_yaml, servers_in
 from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file
 from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
@@ -124,10 +124,10 @@ class Order:
         if path.is_file() and path.suffix == ".py":
             return _of_script(path)
         if path.is_file() and path.suffix in (".json", ".jsonc"):
-            entries = [entry for entry in entries_in(path) if not entry.is_disabled]
-            if wrong := [entry.reason for entry in entries if entry.reason is not None]:
-                raise CommandError("\n".join(wrong))
-            return provider_safe_name(path.stem), {"tools": [entry.toolset for entry in entries]}
+            servers = [server for server in servers_in(path) if not server.is_disabled]
+            for server in servers:
+                server.usable()  # or say why not
+            return provider_safe_name(path.stem), {"tools": [server.toolset for server in servers]}
         if path.is_file() and path.suffix in (".yaml", ".yml"):
             return provider_safe_name(path.stem), _of_yaml(path)
         if is_import_path(target):

@@ -32,11 +32,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from cyclopts import Group, Parameter
 from haystack.utils import Secret
@@ -45,10 +45,10 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.files import (
     CONFIG_SUFFIXES,
     YAML_SUFFIXES,
-    Entry,
+    Server,
     config_files,
-    entries_in,
     names_in,
+    servers_in,
 )
 from haystack_integrations.tools.mcp.cli.logins import with_login
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 T = TypeVar("T")
+Named = TypeVar("Named", "types.Tool", "types.Prompt")
 R = TypeVar("R")
 
 _CHOICES = (
@@ -81,7 +82,6 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 # Commands that start a server only with arguments.
 LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
-REACHING: Group = Group("How to reach the server", sort_key=1)
 OUTPUT: Group = Group("Output", sort_key=2)
 
 TARGET = (
@@ -89,21 +89,31 @@ TARGET = (
     "configuration file, or a name from one."
 )
 
-Target = Annotated[str, Parameter(help=TARGET, show_default=False)]
-Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False, group=OUTPUT)]
-Verbose = Annotated[
-    bool,
-    Parameter(
-        name="--verbose",
-        negative="",
-        show_default=False,
-        group=OUTPUT,
-        help="Write a log to stderr, with what the server writes to its own.",
-    ),
-]
+Target = Annotated[str, Parameter(help=TARGET)]
 
 
-@Parameter(name="*", group=REACHING)
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """
+    What is shown, and where.
+
+    :param json: Print JSON for scripts: the objects of the protocol, where there are such.
+    :param verbose: Write a log to stderr, with what the server writes to its own.
+    """
+
+    json: bool = False
+    verbose: bool = False
+
+    @property
+    def output(self) -> Output:
+        """
+        Where the command writes.
+        """
+        return Output(is_json=self.json)
+
+
+@Parameter(name="*", group=Group("How to reach the server", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
 class Reach:
     """
@@ -115,15 +125,15 @@ class Reach:
     :param oauth: Log in with OAuth if the server wants that. Not needed after 'mcp-haystack login'.
     :param env: An environment variable of the command, as NAME=value. Repeatable.
     :param cwd: The folder in which the command starts.
-    :param timeout: Seconds for connecting, and for each answer.
+    :param timeout: Seconds for connecting, and for each answer. Default: 30.
     """
 
-    config: Annotated[Path | None, Parameter(show_default=False, metavar="FILE")] = None
-    header: Annotated[list[str] | None, Parameter(negative="", metavar="TEXT")] = None
+    config: Annotated[Path | None, Parameter(metavar="FILE")] = None
+    header: Annotated[list[str] | None, Parameter(metavar="TEXT")] = None
     token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
-    oauth: Annotated[bool, Parameter(negative="", show_default=False)] = False
-    env: Annotated[list[str] | None, Parameter(negative="", metavar="NAME=VALUE")] = None
-    cwd: Annotated[Path | None, Parameter(show_default=False, metavar="FOLDER")] = None
+    oauth: bool = False
+    env: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None
+    cwd: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
     timeout: Annotated[float, Parameter(metavar="SECONDS")] = 30.0
 
     def __post_init__(self) -> None:
@@ -167,6 +177,10 @@ class Reach:
         return with_login(changed, wants_oauth=self.oauth)
 
 
+# What commands take if nothing else is said.
+REACH, SHOWN = Reach(), Shown()
+
+
 def secret_of(option: str, variable: str) -> Secret:
     """
     Make the Secret of an option that names an environment variable.
@@ -194,19 +208,6 @@ def _pair(text: str, separator: str, option: str, form: str, example: str) -> tu
         raise CommandError(msg) from None
 
 
-@dataclass(frozen=True)
-class Server:
-    """
-    A server that a target means.
-
-    :param name: Its name in the file, or the target, without secrets.
-    :param info: How to reach it.
-    """
-
-    name: str
-    info: MCPServerInfo
-
-
 def server_of(target: str, reach: Reach) -> Server:
     """
     Find the one server that a target means.
@@ -217,59 +218,44 @@ def server_of(target: str, reach: Reach) -> Server:
     :raises CommandError: If it means none, or several.
     """
     servers = servers_of(target, reach)
-    if len(servers) != 1:
-        names = ", ".join(server.name for server in servers)
-        msg = f"{target} has {len(servers)} servers: {names}." if servers else f"{target} has no servers."
-        if servers:
-            msg += f" Say which one, e.g. {target}:{servers[0].name}"
-        elif Path(target).suffix in YAML_SUFFIXES:
-            msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
-        raise CommandError(msg)
-    return servers[0]
+    if len(servers) > 1:
+        servers = [server for server in servers if not server.is_disabled]
+    if len(servers) == 1:
+        return servers[0]
+    names = ", ".join(server.name for server in servers)
+    msg = f"{target} has {len(servers)} servers: {names}." if servers else f"{target} has no servers."
+    if servers:
+        msg += f" Say which one, e.g. {target}:{servers[0].name}"
+    elif Path(target).suffix in YAML_SUFFIXES:
+        msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
+    raise CommandError(msg)
 
 
-def several_of(target: str | None, reach: Reach) -> list[Entry] | None:
-    """
-    Find the servers of a configuration file, or of all files in which a name is looked up.
-
-    :param target: The file. None for that of `--config`, for those of the working directory, or else of the editors.
-    :param reach: The options that say more.
-    :returns: The servers, without those that are disabled; None if the target is no configuration file with several.
-    :raises CommandError: If there is no file, or it cannot be read.
-    """
-    if target is None:
-        files = [reach.config] if reach.config is not None else config_files()
-        files = [file for file in files if not file.is_absolute()] or files
-        if not files:
-            msg = f"There is no target, and no configuration file in {os.getcwd()} nor of an editor. {_CHOICES}"
-            raise CommandError(msg)
-    else:
-        files = [Path(target)]
-        if not files[0].is_file() or files[0].suffix not in CONFIG_SUFFIXES:
-            return None
-    entries: dict[str, Entry] = {}
-    for file in files:
-        for entry in entries_in(file):
-            if not entry.is_disabled:
-                entries.setdefault(entry.name, entry)
-    return [*entries.values()] if target is None or len(entries) > 1 else None
-
-
-def servers_of(target: str, reach: Reach, *, uses_logins: bool = True) -> list[Server]:
+def servers_of(target: str | None, reach: Reach) -> list[Server]:
     """
     Find the servers that a target means: several for a file that has several.
 
-    :param target: The target.
+    :param target: The target. None for the servers of `--config`, of the files of the working directory, or else of
+        the editors.
     :param reach: The options that say more.
-    :param uses_logins: Whether to use the options and the logins of this user.
-    :returns: The servers.
+    :returns: The servers, with those of a file that cannot be used.
     :raises CommandError: If it cannot be understood.
     """
-    try:
-        found = _found(target, reach)
-        return [Server(server.name, reach.apply(server.info)) for server in found] if uses_logins else found
-    except (ValueError, OSError) as error:
-        raise CommandError(str(error)) from error
+    if target is not None:
+        try:
+            return _found(target, reach)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from error
+    files = [reach.config] if reach.config is not None else config_files()
+    files = [file for file in files if not file.is_absolute()] or files
+    if not files:
+        msg = f"There is no target, and no configuration file in {os.getcwd()} nor of an editor. {_CHOICES}"
+        raise CommandError(msg)
+    servers: dict[str, Server] = {}
+    for file in files:
+        for server in servers_in(file):
+            servers.setdefault(server.name, server)
+    return list(servers.values())
 
 
 def _found(target: str, reach: Reach) -> list[Server]:
@@ -292,7 +278,7 @@ def _found(target: str, reach: Reach) -> list[Server]:
         return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
-        return [Server(entry.name, entry.usable()) for entry in entries_in(path) if not entry.is_disabled]
+        return servers_in(path)
     if path.is_file() and path.suffix in _SCRIPTS:
         return [Server(target, server_info_from(target))]
     if is_import_path(target):
@@ -320,28 +306,21 @@ def _by_name(name: str, reach: Reach) -> Server:
         raise CommandError(msg)
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a "
-        f"configuration file.{did_you_mean(name, known)} {_CHOICES}"
+        f"configuration file.{_did_you_mean(name, known)} {_CHOICES}"
     )
     raise CommandError(msg)
 
 
 def _named(file: Path, name: str) -> Server:
-    entries = {entry.name: entry for entry in entries_in(file)}
-    if name not in entries:
-        others = ", ".join(entries) or "none"
-        msg = f"{file} has no server '{name}'; it has {others}.{did_you_mean(name, entries)}"
+    servers = {server.name: server for server in servers_in(file)}
+    if name not in servers:
+        others = ", ".join(servers) or "none"
+        msg = f"{file} has no server '{name}'; it has {others}.{_did_you_mean(name, servers)}"
         raise CommandError(msg)
-    return Server(name, entries[name].usable())
+    return servers[name]
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """
-    Ask for a similar name.
-
-    :param name: The name that there is not.
-    :param names: Those that there are.
-    :returns: The question, with a blank before it; empty if none is similar.
-    """
+def _did_you_mean(name: str, names: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, list(names), 1)
     return f" Did you mean '{close[0]}'?" if close else ""
 
@@ -398,8 +377,7 @@ def module_of(file: Path) -> ModuleType:
     return module
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """
     An open connection to a server.
 
@@ -409,27 +387,13 @@ class Session:
     """
 
     connection: MCPConnection
-    tools: list[types.Tool] = field(repr=False)
+    tools: list[types.Tool]
     seconds: float
-
-    def tool_named(self, name: str) -> types.Tool:
-        """
-        Find a tool of the server.
-
-        :param name: Its name.
-        :returns: The tool.
-        :raises CommandError: If the server has none of that name. The message names those that it has.
-        """
-        tools = {tool.name: tool for tool in self.tools}
-        if name not in tools:
-            msg = f"The server has no tool '{name}'.{did_you_mean(name, tools)} It has: {', '.join(tools) or 'none'}"
-            raise CommandError(msg)
-        return tools[name]
 
 
 @contextmanager
 def connected(
-    server: Server, reach: Reach, output: Output, *, handlers: MCPHandlers | None = None
+    server: Server, reach: Reach, output: Output | None = None, handlers: MCPHandlers | None = None
 ) -> Iterator[Session]:
     """
     Connect to a server, for the time of a block.
@@ -439,10 +403,11 @@ def connected(
     :param output: Where it is shown that this takes time.
     :param handlers: What to do for a server that asks for something.
     :returns: A context manager that gives the open connection.
+    :raises CommandError: If it cannot be used, or an option is not for servers of this kind.
     :raises MCPConnectionError: If it cannot be opened.
     """
     connection = MCPConnection(
-        server.info,
+        reach.apply(server.usable()),
         connection_timeout=reach.timeout,
         invocation_timeout=reach.timeout,
         call_options=CallOptions(reset_timeout_on_progress=True),
@@ -450,11 +415,28 @@ def connected(
     )
     started = time.monotonic()
     try:
-        with output.busy(f"Connecting to {one_line(server.name)}"):
+        with output.busy(f"Connecting to {one_line(server.name)}") if output else nullcontext():
             _, tools = connection.open()
         yield Session(connection, tools, time.monotonic() - started)
     finally:
         connection.close()
+
+
+def named(kind: str, name: str, items: Iterable[Named]) -> Named:
+    """
+    Find what has a name.
+
+    :param kind: What is looked for: "tool" or "prompt".
+    :param name: The name.
+    :param items: What the server has.
+    :returns: The item of that name.
+    :raises CommandError: If there is none. The message names those that there are.
+    """
+    found = {item.name: item for item in items}
+    if name not in found:
+        msg = f"The server has no {kind} '{name}'.{_did_you_mean(name, found)} It has: {', '.join(found) or 'none'}"
+        raise CommandError(msg)
+    return found[name]
 
 
 def for_each(function: Callable[[T], R], items: Sequence[T], output: Output) -> list[R]:
