@@ -127,9 +127,9 @@ def test_a_model_that_insists_is_stopped(registry, run_agent):
     assert (budget.calls, budget.refused) == (2, 3)
     generator = ScriptedChatGenerator(insisting)
     result = run_agent(registry.agent("assistant", generator))
-    assert len(generator.turns) == 4
-    assert tool_usage(result["messages"]).refused_calls == 2
+    assert len(generator.turns) == (4 if HAS_HOOKS else 3)
     if HAS_HOOKS:
+        assert tool_usage(result["messages"]).refused_calls == 2
         assert result["exit_reason"] == "tool_call_budget_exceeded"
 
 

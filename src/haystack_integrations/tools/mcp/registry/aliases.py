@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
@@ -46,7 +47,12 @@ class MCPAliasToolset(Compound, LiveToolset):
         """
         tool_config = ToolConfig.of(tool_config)
         known = providers_by_name(providers)
-        check_providers_exist(tool_config, known)
+        if unknown := [name for name in tool_config.providers if name not in known]:
+            msg = (
+                f"ToolConfig '{tool_config.tool_alias}' names the unknown provider {', '.join(map(repr, unknown))}. "
+                f"Known providers: {', '.join(known) or 'none'}"
+            )
+            raise MCPConfigurationError(msg)
         self._config = tool_config
         self._providers: dict[str, Provider] = {name: known[name] for name in tool_config.providers}
         self._prefixes: dict[str, str] = {}
@@ -139,30 +145,29 @@ class MCPAliasToolset(Compound, LiveToolset):
         :param members: The tools by provider.
         :returns: The tools of the alias.
         """
-        chosen: list[tuple[str, MCPTool, str]] = []
-        for provider, offered in members.items():
-            for tool in offered:
-                # What somebody has added to the provider's toolset itself is not the server's.
-                if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name):
-                    chosen.append((provider, tool, tool.name))
-        owners: dict[str, list[str]] = {}
-        for provider, _, name in chosen:
-            owners.setdefault(name, []).append(provider)
+        chosen = [
+            (provider, tool)
+            for provider, offered in members.items()
+            for tool in offered
+            # What somebody has added to the provider's toolset itself is not the server's.
+            if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name)
+        ]
+        owners = Counter(tool.name for _, tool in chosen)
         arranged: dict[str, tuple[str, Tool]] = {}
-        for provider, tool, own_name in chosen:
-            name = own_name
-            if len(owners[own_name]) > 1 and self._config.prefix == "on_conflict":
-                name = provider_safe_name(own_name, self._prefixes[provider])
+        for provider, tool in chosen:
+            name = tool.name
+            if owners[name] > 1 and self._config.prefix == "on_conflict":
+                name = provider_safe_name(name, self._prefixes[provider])
             if name in arranged:
-                raise MCPConfigurationError(self._conflict(name, [arranged[name][0], provider]))
+                first = arranged[name][0]
+                msg = (
+                    f"Alias '{self.tool_alias}': the providers '{first}' and '{provider}' both have a tool named "
+                    f"'{name}'. Allow one of them only (allow_tools=['{first}/{name}', …]), or set `prefix` to "
+                    "'on_conflict' or 'always'."
+                )
+                raise MCPConfigurationError(msg)
             # Under a copy's name: runs of Agents that began before may know the tool by another one.
             arranged[name] = (provider, tool._as(name))
-        if taken := [tool.name for tool in self._added if tool.name in arranged]:
-            msg = (
-                f"Alias '{self.tool_alias}': {', '.join(map(repr, taken))} was added to the toolset, and a server has "
-                "a tool of the same name"
-            )
-            raise MCPConfigurationError(msg)
         return with_instructions([*(tool for _, tool in arranged.values()), *self._added])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -175,51 +180,30 @@ class MCPAliasToolset(Compound, LiveToolset):
         members = {name: member.spawn() for name, member in self._members.items()}
         return _ToolsOfRun(self, partial(self._arrange, members), selected_tool_names)
 
-    def _conflict(self, name: str, providers: list[str]) -> str:
-        first, second = providers
-        return (
-            f"Alias '{self.tool_alias}': the providers '{first}' and '{second}' both have a tool named '{name}'. Allow "
-            f"one of them only (allow_tools=['{first}/{name}', …]), or set `prefix` to 'on_conflict' or 'always'."
-        )
-
     def _check_allowed(self) -> None:
         if any(member._absence is not None for member in self._members.values()):
             return  # the missing tools may be those of the missing server
-        available = {
-            provider: [tool.remote_name for tool in member if isinstance(tool, MCPTool)]
-            for provider, member in self._members.items()
-        }
-        known = {name for names in available.values() for name in names}
-        qualified = {f"{provider}/{name}" for provider, names in available.items() for name in names}
-        hidden = self._quarantined()
-        missing = [name for name in self._config.allow_tools or [] if name not in known | qualified | hidden]
+        known = {name: _names_of(member) for name, member in self._members.items()}
+        missing = [
+            name
+            for name in self._config.allow_tools or []
+            if not any(name.removeprefix(f"{provider}/") in names for provider, names in known.items())
+        ]
         if not missing:
             return
-        reasons = [reason for name in missing if (reason := self._why_left_out(name))]
-        detail = " ".join(reasons) or describe_choices(missing, sorted(known), "The alias")
+        reasons = [
+            f"'{provider}' has it, but it cannot be used: {reason}."
+            for name in missing
+            for provider, member in self._members.items()
+            if (reason := _why_unusable(member, name.removeprefix(f"{provider}/")))
+        ]
+        available = sorted({name for names in known.values() for name in names})
         msg = (
             f"Alias '{self.tool_alias}': `allow_tools` has {', '.join(map(repr, missing))}, which none of its "
-            f"providers has ({', '.join(self._members)}). {detail}"
+            f"providers has ({', '.join(self._members)}). "
+            f"{' '.join(reasons) or describe_choices(missing, available, 'The alias')}"
         )
-        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=sorted(known))
-
-    def _quarantined(self) -> set[str]:
-        # Of the tools of the snapshots. That they are hidden was said in the log.
-        hidden: set[str] = set()
-        for provider, member in self._members.items():
-            guard = member._guard
-            if guard is not None and guard.latest is not None:
-                names = set(guard.latest.quarantined).intersection(guard.snapshot.tool_names)
-                hidden |= names | {f"{provider}/{name}" for name in names}
-        return hidden
-
-    def _why_left_out(self, name: str) -> str | None:
-        for provider, member in self._members.items():
-            remote_name = name.removeprefix(f"{provider}/")
-            reason = member._left_out.get(remote_name) or member.connection._why_unusable(remote_name)
-            if reason:
-                return f"'{provider}' has it, but it cannot be used: {reason}."
-        return None
+        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
 
     def _settle(self) -> None:
         try:
@@ -349,6 +333,17 @@ class MCPAliasToolset(Compound, LiveToolset):
         return f"{type(self).__name__}({self._config!r}, tools={names!r}{cold})"
 
 
+def _names_of(member: MCPToolset) -> set[str]:
+    latest = member._guard.latest if member._guard is not None else None
+    # That tools in quarantine are hidden was said in the log.
+    hidden = latest.quarantined if latest is not None else []
+    return {tool.remote_name for tool in member if isinstance(tool, MCPTool)}.union(hidden)
+
+
+def _why_unusable(member: MCPToolset, name: str) -> str | None:
+    return member._left_out.get(name) or member.connection._why_unusable(name)
+
+
 class _ToolsOfRun(RunToolset):
     """
     The tools of an alias as they are at the start of an Agent's run.
@@ -370,23 +365,6 @@ class _ToolsOfRun(RunToolset):
         Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
         """
         return iter(with_instructions(filter(self._is_selected, self._tools_now())))
-
-
-def check_providers_exist(tool_config: ToolConfig, providers: Mapping[str, Any]) -> None:
-    """
-    Check that a configuration names known providers.
-
-    :param tool_config: The configuration.
-    :param providers: The providers by name.
-    :raises MCPConfigurationError: If it names another. The message has the known ones.
-    """
-    unknown = [name for name in tool_config.providers if name not in providers]
-    if unknown:
-        msg = (
-            f"ToolConfig '{tool_config.tool_alias}' names the unknown provider {', '.join(map(repr, unknown))}. "
-            f"Known providers: {', '.join(providers) or 'none'}"
-        )
-        raise MCPConfigurationError(msg)
 
 
 def _not_connected(**_arguments: Any) -> str:
