@@ -85,7 +85,7 @@ class TestProxies:
             said = await diagnose("http://mcp.test/mcp", {}, transport="sse")
         assert from_connection == [b"GET http://mcp.test/mcp HTTP/1.1"]
         assert requests[0] == from_connection[0]
-        assert said == "http://mcp.test/mcp answers 404 Not Found: there is nothing at this path; check the URL."
+        assert said == "http://mcp.test/mcp answers 404 Not Found, not MCP: check the URL."
 
     async def test_hosts_in_no_proxy_are_reached_directly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with (
@@ -230,7 +230,7 @@ class TestSockets:
     @pytest.mark.usefixtures("reset_at_once")
     async def test_diagnose_explains_a_connection_that_is_reset_at_once(self) -> None:
         said = await diagnose("https://127.0.0.1:9/mcp", {}, transport="sse")
-        assert said is not None and said.startswith("127.0.0.1:9 closes the connection without a valid HTTP answer")
+        assert said is not None and said == "Cannot connect to 127.0.0.1:9."
 
     async def test_other_attribute_errors_are_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async def connect_tcp(**_: Any) -> None:

@@ -188,7 +188,7 @@ class TestProxy:
             said = failure(describe(server, tls=False, proxy=url))
             assert "the proxy asks for credentials" in said
             said += failure(describe(server, proxy=url))
-            assert "The proxy 127.0.0.1 refuses this client: the proxy asks for credentials" in said
+            assert "(through the proxy 127.0.0.1); credentials for a proxy go into its URL" in said
             assert proxy.requests == [] and "wr0ng" not in said
 
     def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(
