@@ -21,7 +21,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.served import Order, for_workers, from_environment
+from haystack_integrations.tools.mcp.cli.serve import Look, make_server
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
 from tests.support.majors import on_one_major
@@ -181,7 +181,7 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_kind_of_thing_is_served(shelf: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     target, tool, arguments, expected = KINDS[kind]
-    with MCPConnection(InProcessServerInfo(Order(target=target).server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server(target))) as connection:
         result = connection.call_tool(tool, arguments)
     if isinstance(expected, str):
         assert expected in json.dumps(result.model_dump(mode="json"))
@@ -191,15 +191,15 @@ def test_any_kind_of_thing_is_served(shelf: Path, kind: str, capsys: pytest.Capt
 
 
 def test_documents_and_prompts_are_served(shelf: Path) -> None:
-    with MCPConnection(InProcessServerInfo(Order(target="shelf:store").server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server("shelf:store"))) as connection:
         assert "documents://store" in [each.uri for each in connection.list_resources()]
-    with MCPConnection(InProcessServerInfo(Order(target="shelf:prompt").server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server("shelf:prompt"))) as connection:
         message = connection.get_prompt("prompt", {"topic": "bread"}).messages[0]
         assert message.content.text == "Tell me of bread."  # type: ignore[union-attr]
 
 
 def test_a_skill_store_is_served(shelf: Path) -> None:
-    with MCPConnection(InProcessServerInfo(Order(target="shelf:skills").server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server("shelf:skills"))) as connection:
         assert [(each.name, each.uri) for each in connection.list_skills()] == [("bake", "skill://bake/SKILL.md")]
         assert "Take forty minutes." in connection.read_resource("skill://bake/SKILL.md").contents[0].text  # type: ignore[union-attr]
 
@@ -218,14 +218,13 @@ def test_a_pipeline_with_a_forbidden_class_is_refused_as_an_error_of_the_command
 
 
 def test_the_options_choose_what_clients_see(shelf: Path) -> None:
-    order = Order(
-        target="shelf:search",
+    look = Look(
         name="Library",
         description="Search the library.",
-        inputs={"question": "retriever.query"},
-        outputs={"found": "retriever.documents"},
+        input=["question=retriever.query"],
+        output=["found=retriever.documents"],
     )
-    with MCPConnection(InProcessServerInfo(order.server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server("shelf:search", look))) as connection:
         [tool] = connection.list_tools()
         assert connection.status().server_name == "Library"
         assert tool.description == "Search the library."
@@ -336,20 +335,16 @@ def test_why_a_server_does_not_start_is_told_without_a_traceback(
 @pytest.mark.parametrize("stem", ["Größe 1", "x" * 130, "a.b"])
 def test_a_pipeline_has_a_name_that_clients_take_whatever_its_file_is_called(shelf: Path, stem: str) -> None:
     (shelf / f"{stem}.yaml").write_text(PIPELINE)
-    with MCPConnection(InProcessServerInfo(Order(target=f"{stem}.yaml").server())) as connection:
+    with MCPConnection(InProcessServerInfo(make_server(f"{stem}.yaml"))) as connection:
         [tool] = connection.list_tools()
     assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
 
 
 @on_one_major
-def test_workers_make_servers_of_their_own(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MCP_HAYSTACK_SERVE", "")
-    order = Order(target="shelf.py:search", inputs={"question": "retriever.query"})
-    assert for_workers(order) == "haystack_integrations.tools.mcp.cli.served:from_environment"
-    with MCPConnection(InProcessServerInfo(from_environment())) as connection:
-        assert [tool.name for tool in connection.list_tools()] == ["search"]
-    with serving(shelf, "answer.yaml", "--workers", "2") as (process, url):
+def test_workers_make_servers_of_their_own(shelf: Path) -> None:
+    with serving(shelf, "answer.yaml", "--name", "two", "--workers", "2") as (process, url):
         with MCPConnection(StreamableHttpServerInfo(url), connection_timeout=60) as connection:
+            assert connection.status().server_name == "two"
             result = connection.call_tool("answer", {"topic": "bread"})
             assert result.structured_content == {"prompt": "Tell me of bread."}
         process.send_signal(signal.SIGTERM)
@@ -402,4 +397,4 @@ def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], 
 
 def test_a_server_that_is_made_says_what_it_lacks(shelf: Path) -> None:
     with pytest.raises(CommandError, match="serve takes"):
-        Order(target="no such thing").server()
+        make_server("no such thing")

@@ -105,24 +105,18 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     found: dict[tuple[str, Any], str] = {}
     for field in _FIELDS:
         value = getattr(info, field, None)
-        if isinstance(value, Mapping):
-            # Of variables, only those that are named as secrets: the others are better read.
-            searched = "variables" if field == "env" else field
-            items = [(key, item, secrets_in({searched: {key: item}})) for key, item in value.items()]
-        elif isinstance(value, list | tuple):
-            secrets = secrets_in({field: [item if isinstance(item, str) else "" for item in value]})
-            items = [(number, item, secrets) for number, item in enumerate(value)]
-        else:
-            items = [(None, value, secrets_in({field: value}))]
-        for key, item, secrets in items:
-            is_known = isinstance(item, str) and any(secret and secret in _plain_forms(item) for secret in secrets)
-            if is_known or (isinstance(item, str) and field != "env" and redact_text(item) != item):
+        # Of variables, only those that are named as secrets: the others are better read.
+        secrets = secrets_in({"variables" if field == "env" else field: value}) - {""}
+        items: Any = [(None, value)]
+        if isinstance(value, Mapping | list | tuple):
+            items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, item in items:
+            if not isinstance(item, str):
+                continue
+            forms = f"{item} {unquote(item)} {unquote_plus(item)}"  # in a URL, they may be encoded
+            if any(secret in forms for secret in secrets) or (field != "env" and redact_text(item) != item):
                 found[field, key] = item
     return found
-
-
-def _plain_forms(text: str) -> str:
-    return f"{text} {unquote(text)} {unquote_plus(text)}"  # in a URL, they may be encoded
 
 
 def shown_place(field: str, key: Any) -> str:

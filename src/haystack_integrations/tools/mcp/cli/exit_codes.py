@@ -82,6 +82,19 @@ class CommandError(Exception):
         self.code = code
 
 
+# The first that fits.
+_CODES: dict[type[BaseException], ExitCode] = {
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    MCPAuthorizationError: ExitCode.UNAUTHORIZED,
+    MCPOutcomeUnknownError: ExitCode.UNANSWERED,
+    MCPTimeoutError: ExitCode.UNREACHABLE,
+    MCPToolNotFoundError: ExitCode.USAGE,
+    MCPInvocationError: ExitCode.FAILED,
+    MCPConnectionError: ExitCode.UNREACHABLE,
+    OSError: ExitCode.USAGE,  # of a file that somebody has named
+}
+
+
 def exit_code_of(error: BaseException) -> ExitCode | None:
     """
     Return the code with which the command exits after an error.
@@ -89,30 +102,15 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     :param error: The error.
     :returns: The code, or None for an error that is a defect of this program.
     """
-    match error:
-        case CommandError():
-            return error.code
-        case KeyboardInterrupt():
-            return ExitCode.INTERRUPTED
-        case MCPAuthorizationError():
+    if isinstance(error, CommandError):
+        return error.code
+    if isinstance(error, MCPConnectionError):
+        if _REFUSED.search(error.message):
             return ExitCode.UNAUTHORIZED
-        case MCPOutcomeUnknownError():
-            return ExitCode.UNANSWERED
-        case MCPTimeoutError():
-            return ExitCode.UNREACHABLE
-        case MCPInvocationError():
+        # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
+        if error.code is not None and error.operation != "connect":
             return ExitCode.FAILED
-        case MCPToolNotFoundError():
-            return ExitCode.USAGE
-        case MCPConnectionError():
-            if _REFUSED.search(error.message):
-                return ExitCode.UNAUTHORIZED
-            # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
-            is_answer = error.code is not None and error.operation != "connect"
-            return ExitCode.FAILED if is_answer else ExitCode.UNREACHABLE
-        case OSError():  # of a file that somebody has named
-            return ExitCode.USAGE
-    return None
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
 
 
 def for_terminal(error: object) -> str:

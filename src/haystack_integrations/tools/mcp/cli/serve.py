@@ -4,27 +4,102 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import json
 import logging
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of, for_terminal
+from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
 from haystack_integrations.tools.mcp.cli.output import stdout_for_protocol
-from haystack_integrations.tools.mcp.cli.served import Order, for_workers
-from haystack_integrations.tools.mcp.cli.targets import secret_of
+from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file, secret_of
+from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
+from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
-_WHAT = Group("What clients see", sort_key=1)
-_HTTP = Group("Over HTTP", sort_key=2)
+if TYPE_CHECKING:
+    from fastmcp import FastMCP
+
 _LOAD = Group("Load and logs", sort_key=3)
-
-_Pairs = list[str] | None
 
 # What is wrong with what was named, or with the options.
 _REFUSALS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
+
+_NAMES_OF_SERVERS = ("server", "mcp", "app")
+
+# How the workers of a server over HTTP learn what to serve.
+_VARIABLE = "MCP_HAYSTACK_SERVE"
+
+_CHOICES = (
+    "serve takes the YAML of a pipeline, an mcp.json, a Python file (server.py or server.py:name) or an import path "
+    "(package.module:name)"
+)
+
+
+@Parameter(name="*", group=Group("What clients see", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """
+    What clients see.
+
+    :param name: What the server calls itself.
+    :param description: What clients are told of the pipeline or agent.
+    :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable, also with the same
+        NAME for several inputs. Default: the mandatory ones.
+    :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: all.
+    :param show_errors: Tell clients what went wrong, and not only that something did.
+    :param max_concurrency: How many calls run at the same time.
+    """
+
+    name: Annotated[str | None, Parameter(metavar="NAME")] = None
+    description: Annotated[str | None, Parameter(metavar="TEXT")] = None
+    input: Annotated[list[str] | None, Parameter(metavar="NAME=SOCKET")] = None
+    output: Annotated[list[str] | None, Parameter(metavar="NAME=SOCKET")] = None
+    show_errors: bool = False
+    max_concurrency: Annotated[int | None, Parameter(metavar="N", group=_LOAD)] = None
+
+
+@Parameter(name="*", group=Group("Over HTTP", sort_key=2))
+@dataclass(frozen=True, kw_only=True)
+class Http:
+    """
+    How clients reach the server.
+
+    :param host: Where to listen. Other machines can reach anything but a loopback address. Default: 127.0.0.1.
+    :param port: The port; 0 for any free one. Default: 8000.
+    :param path: The path of the endpoint. Default: /mcp.
+    :param token_env: The environment variable with the bearer token that all clients must send.
+    :param insecure: Let other machines use a server without a token.
+    :param allowed_host: A name by which clients may reach the server, as behind a proxy. Repeatable.
+    :param allowed_origin: An origin of web pages that may use the server. Repeatable.
+    :param stateless: Keep no sessions.
+    :param workers: Processes that serve the same port. Default: 1.
+    """
+
+    host: Annotated[str | None, Parameter(metavar="HOST")] = None
+    port: Annotated[int | None, Parameter(metavar="PORT")] = None
+    path: Annotated[str | None, Parameter(metavar="PATH")] = None
+    token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
+    insecure: bool = False
+    allowed_host: Annotated[list[str] | None, Parameter(metavar="HOST")] = None
+    allowed_origin: Annotated[list[str] | None, Parameter(metavar="ORIGIN")] = None
+    stateless: bool = False
+    workers: Annotated[int, Parameter(metavar="N")] = 1
+
+
+_LOOK, _HTTP = Look(), Http()
 
 
 def serve(
@@ -37,22 +112,9 @@ def serve(
     ],
     /,
     *,
-    name: Annotated[str | None, Parameter(metavar="NAME", group=_WHAT)] = None,
-    description: Annotated[str | None, Parameter(metavar="TEXT", group=_WHAT)] = None,
-    input: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", group=_WHAT)] = None,  # noqa: A002 - option
-    output: Annotated[_Pairs, Parameter(metavar="NAME=SOCKET", group=_WHAT)] = None,
-    show_errors: Annotated[bool, Parameter(group=_WHAT)] = False,
-    http: Annotated[bool, Parameter(group=_HTTP)] = False,
-    host: Annotated[str | None, Parameter(metavar="HOST", group=_HTTP)] = None,
-    port: Annotated[int | None, Parameter(metavar="PORT", group=_HTTP)] = None,
-    path: Annotated[str | None, Parameter(metavar="PATH", group=_HTTP)] = None,
-    token_env: Annotated[str | None, Parameter(metavar="NAME", group=_HTTP)] = None,
-    insecure: Annotated[bool, Parameter(group=_HTTP)] = False,
-    allowed_host: Annotated[_Pairs, Parameter(metavar="HOST", group=_HTTP)] = None,
-    allowed_origin: Annotated[_Pairs, Parameter(metavar="ORIGIN", group=_HTTP)] = None,
-    stateless: Annotated[bool, Parameter(group=_HTTP)] = False,
-    workers: Annotated[int, Parameter(metavar="N", group=_HTTP)] = 1,
-    max_concurrency: Annotated[int | None, Parameter(metavar="N", group=_LOAD)] = None,
+    look: Look = _LOOK,
+    http: Annotated[bool, Parameter(group="Over HTTP")] = False,
+    over_http: Http = _HTTP,
     grace_period: Annotated[float, Parameter(metavar="SECONDS", group=_LOAD)] = 10.0,
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Parameter(group=_LOAD)] = "info",
 ) -> ExitCode:
@@ -65,71 +127,39 @@ def serve(
 
     Over stdio the client starts this command and talks to it through stdin and stdout.
 
-    :param name: What the server calls itself.
-    :param description: What clients are told of the pipeline or agent.
-    :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable, also with the same
-        NAME for several inputs. Default: the mandatory ones.
-    :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: all.
-    :param show_errors: Tell clients what went wrong, and not only that something did.
     :param http: Serve over Streamable HTTP.
-    :param host: Where to listen. Other machines can reach anything but a loopback address. Default:
-        127.0.0.1.
-    :param port: The port; 0 for any free one. Default: 8000.
-    :param path: The path of the endpoint. Default: /mcp.
-    :param token_env: The environment variable with the bearer token that all clients must send.
-    :param insecure: Let other machines use a server without a token.
-    :param allowed_host: A name by which clients may reach the server, as behind a proxy. Repeatable.
-    :param allowed_origin: An origin of web pages that may use the server. Repeatable.
-    :param stateless: Keep no sessions.
-    :param workers: Processes that serve the same port. Default: 1.
-    :param max_concurrency: How many calls run at the same time.
     :param grace_period: Seconds that running calls get when the server is stopped. Default: 10.
     :param log_level: What is logged to stderr. Default: info.
     """
-    endpoint: dict[str, Any] = {"host": host, "port": port, "path": path}
-    for_http = {
-        **{f"--{option}": value is not None for option, value in endpoint.items()},
-        "--token-env": token_env,
-        "--insecure": insecure,
-        "--allowed-host": allowed_host,
-        "--allowed-origin": allowed_origin,
-        "--stateless": stateless,
-        "--workers": workers != 1,
-    }
-    if not http and (given := [option for option, is_given in for_http.items() if is_given]):
+    if not http and (given := list(_given(over_http))):
         msg = f"Over stdio there is one client, and no place for {', '.join(given)}: add --http"
         raise CommandError(msg)
     try:
         from haystack_integrations.tools.mcp.serving import run_server  # noqa: PLC0415 - needs the extra `serve`
     except ImportError as error:
         raise CommandError(str(error)) from error
-    order = Order(
-        target=target,
-        name=name,
-        description=description,
-        inputs=_inputs(input or ()),
-        outputs=_outputs(output or ()),
-        max_concurrency=max_concurrency,
-        shows_errors=show_errors,
-    )
     logging.getLogger("haystack_integrations.tools.mcp").setLevel(log_level.upper())
-    auth = secret_of("--token-env", token_env) if token_env else None
+    auth = secret_of("--token-env", over_http.token_env) if over_http.token_env else None
+    endpoint: dict[str, Any] = {"host": over_http.host, "port": over_http.port, "path": over_http.path}
     try:
         # Workers make theirs; this one only finds out whether they can.
-        server = order.server()
+        server: Any = make_server(target, look)
+        if over_http.workers > 1:
+            os.environ[_VARIABLE] = json.dumps([target, asdict(look)])
+            server = f"{__name__}:{make_server_of_worker.__name__}"
         with stdout_for_protocol():
             if not http:
                 run_server(server, grace_period=grace_period, log_level=log_level)
                 return ExitCode.OK
             run_server(
-                server if workers == 1 else for_workers(order),
+                server,
                 transport="http",
                 auth=auth,
-                insecure=insecure,
-                allowed_hosts=allowed_host,
-                allowed_origins=allowed_origin,
-                stateless=stateless or None,
-                workers=workers,
+                insecure=over_http.insecure,
+                allowed_hosts=over_http.allowed_host,
+                allowed_origins=over_http.allowed_origin,
+                stateless=over_http.stateless or None,
+                workers=over_http.workers,
                 grace_period=grace_period,
                 log_level=log_level,
                 **{option: value for option, value in endpoint.items() if value is not None},
@@ -139,26 +169,158 @@ def serve(
     return ExitCode.OK
 
 
-def _inputs(given: Sequence[str]) -> dict[str, str | list[str]]:
-    sockets: dict[str, Any] = {}
-    for name, socket in (_pair(text, "--input") for text in given):
+def _given(options: Any) -> Iterator[str]:
+    for field in fields(options):
+        if getattr(options, field.name) != field.default:
+            yield f"--{field.name.replace('_', '-')}"
+
+
+def make_server_of_worker() -> FastMCP[Any]:
+    """
+    Make the server in a worker, as the environment says.
+
+    :returns: The server.
+    """
+    target, look = json.loads(os.environ[_VARIABLE])
+    return make_server(target, Look(**look))
+
+
+def make_server(target: str, look: Look = _LOOK) -> FastMCP[Any]:
+    """
+    Make the server of a target.
+
+    :param target: What is served.
+    :param look: What clients see of it.
+    :returns: The server.
+    :raises CommandError: If there is nothing that can be served.
+    :raises ValueError: If something of it cannot be served.
+    """
+    from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415 - takes long
+
+    modules_are_found_here()
+    # Over stdio, stdout is for the protocol.
+    with contextlib.redirect_stdout(sys.stderr):
+        name, things = _things(target)
+        if "server" in things:
+            if given := list(_given(look)):
+                msg = f"{target} is a server already, which says for itself what {', '.join(given)} would say"
+                raise CommandError(msg)
+            made: FastMCP[Any] = things["server"]
+            return made
+        inputs = _sockets(look.input or [], "--input")
+        outputs = _sockets(look.output or [], "--output")
+        if twice := [name for name, sockets in outputs.items() if len(sockets) > 1]:
+            msg = f"--output {twice[0]} is given twice: choose another name for one of them"
+            raise CommandError(msg)
+        own: dict[str, Any] = {
+            "description": look.description,
+            "inputs": {name: sockets if len(sockets) > 1 else sockets[0] for name, sockets in inputs.items()},
+            "outputs": {name: socket for name, [socket] in outputs.items()},
+        }
+        own = {key: value for key, value in own.items() if value}
+        limit: dict[str, Any] = {} if look.max_concurrency is None else {"max_concurrency": look.max_concurrency}
+        return create_mcp_server(
+            look.name or name,
+            **things,
+            options={name: ServeOptions(**own)} if own else None,
+            mask_error_details=not look.show_errors,
+            **limit,
+        )
+
+
+def _sockets(pairs: list[str], option: str) -> dict[str, list[str]]:
+    sockets: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, _, socket = pair.partition("=")
+        # Agents and SuperComponents have inputs and outputs without the name of a component.
+        if not name or not socket:
+            msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
+            raise CommandError(msg)
         sockets.setdefault(name, []).append(socket)
-    return {name: of_name if len(of_name) > 1 else of_name[0] for name, of_name in sockets.items()}
+    return sockets
 
 
-def _outputs(given: Sequence[str]) -> dict[str, str]:
-    pairs = [_pair(text, "--output") for text in given]
-    names = [name for name, _ in pairs]
-    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        msg = f"--output {twice[0]} is given twice: choose another name for one of them"
+def _things(target: str) -> tuple[str, dict[str, Any]]:
+    """
+    Find what is served: its name, and the parameters of `create_mcp_server`, or a server.
+    """
+    path = Path(target)
+    name = provider_safe_name(path.stem)
+    file, colon, attribute = target.rpartition(":")
+    if colon and Path(file).is_file():
+        return attribute, _kinds(object_in_file(Path(file), attribute), attribute)
+    if path.is_file() and path.suffix == ".py":
+        module = module_of(path)
+        made = [getattr(module, each) for each in _NAMES_OF_SERVERS if hasattr(module, each)]
+        if made:
+            return name, _kinds(made[0], name)
+        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {path}:name"
         raise CommandError(msg)
-    return dict(pairs)
+    if path.is_file() and path.suffix in (".json", ".jsonc"):
+        servers = [server for server in servers_in(path) if not server.is_disabled]
+        for server in servers:
+            server.usable()  # or say why not
+        return name, {"tools": [server.toolset for server in servers]}
+    if path.is_file() and path.suffix in YAML_SUFFIXES:
+        return name, _of_yaml(path, name)
+    if is_import_path(target):
+        attribute = attribute.rpartition(".")[2]
+        return attribute, _kinds(import_object(target), attribute)
+    where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of that: "
+    raise CommandError(where + _CHOICES)
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
-    name, equals, socket = text.partition("=")
-    # Agents and SuperComponents have inputs and outputs without the name of a component.
-    if not equals or not name or not socket:
-        msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
-        raise CommandError(msg)
-    return name, socket
+def _of_yaml(file: Path, name: str) -> dict[str, Any]:
+    content = read_yaml(file)
+    known = content if isinstance(content, Mapping) else {}
+    if "components" in known:
+        return {"pipelines": {name: file.absolute()}}
+    if isinstance(known.get("tools"), list):
+        return {"tools": [deserialize_object(dict(stored)) for stored in known["tools"]]}
+    if isinstance(known.get("type"), str):
+        return _kinds(deserialize_object(dict(known)), name)
+    msg = f"{file} has neither `components` of a pipeline, nor `tools`, nor the `type` of a component"
+    raise CommandError(msg)
+
+
+def _kinds(thing: Any, name: str) -> dict[str, Any]:
+    """
+    Tell what kind of thing something is: the parameter of `create_mcp_server` that takes it.
+    """
+    from fastmcp import FastMCP  # noqa: PLC0415 - takes long to import
+    from haystack.components.agents import Agent  # noqa: PLC0415
+    from haystack.core.pipeline.base import PipelineBase  # noqa: PLC0415
+    from haystack.tools.tool import Tool  # noqa: PLC0415
+    from haystack.tools.toolset import Toolset  # noqa: PLC0415
+
+    def has(*methods: str) -> bool:
+        return all(callable(getattr(thing, method, None)) for method in methods)
+
+    if inspect.isroutine(thing) and not inspect.signature(thing).parameters:
+        if inspect.iscoroutinefunction(thing):
+            msg = f"'{name}' is asynchronous: a function that makes what is served must not be"
+            raise CommandError(msg)
+        thing = thing()
+    match thing:
+        case FastMCP():
+            return {"server": thing}
+        case MCPServerInfo():
+            return {"tools": [MCPToolset(thing)]}
+        case Tool() | Toolset():
+            return {"tools": [thing]}
+        case list() if thing:
+            return {"tools": thing}
+        case Agent():
+            return {"agents": {name: thing}}
+    if isinstance(thing, (PipelineBase, super_component_class())):
+        return {"pipelines": {name: thing}}
+    if has("filter_documents", "write_documents"):
+        return {"document_stores": {name: thing}}
+    if has("load_skill", "list_skills"):
+        return {"skills": [thing]}
+    if has("run") and hasattr(thing, "template") and hasattr(thing, "variables"):
+        return {"prompts": {name: thing}}
+    if inspect.isroutine(thing):
+        return {"tools": [thing]}
+    msg = f"'{name}' is a {type(thing).__name__}, which cannot be served. {_CHOICES}, with something of Haystack"
+    raise CommandError(msg)
