@@ -267,9 +267,9 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("parameters", "reason"),
         [
-            ({"ask": "never"}, "`ask` must be one of 'unless_read_only', 'always', got 'never'"),
-            ({"trusted": "shop"}, "`trusted` must be a list"),
-            ({"trusted": [1]}, "got one with int"),
+            ({"ask": "never"}, "`ask` must be 'unless_read_only' or 'always', got 'never'"),
+            ({"trusted": "shop"}, "`trusted` "),
+            ({"trusted": [1]}, "`trusted` .*got 1"),
             ({"overrides": {"x": "maybe"}}, "must be 'always', 'never' or a ConfirmationPolicy"),
         ],
     )
@@ -323,7 +323,7 @@ class TestConfiguration:
 
     @pytest.mark.parametrize("ui", [ScriptedUI, "console"], ids=["class", "text"])
     def test_what_cannot_ask_is_refused(self, toolset, ui):
-        text = r"write ScriptedUI\(\)" if ui is ScriptedUI else "with a method `get_user_confirmation`, got str"
+        text = r"`confirmation_ui` must be a ConfirmationUI of Haystack, such as SimpleConsoleUI\(\)"
         with pytest.raises(MCPConfigurationError, match=text):
             confirmation_strategies_for(toolset, ui)
         if HAS_HOOKS:

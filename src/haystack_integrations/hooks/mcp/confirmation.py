@@ -9,7 +9,7 @@ Confirmation of tool calls by the annotations of MCP tools, on Haystack 2.31 and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 from haystack import logging
 from haystack.core.serialization import default_from_dict, default_to_dict
@@ -20,12 +20,14 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.resource_tools import toolset_of_reader
 
@@ -50,112 +52,85 @@ def check_ui(owner: str, ui: Any) -> None:
     :param ui: The object.
     :raises MCPConfigurationError: If it cannot ask.
     """
-    if isinstance(ui, type):
-        msg = f"{owner}: `confirmation_ui` must be an object, not a class: write {ui.__name__}()"
-        raise MCPConfigurationError(msg)
-    if not callable(getattr(ui, "get_user_confirmation", None)):
-        msg = (
-            f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, with a method `get_user_confirmation`, "
-            f"got {type(ui).__name__}"
-        )
+    if isinstance(ui, type) or not callable(getattr(ui, "get_user_confirmation", None)):
+        msg = f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, such as SimpleConsoleUI(), got {type(ui).__name__}"
         raise MCPConfigurationError(msg)
 
 
-class AnnotationRules:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class ConfirmationRules(Options):
     """
     Of which tools a call is to be confirmed. Annotations only tighten: what they do not say means to ask.
+
+    :param ask: When to ask.
+    :param trusted: Servers whose annotations are believed.
+    :param overrides: What holds for single tools.
     """
 
-    def __init__(
-        self,
-        owner: str,
-        *,
-        ask: Ask = "unless_read_only",
-        trusted: Sequence[str | MCPServerInfo | MCPToolset] = (),
-        overrides: Mapping[str, Override] | None = None,
-    ) -> None:
-        """
-        Initialize the rules. MCPConfirmationHook documents them.
+    _example: ClassVar[str] = "{}=…"
+    _error = MCPConfigurationError
 
-        :param owner: Whose they are, for messages.
-        :param ask: When to ask.
-        :param trusted: Servers whose annotations are believed.
-        :param overrides: What holds for single tools.
-        :raises MCPConfigurationError: If a parameter is invalid.
-        """
-        if ask not in get_args(Ask):
-            msg = f"{owner}: `ask` must be one of {', '.join(map(repr, get_args(Ask)))}, got {ask!r}"
-            raise MCPConfigurationError(msg)
-        if isinstance(trusted, (str, MCPServerInfo, MCPToolset)) or not isinstance(trusted, Sequence):
-            msg = f"{owner}: `trusted` must be a list of names of servers, server infos or MCPToolsets"
-            raise MCPConfigurationError(msg)
-        self.ask: Ask = ask
-        self.trusted: list[str | MCPServerInfo] = []
-        for each in trusted:
-            if not isinstance(each, (str, MCPServerInfo, MCPToolset)):
-                msg = (
-                    f"{owner}: `trusted` must be a list of names of servers, server infos or MCPToolsets, got one with "
-                    f"{type(each).__name__}"
-                )
-                raise MCPConfigurationError(msg)
-            self.trusted.append(each.server_info if isinstance(each, MCPToolset) else each)
-        self.overrides: dict[str, Override] = dict(overrides or {})
-        self._policies: dict[str, ConfirmationPolicy] = {}
-        for name, override in self.overrides.items():
-            if not isinstance(override, str) and hasattr(override, "should_ask"):
-                self._policies[name] = override
-            elif override == "always":
-                self._policies[name] = AlwaysAskPolicy()
-            elif override == "never":
-                self._policies[name] = NeverAskPolicy()
-            else:
-                msg = f"{owner}: `overrides['{name}']` must be 'always', 'never' or a ConfirmationPolicy"
-                raise MCPConfigurationError(msg)
+    ask: Ask = "unless_read_only"
+    trusted: Sequence[str | MCPServerInfo | MCPToolset] = ()
+    overrides: Mapping[str, Any] | None = None
 
-    def override(self, tool_name: str) -> ConfirmationPolicy | None:
+    def __post_init__(self) -> None:
         """
-        Give the policy of a single tool.
-
-        :param tool_name: Name of the tool, as the model sees it.
-        :returns: The policy; None if none was given.
+        Check the overrides.
         """
-        return self._policies.get(tool_name)
+        for name, override in (self.overrides or {}).items():
+            if override not in ("always", "never") and not hasattr(override, "should_ask"):
+                msg = f"`overrides['{name}']` must be 'always', 'never' or a ConfirmationPolicy"
+                raise ValueError(msg)
 
-    def asks(self, tool: Tool | None) -> bool:
+    def policy(self, tool_name: str, tool: Tool | None) -> ConfirmationPolicy:
         """
-        Tell whether calls of a tool are to be confirmed, if there is no override.
+        Return what decides about the calls of a tool.
 
+        :param tool_name: Its name, as the model sees it.
         :param tool: The tool; None for one that is unknown.
-        :returns: Whether to ask.
+        :returns: The policy.
         """
+        override = (self.overrides or {}).get(tool_name)
+        if override is None:
+            override = "always" if self._asks(tool) else "never"
+        policies = {"always": AlwaysAskPolicy, "never": NeverAskPolicy}
+        policy: ConfirmationPolicy = policies[override]() if isinstance(override, str) else override
+        return policy
+
+    def _asks(self, tool: Tool | None) -> bool:
         if self.ask == "always":
             return True
         if isinstance(tool, MCPTool):
+            toolset = tool._toolset
+            names = [getattr(toolset, "_provider_name", None), getattr(toolset, "tool_name_prefix", None)]
             # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
-            return not (
-                tool._has_hint("read_only_hint")
-                and self._trusts(tool.server_info, given_name(tool), getattr(tool._toolset, "tool_name_prefix", None))
-            )
+            return not (tool._has_hint("read_only_hint") and self._trusts(tool.server_info, names))
         reader = toolset_of_reader(tool)
         # The protocol says that a resource is only read. A URI can tell a server anything all the same.
-        return reader is None or not self._trusts(reader.server_info, reader.tool_name_prefix)
+        return reader is None or not self._trusts(reader.server_info, [reader.tool_name_prefix])
 
-    def _trusts(self, server_info: MCPServerInfo, *names: str | None) -> bool:
-        # Names that were given here, never the one that a server gives itself.
-        return any(each in names if isinstance(each, str) else each == server_info for each in self.trusted)
+    def _trusts(self, server_info: MCPServerInfo, names: Sequence[str | None]) -> bool:
+        # By names that were given here, never by the one that a server gives itself.
+        return any(
+            each in names if isinstance(each, str) else getattr(each, "server_info", each) == server_info
+            for each in self.trusted
+        )
 
-    def stored(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """
         Serialize the rules.
 
         :returns: The parameters.
         """
+        servers = [each.server_info if isinstance(each, MCPToolset) else each for each in self.trusted]
         return {
             "ask": self.ask,
-            "trusted": [each if isinstance(each, str) else each.to_dict() for each in self.trusted],
+            "trusted": [each if isinstance(each, str) else each.to_dict() for each in servers],
             "overrides": {
                 name: each if isinstance(each, str) else serialize_object("overrides", each)
-                for name, each in self.overrides.items()
+                for name, each in (self.overrides or {}).items()
             },
         }
 
@@ -170,19 +145,9 @@ def is_of_server(tool: Tool | None) -> bool:
     return isinstance(tool, MCPTool) or toolset_of_reader(tool) is not None
 
 
-def given_name(tool: MCPTool) -> str | None:
-    """
-    Give the name of a tool's server in its registry.
-
-    :param tool: The tool.
-    :returns: The name; None if it is of no registry.
-    """
-    return None if tool._toolset is None else tool._toolset._provider_name
-
-
 def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Deserialize what `AnnotationRules.stored` has.
+    Deserialize what `ConfirmationRules.to_dict` has returned.
 
     :param parameters: The stored parameters, and perhaps others.
     :returns: All parameters.
@@ -235,7 +200,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         :raises MCPConfigurationError: If a parameter is invalid.
         """
         self.tools = tools
-        self._rules = AnnotationRules(type(self).__name__, ask=ask, trusted=trusted, overrides=overrides)
+        self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
 
     def should_ask(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> bool:
         """
@@ -246,10 +211,9 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         :param tool_params: The arguments.
         :returns: Whether to ask.
         """
-        own = self._rules.override(tool_name)
-        if own is not None:
-            return own.should_ask(tool_name, tool_description, tool_params)
-        return self._rules.asks(self._find(tool_name))
+        has_own = tool_name in (self._rules.overrides or {})
+        policy = self._rules.policy(tool_name, None if has_own else self._find(tool_name))
+        return policy.should_ask(tool_name, tool_description, tool_params)
 
     def update_after_confirmation(
         self, tool_name: str, tool_description: str, tool_params: dict[str, Any], confirmation_result: Any
@@ -262,8 +226,8 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         :param tool_params: The arguments.
         :param confirmation_result: The answer.
         """
-        own = self._rules.override(tool_name)
-        if own is not None:
+        own = (self._rules.overrides or {}).get(tool_name)
+        if own is not None and not isinstance(own, str):
             own.update_after_confirmation(tool_name, tool_description, tool_params, confirmation_result)
 
     def _find(self, tool_name: str) -> Tool | None:
@@ -288,7 +252,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
 
         :returns: A dictionary with its parameters.
         """
-        return default_to_dict(self, tools=serialize_tools_or_toolset(self.tools), **self._rules.stored())
+        return default_to_dict(self, tools=serialize_tools_or_toolset(self.tools), **self._rules.to_dict())
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

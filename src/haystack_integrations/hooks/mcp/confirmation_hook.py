@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 
 from haystack.components.agents.state.state import State
 from haystack.core.serialization import default_from_dict, default_to_dict
-from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, ConfirmationHook, NeverAskPolicy
+from haystack.hooks.human_in_the_loop import ConfirmationHook, NeverAskPolicy
 from haystack.hooks.human_in_the_loop.types import ConfirmationStrategy, ConfirmationUI
 from haystack.tools.tool import Tool
 
 from haystack_integrations.hooks.mcp.confirmation import (
-    AnnotationRules,
     Ask,
+    ConfirmationRules,
     Override,
     check_ui,
     is_of_server,
@@ -75,10 +75,9 @@ class MCPConfirmationHook:
         if strategy is None:
             check_ui(type(self).__name__, confirmation_ui)
         elif isinstance(strategy, type) or not callable(getattr(strategy, "run", None)):
-            name = strategy.__name__ if isinstance(strategy, type) else type(strategy).__name__
-            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy of Haystack, got {name}"
+            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy of Haystack, got {type(strategy).__name__}"
             raise MCPConfigurationError(msg)
-        self._rules = AnnotationRules(type(self).__name__, ask=ask, trusted=trusted, overrides=overrides)
+        self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
         self.confirmation_ui = confirmation_ui
         self.strategy = strategy
 
@@ -111,17 +110,16 @@ class MCPConfirmationHook:
         strategies: dict[str | tuple[str, ...], Any] = {}
         for name in {call.tool_name for call in messages[-1].tool_calls}:
             tool = tools.get(name)
-            policy = self._rules.override(name)
-            if policy is None and not (is_of_server(tool) and self._rules.asks(tool)):
+            if not is_of_server(tool) and name not in (self._rules.overrides or {}):
                 continue
-            if type(policy) is NeverAskPolicy:
+            policy = self._rules.policy(name, tool)
+            if isinstance(policy, NeverAskPolicy):
                 continue
-            if self.strategy is None:
-                assert self.confirmation_ui is not None  # noqa: S101 - by the check at construction
+            if self.confirmation_ui is not None:
                 strategies[name] = MCPConfirmationStrategy(
-                    confirmation_policy=policy or AlwaysAskPolicy(), confirmation_ui=self.confirmation_ui
+                    confirmation_policy=policy, confirmation_ui=self.confirmation_ui
                 )
-            elif policy is None or _asks_for_any(policy, name, messages[-1].tool_calls, tool):
+            elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
                 # Ours leaves a span itself, only where it asks.
                 own = isinstance(self.strategy, MCPConfirmationStrategy)
                 strategies[name] = self.strategy if own else TracedStrategy(self.strategy)
@@ -137,7 +135,7 @@ class MCPConfirmationHook:
             name: None if each is None else serialize_object(name, each)
             for name, each in (("confirmation_ui", self.confirmation_ui), ("strategy", self.strategy))
         }
-        return default_to_dict(self, **stored, **self._rules.stored())
+        return default_to_dict(self, **stored, **self._rules.to_dict())
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -30,16 +30,14 @@ SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
 
 
 @contextmanager
-def _span(
-    tool_name: str, tool_params: dict[str, Any]
-) -> Iterator[Callable[[ToolExecutionDecision], ToolExecutionDecision]]:
+def _span(question: dict[str, Any]) -> Iterator[Callable[[ToolExecutionDecision], ToolExecutionDecision]]:
     """
     Leave a span of a question in the trace. It gets the decision by the function that the context manager gives.
     """
-    with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": tool_name}) as span:
+    with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": question["tool_name"]}) as span:
 
         def decided(decision: ToolExecutionDecision) -> ToolExecutionDecision:
-            edited = decision.final_tool_params not in (None, tool_params)
+            edited = decision.final_tool_params not in (None, question["tool_params"])
             outcome = "declined" if not decision.execute else "edited" if edited else "accepted"
             span.set_tag("haystack.mcp.tool_call.decision", outcome)
             return decision
@@ -60,58 +58,22 @@ class TracedStrategy:
         """
         self._strategy = strategy
 
-    def run(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
+    def run(self, **question: Any) -> ToolExecutionDecision:
         """
         Have the strategy decide.
 
-        :param tool_name: Name of the tool.
-        :param tool_description: Its description.
-        :param tool_params: The arguments.
-        :param tool_call_id: Identifies the call.
-        :param confirmation_strategy_context: Resources of the run.
+        :param question: What Haystack asks a ConfirmationStrategy.
         :returns: The decision.
         """
-        with _span(tool_name, tool_params) as decided:
-            return decided(
-                self._strategy.run(
-                    tool_name=tool_name,
-                    tool_description=tool_description,
-                    tool_params=tool_params,
-                    tool_call_id=tool_call_id,
-                    confirmation_strategy_context=confirmation_strategy_context,
-                )
-            )
+        with _span(question) as decided:
+            return decided(self._strategy.run(**question))
 
-    async def run_async(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
+    async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
         Have the strategy decide like `run`, without blocking the event loop.
         """
-        with _span(tool_name, tool_params) as decided:
-            return decided(
-                await self._strategy.run_async(
-                    tool_name=tool_name,
-                    tool_description=tool_description,
-                    tool_params=tool_params,
-                    tool_call_id=tool_call_id,
-                    confirmation_strategy_context=confirmation_strategy_context,
-                )
-            )
+        with _span(question) as decided:
+            return decided(await self._strategy.run_async(**question))
 
 
 class MCPConfirmationStrategy(BlockingConfirmationStrategy):
@@ -121,57 +83,27 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     Each question leaves a span in the trace, with the name of the tool and the decision.
     """
 
-    def run(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
+    def run(self, **question: Any) -> ToolExecutionDecision:
         """
         Ask the user if the policy says so.
 
-        :param tool_name: Name of the tool.
-        :param tool_description: Its description.
-        :param tool_params: The arguments.
-        :param tool_call_id: Identifies the call.
-        :param confirmation_strategy_context: Resources of the run.
+        :param question: What Haystack asks a ConfirmationStrategy: `tool_name`, `tool_description`, `tool_params`,
+            `tool_call_id` and `confirmation_strategy_context`.
         :returns: The decision.
         """
-        if not self.confirmation_policy.should_ask(tool_name, tool_description, tool_params):
+        tool_name, tool_params = question["tool_name"], question["tool_params"]
+        if not self.confirmation_policy.should_ask(tool_name, question["tool_description"], tool_params):
             return ToolExecutionDecision(
-                tool_name=tool_name, execute=True, tool_call_id=tool_call_id, final_tool_params=tool_params
+                tool_name=tool_name,
+                execute=True,
+                tool_call_id=question.get("tool_call_id"),
+                final_tool_params=tool_params,
             )
-        with _span(tool_name, tool_params) as decided:
-            return decided(
-                super().run(
-                    tool_name=tool_name,
-                    tool_description=tool_description,
-                    tool_params=tool_params,
-                    tool_call_id=tool_call_id,
-                    confirmation_strategy_context=confirmation_strategy_context,
-                )
-            )
+        with _span(question) as decided:
+            return decided(super().run(**question))
 
-    async def run_async(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,
-    ) -> ToolExecutionDecision:
+    async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
         Ask the user like `run`, in a thread.
         """
-        return await asyncio.to_thread(
-            self.run,
-            tool_name=tool_name,
-            tool_description=tool_description,
-            tool_params=tool_params,
-            tool_call_id=tool_call_id,
-            confirmation_strategy_context=confirmation_strategy_context,
-        )
+        return await asyncio.to_thread(self.run, **question)
