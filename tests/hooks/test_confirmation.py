@@ -329,7 +329,7 @@ class TestConfiguration:
         if HAS_HOOKS:
             with pytest.raises(MCPConfigurationError, match=text):
                 MCPConfirmationHook(ui)
-            with pytest.raises(MCPConfigurationError, match="`strategy` must be a ConfirmationStrategy"):
+            with pytest.raises(MCPConfigurationError, match="`strategy` must be a ConfirmationStrategy object"):
                 MCPConfirmationHook(strategy=ui)
 
     @needs_hooks

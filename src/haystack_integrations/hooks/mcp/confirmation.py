@@ -53,7 +53,10 @@ def check_ui(owner: str, ui: Any) -> None:
     :raises MCPConfigurationError: If it cannot ask.
     """
     if isinstance(ui, type) or not callable(getattr(ui, "get_user_confirmation", None)):
-        msg = f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, such as SimpleConsoleUI(), got {type(ui).__name__}"
+        msg = (
+            f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, such as SimpleConsoleUI(), got "
+            f"{type(ui).__name__}"
+        )
         raise MCPConfigurationError(msg)
 
 

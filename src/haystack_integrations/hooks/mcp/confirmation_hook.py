@@ -75,7 +75,7 @@ class MCPConfirmationHook:
         if strategy is None:
             check_ui(type(self).__name__, confirmation_ui)
         elif isinstance(strategy, type) or not callable(getattr(strategy, "run", None)):
-            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy of Haystack, got {type(strategy).__name__}"
+            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy object of Haystack"
             raise MCPConfigurationError(msg)
         self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
         self.confirmation_ui = confirmation_ui
