@@ -19,7 +19,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPTimeoutError,
-    MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -130,19 +129,6 @@ def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, seconds
     assert retry_after(httpx2.Response(500, headers={"retry-after": value})) is None
 
 
-@every_http_transport
-def test_a_call_that_is_refused_for_longer_than_it_may_take_disturbs_no_other_one(refusing_server, kind):
-    options = ("--busy", "9", "--retry-after", "600", "--busy-tool", "add")
-    server = refusing_server("--transport", kind.transport, *kind.options, *options)
-    with MCPConnection(kind.reach(server.url), invocation_timeout=LIMIT) as connection:
-        other = in_thread(connection.call_tool, "sleep", {"seconds": 1.5})
-        server.wait_for("sleep")
-        with pytest.raises(MCPInvocationError, match=r"no requests for .*503.* did not run"):
-            connection.call_tool("add", {"a": 1, "b": 2})
-        assert text(other.result(LIMIT)) == "slept 1.5 s"
-        assert (connection.status().sessions, connection.status().circuit) == (1, "closed")
-
-
 @kinds("stdio", "2026", "sessions", "sse")
 def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_call_at_a_time(
     refusing_server, stdio_server, kind, caplog
@@ -183,19 +169,6 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_ca
                 errors_of(together([lambda: connection.call_tool(tool, arguments)]))
             assert connection.status().circuit == "closed"
     assert "is left alone for 20.0 s, since 5 of the last 5 calls failed" in caplog.text
-
-
-def test_a_server_that_opens_sessions_and_crashes_at_calls_is_left_alone_nevertheless(stdio_server):
-    server = stdio_server()
-    info = StdioServerInfo(server.command, server.args, base_delay=0.05, failure_pause=LIMIT)
-    with MCPConnection(info) as keep:
-        for _ in range(7):  # agents, one after the other
-            with MCPToolset(info, tool_names=["die"]) as toolset:
-                errors = errors_of(together([toolset[0].invoke]))
-        assert "is left alone" in str(errors[0])
-        assert keep.status().circuit == "open"
-        assert not keep.status().is_healthy
-    assert len(server.log.events("die")) == 5
 
 
 @every_way

@@ -17,9 +17,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from tests.support.background import in_thread
 from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
-from tests.support.waiting import LIMIT
 
 
 @kinds("stdio", "stdio of the SDK", "2026", "sessions", "sse")
@@ -59,16 +57,6 @@ def test_a_listing_whose_connection_is_cut_is_repeated(proxied_peer, kind):
         trap = server.proxy.cut_when(b'"tools/list"')
         assert "add" in [tool.name for tool in connection.list_tools()]
         assert trap.sprung.is_set()
-
-
-def test_a_listing_in_whose_midst_a_stdio_server_is_killed_is_repeated(stdio_server):
-    server = stdio_server("--slow-list", "0.5")
-    with MCPConnection(StdioServerInfo(server.command, server.args, **QUICKLY), connection_timeout=LONG) as connection:
-        listing = in_thread(connection.list_tools)
-        server.wait_for("@tools/list", 2)
-        server.kill()
-        assert "add" in [tool.name for tool in listing.result(timeout=LIMIT)]
-        assert connection.status().sessions == 2
 
 
 def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):

@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPTool,
+    MCPToolset,
 )
 from haystack_integrations.tools.mcp.convert.results import model_text
 from tests.support.background import in_thread, text
@@ -80,34 +81,27 @@ def test_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(shared_raw_s
         assert connection.status().sessions == 1
 
 
-@rows("request_id", ["4711", "null", '"other"'])
-def test_a_json_body_with_another_id_than_its_request_fails_the_call_at_once(shared_raw_server, request_id):
-    with MCPConnection(shared_raw_server("json"), invocation_timeout=LONG) as connection:
+@rows(
+    ("way", "raw"),
+    [
+        ("json", result("yours", "4711")),
+        ("json", result("yours", "null")),
+        ("json", result("yours", '"other"')),
+        ("json", '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'),
+        ("events", '{"type":"heartbeat"}'),
+    ],
+)
+def test_a_response_without_the_answer_to_its_request_fails_the_call_at_once(shared_raw_server, way, raw):
+    with MCPConnection(shared_raw_server(way), invocation_timeout=LONG) as connection:
         with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
-            connection.call_tool("say", {"raw": result("yours", request_id)})
-
-
-def test_a_body_without_an_answer_fails_the_call_at_once(shared_raw_server):
-    raw = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
-    with (
-        MCPConnection(shared_raw_server("json"), invocation_timeout=LONG) as connection,
-        pytest.raises(MCPOutcomeUnknownError, match="may have run"),
-    ):
-        connection.call_tool("say", {"raw": raw})
+            connection.call_tool("say", {"raw": raw})
+        assert text(connection.call_tool("fine")) == "fine"
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_id_as_a_string_is_the_same_id(shared_raw_server, way):
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
         assert text(connection.call_tool("say", {"raw": result("fine", '"$ID"')})) == "fine"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_broken_text_in_a_definition_does_not_cost_the_connection(raw_server, way):
-    tools = json.dumps([{"name": "fine", "description": "HALF and BYTE", "inputSchema": {"type": "object"}}])
-    listing = tools.replace("HALF", r"\ud83d").replace("BYTE", "\xe9")
-    with MCPConnection(raw_server(way, "--listing", listing), connection_timeout=LIMIT) as connection:
-        assert connection.list_tools()[0].description == "\ufffd and \ufffd"
 
 
 NOISE = [
@@ -148,13 +142,6 @@ def test_what_answers_nothing_in_the_event_stream_of_a_session_is_ignored(raw_se
         assert heard.wait(LIMIT)
         assert text(connection.call_tool("fine")) == "fine"
         assert connection.status().sessions == 1
-
-
-def test_an_event_stream_with_nothing_but_noise_fails_its_call(shared_raw_server):
-    with MCPConnection(shared_raw_server("events"), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
-            connection.call_tool("say", {"raw": '{"type":"heartbeat"}'})
-        assert text(connection.call_tool("fine")) == "fine"
 
 
 ODD_RESULTS = [
@@ -213,14 +200,17 @@ NEWEST = {
 @pytest.mark.parametrize(
     ("way", "era"), [("stdio", {}), ("events", {}), ("stdio", NEWEST)], ids=["stdio", "events", "2026"]
 )
-def test_empty_lists_in_place_of_objects_are_read_in_every_answer(raw_server, way, era, tmp_path, caplog):
+def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answer(
+    raw_server, way, era, tmp_path, caplog
+):
     results = tmp_path / "results.json"
     results.write_text(json.dumps({**PHP, **era}))
-    listing = json.dumps([{"name": "fine", "inputSchema": [], "annotations": [], "_meta": []}])
+    tool = {"name": "fine", "inputSchema": [], "annotations": [], "_meta": [], "description": "half a \ud83d"}
+    listing = json.dumps([tool])
     info = raw_server(way, "--results", str(results), "--listing", listing)
     with MCPConnection(info, connection_timeout=LIMIT) as connection:
         assert connection.capabilities == {"tools": {}, "resources": {}, "prompts": {}, "experimental": {}}
-        assert [tool.name for tool in connection.list_tools()] == ["fine"]
+        assert [(tool.name, tool.description) for tool in connection.list_tools()] == [("fine", "half a \ufffd")]
         assert [resource.name for resource in connection.list_resources()] == ["r"]
         assert connection.list_resource_templates() == []
         assert connection.read_resource("a:b").contents[0].text == "read"
@@ -256,7 +246,7 @@ def test_an_event_of_sse_that_is_too_large_ends_the_session(shared_raw_server):
         assert text(connection.call_tool("fine")) == "fine"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["stdio", "json", "events"])
 def test_an_answer_that_never_ends_fails_its_call(raw_server, way):
     with MCPConnection(raw_server(way, max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
         with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size`.* may have run"):
@@ -265,10 +255,36 @@ def test_an_answer_that_never_ends_fails_its_call(raw_server, way):
             assert text(connection.call_tool("fine")) == "fine"
 
 
+@pytest.mark.parametrize("id_last", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_of_several_megabytes_fits_by_default(shared_raw_server, way):
+def test_a_large_answer_arrives_whole(shared_raw_server, way, id_last):
+    rows_of_answer = [{"id": number, "name": f"n{number}"} for number in range(60_000)]
+    blocks = [{"type": "text", "text": f"block {number}"} for number in range(30_000)]
+    blocks.append({"type": "text", "text": "line\n" * 200_000 + "\u6f22" * 200_000 + "\U0001f600" * 100_000})
+    result_json = f'"result":{json.dumps({"content": blocks, "structuredContent": {"rows": rows_of_answer}})}'
+    raw = f'{{"jsonrpc":"2.0",{result_json},"id":$ID}}' if id_last else f'{{"jsonrpc":"2.0","id":$ID,{result_json}}}'
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        assert len(text(connection.call_tool("say", {"raw": result("$FILL"), "fill": 5_000_000}))) == 5_000_000
+        read = connection.call_tool("say", {"raw": raw})
+    assert [block.text for block in read.content] == [block["text"] for block in blocks]
+    assert read.structured_content == {"rows": rows_of_answer}
+
+
+def test_both_ends_of_a_large_error_are_shown(shared_raw_server):
+    lines = [{"type": "text", "text": f"block {number}"} for number in range(30_000)]
+    raw = f'{{"jsonrpc":"2.0","id":$ID,"result":{json.dumps({"content": lines, "isError": True})}}}'
+    with MCPConnection(shared_raw_server("stdio"), invocation_timeout=LIMIT) as connection:
+        with pytest.raises(MCPInvocationError, match=r"block 0\nblock 1\n(.|\n)*characters in all \.\.\.\]") as caught:
+            connection.call_tool("say", {"raw": raw})
+    assert str(caught.value).endswith("block 29998\nblock 29999")
+    assert len(str(caught.value)) < 11_000
+
+
+def test_thousands_of_tools_are_listed_and_a_name_of_more_than_1000_characters_is_left_out(raw_server, caplog):
+    names = [*(f"t{number}" for number in range(3000)), "n" * 1001, "m" * 1000]
+    listing = json.dumps([{"name": name, "inputSchema": {"type": "object"}} for name in names])
+    with MCPToolset(raw_server("json", "--listing", listing), connection_timeout=LIMIT) as toolset:
+        assert len(toolset) == 3001
+    assert "its name has more than 1,000 characters" in caplog.text
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

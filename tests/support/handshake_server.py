@@ -49,7 +49,7 @@ class HandshakeServer:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 content_type = owner.content_type if isinstance(body, bytes) else "application/json"
-                headers = {"content-type": content_type, **(owner.refusal_headers if status >= 400 else {})}
+                headers = {"content-type": content_type, **(owner.refusal_headers if status >= 300 else {})}
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(data)))
