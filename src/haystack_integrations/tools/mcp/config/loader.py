@@ -24,8 +24,6 @@ from haystack_integrations.tools.mcp.parameters import combine_options
 from haystack_integrations.tools.mcp.secret_template import read_env_file
 from haystack_integrations.tools.mcp.transports.entries import (
     ENTRY_MARKS,
-    ENV_FILE,
-    ENV_KEYS,
     foreign_keys,
     server_info_of,
     settings_of,
@@ -34,10 +32,10 @@ from haystack_integrations.tools.mcp.transports.entries import (
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Under which keys clients keep their servers: most under the first, VS Code under the second, and under the third in
-# its settings, Zed under the fourth, Goose under the last.
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("extensions",))
+# its settings, Zed under the last.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
 
-_NAMES = ("mcpServers", "servers", "context_servers", "extensions")
+_NAMES = ("mcpServers", "servers", "context_servers")
 
 _YAML = (".yaml", ".yml")
 
@@ -75,8 +73,8 @@ def load_mcp_toolsets(
     Secrets: they are resolved when a server is connected to, and stored by their names. So are those of an `envFile`.
 
     :param config: Path of the file, or its content. In JSON, comments and trailing commas are allowed, as in VS Code;
-        files of LibreChat, Goose and Continue are YAML. The servers are under `mcpServers`, or under `servers` as in
-        VS Code, `context_servers` as in Zed, or `extensions` as in Goose.
+        files of LibreChat and Continue are YAML. The servers are under `mcpServers`, or under `servers` as in
+        VS Code, or `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
         `tool_name_prefix` takes precedence.
@@ -237,7 +235,7 @@ class EntryLoader:
         """
         Add the variables of the `envFile` to an entry, by their names and the file.
         """
-        named = entry.get(ENV_FILE)
+        named = entry.get("envFile")
         if not isinstance(named, str) or not named:
             return entry
         file = self._variables.folder / Path(named).expanduser()
@@ -250,10 +248,9 @@ class EntryLoader:
                 reason = error.strerror or type(error).__name__
                 logger.warning("{place}: `envFile` cannot be read: {reason}", place=place, reason=reason)
             return entry
-        key = next((each for each in ENV_KEYS if each in entry), ENV_KEYS[0])
-        given = entry.get(key)
+        given = entry.get("env")
         added = {name: f"${{envFile:{file}:{name}}}" for name in names}
-        return {**entry, key: {**added, **given} if isinstance(given, Mapping) else given or added}
+        return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
 
 
 def _read(file: Path, where: str) -> Any:
@@ -342,8 +339,6 @@ def config_entries(content: Any, where: str) -> ConfigEntries:
         if not isinstance(found, Mapping):
             msg = f"{place} must be an object with an entry for each server"
             raise ValueError(msg)
-        if section == ("extensions",):
-            found = {name: _unwrapped(entry) for name, entry in found.items()}
         others = [key for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
         entries = {str(name): entry for name, entry in found.items()}
         return ConfigEntries(entries, holder.get("inputs") or content.get("inputs") or [], [str(key) for key in others])
@@ -369,16 +364,6 @@ def _by_name(entries: list[Any], place: str) -> dict[str, Any]:
             raise ValueError(msg)
         found[name] = entry
     return found
-
-
-def _unwrapped(entry: Any) -> Any:
-    # Goose once had all but the switch one level below.
-    inner = entry.get("config") if isinstance(entry, Mapping) else None
-    return (
-        {**inner, **{key: value for key, value in entry.items() if key != "config"}}
-        if isinstance(inner, Mapping)
-        else entry
-    )
 
 
 def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
