@@ -3,13 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Arguments on a command line: how JSON schemas give them types, and what is said of them.
+Arguments on a command line, and answers in a terminal: how JSON schemas give them types, and what is said of them.
 """
 
+import io
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.progress import Progress
 
 from haystack_integrations.tools.mcp.cli.arguments import (
     check_arguments,
@@ -18,7 +22,9 @@ from haystack_integrations.tools.mcp.cli.arguments import (
     text_arguments,
     typed_arguments,
 )
+from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.output import Output
 from tests.support.rows import rows
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
@@ -31,98 +37,62 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"a": schema}, **more}
 
 
-def nested(schema: Any, times: int) -> Any:
-    return schema if not times else nested({"anyOf": [schema]}, times - 1)
-
-
 @rows(
     ("text", "schema", "value"),
     [
         ("5", {"type": "integer"}, 5),
-        ("5", {"type": "number"}, 5),
         ("0.5", {"type": "number"}, 0.5),
         ("5", {"type": "string"}, "5"),
+        ("", {"type": "string"}, ""),
+        ("user@host=b", {"type": "string"}, "user@host=b"),
         ("Yes", {"type": "boolean"}, True),
         ("off", {"type": ["boolean", "null"]}, False),
         ("yes", {"type": ["boolean", "string"]}, "yes"),
         ("null", {"type": ["string", "null"]}, None),
-        ("nothing", {"type": ["string", "null"]}, "nothing"),
-        ("true", {}, True),
         ("true", True, True),
         ("a text", {}, "a text"),
-        ("2", {"enum": [1, 2]}, 2),
         ("2", {"enum": ["1", "2"]}, "2"),
-        ("3", {"enum": [1, 2]}, 3),
-        ("5", {"const": "5"}, "5"),
-        ('{"b": 1}', {"const": {"b": 1}}, {"b": 1}),
-        ("a", {"type": "array", "items": {"type": "string"}}, ["a"]),
-        ("[1, 2]", INTEGERS, [1, 2]),
         ("5", INTEGERS, [5]),
-        ("5", {"anyOf": [INTEGERS, {"type": "null"}]}, [5]),
+        ("[1, 2]", INTEGERS, [1, 2]),
         ("5", {"oneOf": [{"$ref": "#/$defs/numbers"}, {"type": "null"}]}, [5]),
-        ("a", {"type": "array"}, ["a"]),
         ('{"b": 1}', {"type": "object"}, {"b": 1}),
-        ("5", {"$ref": "#/$defs/a~1b"}, "5"),
-        ("5", {"allOf": [{"type": ["integer", "string"]}, {"type": "string"}]}, "5"),
         ("5", {"$ref": "https://example.com/elsewhere"}, 5),
         ("5", {"$ref": "#/properties/a"}, 5),
-        ("5", {"$ref": "#/nowhere/at/all"}, 5),
     ],
 )
 def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, value: Any) -> None:
-    whole = of(schema, **{"$defs": {"a/b": {"type": "string"}, "numbers": INTEGERS}})
-    found = typed_arguments([f"a={text}"], None, whole)["a"]
+    found = typed_arguments([f"a={text}"], None, of(schema, **{"$defs": {"numbers": INTEGERS}}))["a"]
     assert (found, type(found)) == (value, type(value))
 
 
-@rows(
-    ("words", "schema", "value"),
-    [
-        (["a=1", "a=2"], INTEGERS, [1, 2]),
-        (["a=[1,2]", "a=3"], INTEGERS, [1, 2, 3]),
-        (["a=b=c"], {"type": "string"}, "b=c"),
-        (["a=user@host"], {"type": "string"}, "user@host"),
-        (["a="], {"type": "string"}, ""),
-    ],
-)
-def test_words_make_an_argument(words: list[str], schema: Any, value: Any) -> None:
-    assert typed_arguments(words, None, of(schema)) == {"a": value}
-
-
-def test_arguments_come_from_files(tmp_path: Path) -> None:
+def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("seven")
     (tmp_path / "all.json").write_text('{"a": 1, "b": 2}')
+    assert typed_arguments(["a=1", "a=[2,3]"], None, of(INTEGERS)) == {"a": [1, 2, 3]}
     assert text_arguments([f"topic@{tmp_path / 'text.txt'}", "style=brief"]) == {"topic": "seven", "style": "brief"}
-    given = typed_arguments(["a=5"], f"@{tmp_path / 'all.json'}", of({"type": "integer"}))
-    assert given == {"a": 5, "b": 2}
+    assert typed_arguments(["a=5"], f"@{tmp_path / 'all.json'}", of({"type": "integer"})) == {"a": 5, "b": 2}
 
 
-@pytest.mark.parametrize(
-    ("words", "given", "schema", "told"),
+@rows(
+    ("words", "given", "told"),
     [
-        ([], '{"a": 1,\n}', {}, r"--input is not valid JSON: .* in line \d, column \d"),
-        ([], "5", {}, "--input must be a JSON object with the arguments, got a int"),
-        (["a@latin.txt"], None, {}, "The file of 'a@latin.txt' cannot be read: it is not in UTF-8"),
-        (["x-secret"], None, {}, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
-        (["ab"], None, {}, "'ab' is none of these"),
-        (["=5"], None, {}, "is none of these"),
-        (["a:=Infinity"], None, {}, "'a' is not valid JSON: Infinity is no number in JSON"),
-        (["a:=" + "[" * 100_000], None, {}, "'a' is not valid JSON: it is nested too deeply"),
-        ([], '{"a": -Infinity}', {}, "--input is not valid JSON: -Infinity is no number in JSON"),
+        ([], '{"a": 1,\n}', "--input is not valid JSON: "),
+        ([], "5", "--input must be a JSON object with the arguments, got a int"),
+        ([], '{"a": -Infinity}', "--input is not valid JSON: -Infinity is no number in JSON"),
+        (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
+        (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
+        (["=5"], None, "is none of these"),
+        (["a:=x-secret"], None, "'a' is not valid JSON: "),
+        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: it is nested too deeply"),
     ],
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(
-    words: list[str],
-    given: str | None,
-    schema: Any,
-    told: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], given: str | None, told: str, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "latin.txt").write_bytes(b"\xe9")
-    with pytest.raises(CommandError, match=told) as raised:
-        typed_arguments(words, given, of(schema))
+    with pytest.raises(CommandError) as raised:
+        typed_arguments([word.replace("{latin}", str(tmp_path / "latin.txt")) for word in words], given, of({}))
+    assert told in str(raised.value)
     assert "x-secret" not in str(raised.value)
 
 
@@ -132,18 +102,10 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
         ({}, of({"type": "integer"}, required=["a"]), "the arguments lack 'a'. It takes a: integer"),
         ({"a": {}}, of({"type": "object", "required": ["b", "c"]}), "'a' lacks 'b', 'c'. It takes a?: object"),
         ({"a": "x-secret"}, of({"type": ["integer", "null"]}), "'a' must be of type integer or null"),
-        ({"a": "x-secret"}, of({"type": "object"}), "'a' must be of type object"),
         ({"a": [1, "x-secret"]}, of(INTEGERS), "'a[1]' must be of type integer"),
-        (
-            {"a": [{"b": "x-secret"}]},
-            of({"items": of(5) | {"properties": {"b": {"type": "null"}}}}),
-            "'a[0].b' must be",
-        ),
         ({"a": "x-secret"}, of({"enum": ["red", 5]}), '\'a\' must be one of "red", 5. It takes a?: "red" | 5'),
-        ({"b": "x-secret"}, of({}, additionalProperties=False), "the arguments must not have 'b'. It takes a?: any"),
         ({"b": 1}, {"type": "object", "additionalProperties": False}, "must not have 'b'. It takes no arguments"),
         ({"a": 2}, of({"type": "integer", "minimum": 3}), "'a' must satisfy minimum: 3"),
-        ({"a": "x-secret"}, of({"pattern": "^[0-9]+$"}), "'a' must satisfy pattern: \"^[0-9]+$\""),
         ({"a": "x-secret"}, of({"not": {"type": "string"}}), "'a' must satisfy not: see its schema"),
     ],
 )
@@ -160,52 +122,91 @@ def test_an_argument_that_does_not_fit_is_told_without_its_value(
 @rows("schema", [of({"type": "objekt"}), of({"$ref": "https://example.com/elsewhere"})])
 def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any]) -> None:
     check_arguments({"b": 5}, schema, "The tool 't' cannot be called so")
-    with pytest.raises(CommandError, match="lack 'c'"):
-        check_arguments({}, {"type": "object", "required": ["c"]}, "The tool 't' cannot be called so")
 
 
 @rows(
     ("schema", "described"),
     [
-        ({}, "any"),
         (True, "any"),
-        ({"type": "integer"}, "integer"),
-        ({"type": ["string", "null"]}, "string | null"),
-        ({"type": "array"}, "list of any"),
         ({"type": ["array", "null"]}, "list | null"),
         ({"type": "array", "items": INTEGERS}, "list of list of integer"),
-        ({"type": "array", "items": {"type": ["integer", "string"]}}, "list of integer | string"),
         ({"const": "é"}, '"é"'),
-        ({"enum": ["a", 1, None]}, '"a" | 1 | null'),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer | null"),
-        ({"oneOf": [{"type": "string"}, {"enum": ["a"]}, {"type": "string"}]}, 'string | "a"'),
         ({"$ref": "#/$defs/colour"}, '"red" | "blue"'),
         ({"$ref": "#/$defs/tree"}, "string | list of string | list"),
-        (nested({"type": "string"}, 3), "string"),
-        (nested({"type": "string"}, 50), "any"),
+        ({"$ref": "#/$defs/many"}, "any"),
     ],
 )
 def test_a_schema_is_described_in_words(schema: Any, described: str) -> None:
     tree = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/tree"}}]}
-    assert describe_type(schema, {"$defs": {"colour": {"enum": ["red", "blue"]}, "tree": tree}}) == described
-
-
-@rows("key", ["anyOf", "oneOf", "allOf"])
-def test_a_schema_that_is_in_itself_many_times_is_described_at_once(key: str) -> None:
-    many = [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}] * 50
-    root = {"$defs": {"a": {key: many}, "b": {key: many}}}
-    assert describe_type({"$ref": "#/$defs/a"}, root) == "any"
+    many = {"anyOf": [{"$ref": "#/$defs/many"}] * 100}
+    root = {"$defs": {"colour": {"enum": ["red", "blue"]}, "tree": tree, "many": many}}
+    assert describe_type(schema, root) == described
 
 
 def test_a_line_says_what_a_tool_takes() -> None:
-    schema = {
-        "properties": {
-            "query": {"type": "string"},
-            "limit": {"type": "integer", "default": 10},
-            "tags": {"type": "array", "items": {"type": "string"}},
-            "more": True,
-        },
-        "required": ["query"],
+    properties = {
+        "query": {"type": "string"},
+        "limit": {"type": "integer", "default": 10},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "more": True,
     }
-    assert signature(schema) == "query: string, limit: integer = 10, tags?: list of string, more?: any"
+    shown = "query: string, limit: integer = 10, tags?: list of string, more?: any"
+    assert signature({"properties": properties, "required": ["query"]}) == shown
     assert signature({"properties": 5, "required": "query"}) == ""
+
+
+class Keyboard(io.StringIO):
+    """
+    A terminal in which somebody types.
+    """
+
+    def isatty(self) -> bool:
+        return True
+
+
+FORM = {
+    "type": "object",
+    "properties": {
+        "count": {"type": "integer", "description": "How many"},
+        "colour": {"enum": ["red", "blue"], "default": "blue"},
+        "note": {"type": "string"},
+    },
+    "required": ["count"],
+}
+PAGE = {"mode": "url", "url": "https://example.com/pay\x1b[2J"}
+NO_FIELDS = {"type": "object", "properties": {}}
+OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more": True}}
+
+
+@pytest.mark.parametrize(
+    ("request_", "typed", "answers", "told"),
+    [
+        (PAGE, "Yes\n", True, "Open this page if you trust the server: https://example.com/pay\\x1b[2J"),
+        (PAGE, "\n", False, "The server asks: Please"),
+        (PAGE, "", None, "Have you opened it? [y/N]"),
+        (NO_FIELDS, "y\n", True, "Accept? [y/N]"),
+        (NO_FIELDS, "", None, "Accept? [y/N]"),
+        (OPTIONAL, "\n\n\n", False, "Accept? [y/N]"),
+        (FORM, "2\nred\nsoon\n", {"count": 2, "colour": "red", "note": "soon"}, "count, How many (integer): "),
+        (FORM, "2\n\n\n", {"count": 2, "colour": "blue"}, 'colour ("red" | "blue", default: blue): '),
+        (FORM, "2\n\n\n", {"count": 2, "colour": "blue"}, "  note (string, optional): "),
+        (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
+        (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
+        (FORM, "2\n", None, "How many"),
+    ],
+)
+def test_a_server_asks_in_the_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request_: dict[str, Any],
+    typed: str,
+    answers: Any,
+    told: str,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr(sys, "stdin", Keyboard(typed))
+    asked = request_ if "mode" in request_ else {"mode": "form", "requested_schema": request_}
+    request = SimpleNamespace(message="Please", **asked)
+    assert ask_in_terminal(request, Output(), Progress(disable=True)) == answers
+    assert told in capsys.readouterr().err

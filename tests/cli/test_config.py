@@ -37,10 +37,15 @@ def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: 
     assert json.loads(run("config", str(file), "--json").screen) == {"tools": stored}
 
 
-def test_the_yaml_has_what_the_file_says_and_no_defaults(run: Run, tmp_path: Path) -> None:
+def test_the_yaml_has_what_the_file_says_and_no_defaults(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     entry = {"command": "uvx", "args": ["mcp-server-time"], "timeout": 60, "disabledTools": ["convert_time"]}
-    file = write(tmp_path, time=entry, off={"command": "uvx", "disabled": True})
-    [stored] = yaml.safe_load(run("config", file).screen)["tools"]
+    entry |= {"env": {"KEY": "${NOT_SET_ANYWHERE}"}, "autoApprove": ["add"]}
+    ran = run("config", write(tmp_path, time=entry, off={"command": "uvx", "disabled": True}))
+    [stored] = yaml.safe_load(ran.screen)["tools"]
+    assert stored["data"]["server_info"].pop("env").keys() == {"KEY"}
     assert stored["data"] == {
         "server_info": {
             "type": "haystack_integrations.tools.mcp.mcp_tool.StdioServerInfo",
@@ -51,6 +56,8 @@ def test_the_yaml_has_what_the_file_says_and_no_defaults(run: Run, tmp_path: Pat
         "invocation_timeout": 60.0,
         "tool_name_prefix": "time",
     }
+    assert "server 'time': these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
+    assert "server 'time': passed over autoApprove" in ran.errors
 
 
 def test_secrets_in_plain_text_become_environment_variables(
@@ -90,43 +97,20 @@ def test_secrets_in_plain_text_become_environment_variables(
 
 
 @pytest.mark.parametrize(
-    ("entry", "variables"),
+    "entry",
     [
-        ({"url": "https://me:pass-word-1@h.example/mcp?api_key=key-12345&page=2&token=tok-76543"}, 1),
-        ({"url": "https://h.example/mcp?api_key=p%2Bq%2Frstuvw&token=p%2Bq%2Frstuvw"}, 1),
-        ({"url": "https://h.example/sk-0123456789abcdefghijklmn/mcp?token=tok-76543"}, 1),
-        ({"command": "x", "args": ["--dsn=postgres://u:pw-123456@h/db?password=other-pw-1"]}, 1),
-        ({"command": "x", "env": {"DSN": "https://u:pw-123456@h/db?token=other-tok-1"}}, 1),
-        ({"url": "https://h.example/mcp", "headers": {"Cookie": "a=ses-12345; token=tok-76543"}}, 1),
+        {"url": "https://me:pass-word-1@h.example/mcp?api_key=key-12345&page=2&token=tok-76543"},
+        {"url": "https://h.example/sk-0123456789abcdefghijklmn/mcp?token=tok-76543"},
+        {"command": "x", "args": ["--dsn=postgres://u:pw-123456@h/db?password=other-pw-1"]},
+        {"url": "https://h.example/mcp", "headers": {"Cookie": "a=ses-12345; token=tok-76543"}},
     ],
 )
-def test_no_secret_of_several_in_one_value_remains(
-    run: Run, tmp_path: Path, entry: dict[str, Any], variables: int
-) -> None:
+def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, entry: dict[str, Any]) -> None:
     ran = run("config", write(tmp_path, shop=entry))
     assert ran.code == 0
     for secret in re.findall(r"\w+-\w+-1|key-\w+|tok-\w+|p%2B\w+|sk-0\w+|pw-\w+|ses-\w+", str(entry)):
         assert secret not in ran.screen + ran.errors
-    assert ran.errors.count("in plain text") == variables
-
-
-def test_two_secrets_whose_names_make_the_same_variable_get_two(run: Run, tmp_path: Path) -> None:
-    headers = {"X-Api-Key": "first-secret-value", "X_Api_Key": "second-secret-value"}
-    ran = run("config", write(tmp_path, shop={"url": "https://shop.example.com/mcp", "headers": headers}))
-    assert ran.code == 0
-    assert {"SHOP_X_API_KEY", "SHOP_X_API_KEY_2"} <= set(re.findall(r"\w+", ran.screen))
-    assert not any(secret in ran.screen + ran.errors for secret in headers.values())
-
-
-def test_variables_that_are_not_set_and_keys_of_other_programs_are_told(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
-    entry = {"command": "uvx", "args": ["x"], "env": {"KEY": "${NOT_SET_ANYWHERE}"}, "autoApprove": ["add"]}
-    ran = run("config", write(tmp_path, time=entry))
-    assert ran.code == 0
-    assert "server 'time': these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
-    assert "server 'time': passed over autoApprove" in ran.errors
+    assert ran.errors.count("in plain text") == 1
 
 
 def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@
 `mcp-haystack doctor`: what is wrong, and what to do.
 """
 
-import importlib.metadata
 import json
 import shlex
 import sys
@@ -17,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import for_each
 from tests.cli.conftest import Run
 from tests.conftest import StdioServerFactory
 from tests.support.handshake_server import HandshakeServer, result_of
@@ -60,42 +57,25 @@ def findings(run: Run, *words: str) -> dict[str, list[str]]:
     return states
 
 
-def test_a_good_server_has_no_problem(run: Run) -> None:
-    ran = run("doctor", CALCULATOR)
-    assert ran.code == 0
-    assert "It is calculator 1.0.0" in ran.screen
-    assert "It has 3 tools" in ran.screen
-    assert ran.screen.endswith("0 problems, 0 warnings\n")
-
-
 def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) -> None:
     schema = {"type": "object"}
+    properties = {"a": {"$ref": "#/$defs/A"}}
+    odd = {**schema, "properties": {"a": {"type": "objekt"}}}
     url = listing(
         [
             {"name": "fine", "description": "Fine.", "inputSchema": schema},
             {"name": "fine", "description": "Finer.", "inputSchema": schema},
             {"name": "silent", "inputSchema": schema},
             {"name": "hiding", "description": "Add\u200bition", "inputSchema": schema},
-            {
-                "name": "odd",
-                "description": "Odd.",
-                "inputSchema": schema,
-                "outputSchema": {**schema, "properties": {"a": {"type": "objekt"}}},
-            },
+            {"name": "odd", "description": "O.", "inputSchema": schema, "outputSchema": odd},
             {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
             {"name": 5, "inputSchema": schema},
-            {"name": "nothing", "description": "N.", "inputSchema": {**schema, "oneOf": [{"type": "null"}]}},
-            {
-                "name": "vague",
-                "description": "V.",
-                "inputSchema": {**schema, "properties": {"a": {"$ref": "#/$defs/A"}}},
-            },
+            {"name": "vague", "description": "V.", "inputSchema": {**schema, "properties": properties}},
         ]
     )
     found = findings(run, url)
-    assert any("'broken' cannot be used" in text for text in found["problem"]), found
-    assert any("'number 7' cannot be used" in text for text in found["problem"])
-    assert any("'nothing' cannot be used" in text for text in found["problem"])
+    for text in ("'broken' cannot be used", "'number 7' cannot be used"):
+        assert any(text in problem for problem in found["problem"]), found
     for text in (
         "no description: silent",
         "Several tools have the same name: fine",
@@ -157,17 +137,13 @@ def test_a_listing_that_fails_is_a_problem_of_its_own(run: Run, tmp_path: Path) 
         "from mcp.server import MCPServer\n"
         "from mcp.types import PaginatedRequestParams\n"
         "server = MCPServer('locked', log_level='WARNING')\n"
-        "server.tool()(len)\n"
         "async def refuse(_context, _params):\n"
         "    raise MCPError(-32050, 'the shelf is locked')\n"
         "server._lowlevel_server.add_request_handler('resources/list', PaginatedRequestParams, refuse)\n"
     )
-    target = f"{tmp_path / 'locked.py'}:server"
-    found = findings(run, target)
-    [told] = found["problem"]
+    [told] = findings(run, f"{tmp_path / 'locked.py'}:server")["problem"]
     assert "It cannot list its resources" in told
     assert "the shelf is locked" in told
-    assert any("It has 1 tool" in text for text in found["ok"])
 
 
 def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) -> None:
@@ -179,27 +155,13 @@ def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) ->
     ran = run("doctor", str(file), "--check", str(tmp_path / "tools.json"))
     assert ran.code == 2
     assert f"--check is for one server, and {file} has 0: name one, as in {file}:NAME" in ran.errors
-    file.write_text("{")
-    assert "is not valid JSON" in run("doctor", str(file)).errors
 
 
-def test_an_unencrypted_connection_to_another_machine_is_told(run: Run) -> None:
-    found = findings(run, "http://0.0.0.0:9/mcp")
-    assert any("unencrypted over http://" in text for text in found["warning"])
-    assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []
-
-
-def test_a_url_from_an_environment_variable_that_is_not_set_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
-    found = findings(run, "${NOT_SET_ANYWHERE}")
-    assert any("NOT_SET_ANYWHERE" in text for text in found["problem"]), found
-
-
-def test_what_goes_wrong_for_one_of_several_is_raised_and_the_order_is_kept() -> None:
-    assert for_each(str, range(20), Output()) == [str(number) for number in range(20)]
-    assert for_each(str, [], Output()) == []
-    with pytest.raises(ZeroDivisionError):
-        for_each(lambda number: 1 / number, [2, 1, 0], Output())
+    assert any("unencrypted over http://" in text for text in findings(run, "http://0.0.0.0:9/mcp")["warning"])
+    assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []
+    assert any("NOT_SET_ANYWHERE" in text for text in findings(run, "${NOT_SET_ANYWHERE}")["problem"])
 
 
 def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
@@ -223,42 +185,23 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
 def test_this_machine_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"time": {"command": "uvx"}}}')
+    (tmp_path / ".mcp.json").write_text("{")
     assert run("doctor").code == 0
     monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
     monkeypatch.setenv("HTTPS_PROXY", "http://user:a-password@proxy.example.com:3128")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = findings(run)
-    assert any("mcp-haystack" in text and "Python" in text for text in found["ok"])
-    assert "environment: mcp.json has the servers time" in found["ok"]
-    assert found["problem"] == ["environment: SSL_CERT_FILE names /no/such/file.pem, which does not exist"]
-    assert any("uvx is not on the PATH" in text for text in found["warning"])
-    assert "a-password" not in str(found)
-
-
-def test_limits_and_gaps_of_this_machine_are_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
-    (tmp_path / ".mcp.json").write_text("{")
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", "uvx,npx")
-    monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", "")
-
-    def version(name: str) -> str:
-        if name == "fastmcp":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return "1.2.3"
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setenv("PATH", str(tmp_path))
     found = findings(run)
     for text in (
         "environment: HAYSTACK_MCP_ALLOWED_COMMANDS allows only: uvx,npx",
-        "environment: HAYSTACK_MCP_ALLOWED_HOSTS allows only: nothing",
-        "environment: mcp.json has the servers (none)",
+        "environment: mcp.json has the servers time",
         "environment: .mcp.json has the servers (none)",
     ):
         assert text in found["ok"], found
-    [versions] = [text for text in found["ok"] if "Python" in text]
-    assert "haystack-ai 1.2.3" in versions
-    assert "no fastmcp" in versions
+    assert any("mcp-haystack" in text and "Python" in text for text in found["ok"])
+    assert found["problem"] == ["environment: SSL_CERT_FILE names /no/such/file.pem, which does not exist"]
+    assert any("uvx is not on the PATH" in text for text in found["warning"])
+    assert "a-password" not in str(found)
 
 
 def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:

@@ -100,9 +100,7 @@ def test_a_command_with_oauth_logs_in_when_it_has_to(server: OAuthServer, log_in
     assert server.count["authorizations"] == 1
 
 
-def test_a_name_from_a_configuration_file_can_be_logged_in(
-    server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run
-) -> None:
+def test_the_servers_of_files_are_logged_in(server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))
     words = ("--scope", "use", "--resource", server.url)
@@ -110,10 +108,7 @@ def test_a_name_from_a_configuration_file_can_be_logged_in(
     assert {token.resource for token in server.provider.access.values()} == {server.url}
     assert run("call", "mine", "whoami", "--config", str(file)).screen == "alice\n"
 
-
-def test_the_servers_of_a_pipeline_are_logged_in_where_a_service_looks(
-    server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run
-) -> None:
+    # In a stored pipeline, where a service finds the tokens.
     config = OAuthConfig(token_storage=FileTokenStorage(str(tmp_path / "tokens")))
     toolset = MCPToolset(StreamableHttpServerInfo(server.url, oauth_config=config))
     pipeline = tmp_path / "pipeline.yaml"
@@ -139,7 +134,6 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
     for words, code, told in (
         ([str(empty)], 2, "has no server at which a person can log in"),
         (["tests.servers.inprocess:server"], 2, "has no server at which a person can log in"),
-        ([str(tmp_path / "missing.yaml")], 2, "There is no file"),
         ([server.url, "--client-secret-env", "A"], 2, "needs its `client_id`"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
         ([server.url, "--resource", "x", "--no-resource"], 2, "--resource and --no-resource exclude each other"),

@@ -23,24 +23,16 @@ def words_for(server: StdioServer) -> list[str]:
     return [shlex.join([server.command, *server.args]), *variables, "--timeout", "100"]
 
 
-def test_the_time_server_is_listed_called_inspected_and_healthy(
-    run: Run, time_server: StdioServer, tmp_path: Path
-) -> None:
+def test_the_time_server_is_called_and_healthy(run: Run, time_server: StdioServer, tmp_path: Path) -> None:
     command, *options = words_for(time_server)
-    snapshot = str(tmp_path / "time.json")
-    tools = json.loads(run("list", command, *options, "--json").screen)["tools"]
-    assert {tool["name"] for tool in tools} == {"get_current_time", "convert_time"}
-
     called = run("call", command, "get_current_time", "timezone=Europe/Berlin", *options)
     assert json.loads(called.screen)["timezone"] == "Europe/Berlin"
     assert run("call", command, "get_current_time", *options).code == 2
     assert run("call", command, "get_current_time", "timezone=Nowhere/City", *options).code == 1
-
-    shown = run("inspect", command, "--snapshot", snapshot, *options)
-    assert "source_timezone" in shown.screen
+    snapshot = str(tmp_path / "time.json")
+    assert "source_timezone" in run("inspect", command, "--snapshot", snapshot, *options).screen
     checked = run("doctor", command, "--check", snapshot, *options)
-    assert checked.code == 0, checked.screen
-    assert "as they were in the snapshot" in checked.screen
+    assert (checked.code, "as they were in the snapshot" in checked.screen) == (0, True), checked.screen
 
 
 def test_all_that_the_everything_server_offers_is_shown(
@@ -48,13 +40,9 @@ def test_all_that_the_everything_server_offers_is_shown(
 ) -> None:
     command, *options = words_for(everything_stdio)
     report = json.loads(run("inspect", command, *options, "--json").screen)
-    assert report["resourceTemplates"]
+    assert report["resourceTemplates"] and report["prompts"]
     assert {"echo", "get-sum"} <= {tool["name"] for tool in report["tools"]}
-    assert run("call", command, "echo", "message=hello", *options).screen == "Echo: hello\n"
     assert "10" in run("call", command, "get-sum", "a=4", "b=6", *options).screen
     assert run("call", command, "get-tiny-image", "--save", str(tmp_path), *options).code == 0
     assert list(tmp_path.glob("get-tiny-image-*.png"))
-    prompt = report["prompts"][0]
-    if not any(argument.get("required") for argument in prompt.get("arguments", ())):
-        assert run("prompt", command, prompt["name"], *options).screen.startswith("user:\n")
     assert run("doctor", command, *options).code == 0
