@@ -33,12 +33,18 @@ call into an error message for the model instead of ending the run.
 
 from __future__ import annotations
 
+import copyreg
 import errno
 from typing import Any
 
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+
+
+def _pickled(error: BaseException) -> tuple[Any, ...]:
+    # Exceptions would be unpickled by passing only their message to the constructor.
+    return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}  # type: ignore[attr-defined]
 
 
 class MCPError(Exception):
@@ -54,6 +60,8 @@ class MCPError(Exception):
         """
         super().__init__(message)
         self.message = message
+
+    __reduce__ = _pickled
 
 
 class MCPConnectionError(MCPError):
@@ -119,12 +127,6 @@ class MCPBudgetExceededError(MCPError):
         super().__init__(message)
         self.messages: list[Any] = messages if messages is not None else []
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.messages)
-
 
 class MCPDriftError(MCPError):
     """
@@ -141,12 +143,6 @@ class MCPDriftError(MCPError):
         super().__init__(message)
         self.report = report
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.report)
-
 
 class MCPSkillError(MCPError):
     """
@@ -162,12 +158,6 @@ class MCPSkillError(MCPError):
         """
         super().__init__(message)
         self.uri = uri
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.uri)
 
 
 class MCPToolFailedError(MCPError):
@@ -187,12 +177,6 @@ class MCPToolFailedError(MCPError):
         super().__init__(message)
         self.tool_name = tool_name
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.tool_name)
-
 
 class MCPToolNotFoundError(MCPError):
     """
@@ -210,12 +194,6 @@ class MCPToolNotFoundError(MCPError):
         super().__init__(message)
         self.tool_name = tool_name
         self.available_tools: list[str] = available_tools if available_tools is not None else []
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.tool_name, self.available_tools)
 
 
 class MCPInvocationError(ToolInvocationError):
@@ -258,11 +236,7 @@ class MCPInvocationError(ToolInvocationError):
         self.code = code
         self.data = data
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.tool_name, self.tool_args), {"code": self.code, "data": self.data}
+    __reduce__ = _pickled
 
 
 class MCPCallRefusedError(MCPInvocationError):
@@ -299,18 +273,6 @@ class MCPCallPendingError(MCPInvocationError):
         super().__init__(message, tool_name, tool_args)
         self.pending_call = pending_call
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return _rebuild_pending, (self.message, self.tool_name, self.tool_args, self.pending_call)
-
-
-def _rebuild_pending(
-    message: str, tool_name: str, tool_args: dict[str, Any], pending_call: MCPPendingCall
-) -> MCPCallPendingError:
-    return MCPCallPendingError(message, tool_name, tool_args, pending_call=pending_call)
-
 
 class MCPDriftedCallError(MCPInvocationError):
     """
@@ -334,13 +296,6 @@ class MCPOutcomeUnknownError(MCPInvocationError):
 
     # Why the session in which it was sent has ended, if it has.
     lost_because: str | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        kind, arguments, state = super().__reduce__()
-        return kind, arguments, {**state, "pending_call": self.pending_call}
 
 
 class MCPTimeoutError(MCPInvocationError, TimeoutError):
