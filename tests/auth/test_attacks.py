@@ -13,7 +13,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -103,60 +103,20 @@ def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other
     assert other.paths == []
 
 
-def test_an_answer_with_a_replayed_state_is_refused(server: OAuthServer) -> None:
-    states: list[str] = []
-
+def test_an_answer_with_another_state_is_refused(server: OAuthServer) -> None:
     async def replay(login: MCPLoginRequest) -> None:
-        states.append(login.state)
-        if len(states) == 1:
-            await allow(login)
-            return
         async with httpx2.AsyncClient() as browser:
-            page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": states[0]})
+            page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": "of-an-earlier-login"})
             assert page.status_code == 400
 
-    storage = InMemoryTokenStorage()
-    with MCPConnection(info(server.url, redirect_handler=replay, token_storage=storage)) as connection:
-        connection.list_tools()
-        server.refuses_refresh = True
-        server.provider.access.clear()
-        with pytest.raises(Exception, match="another `state`"):
-            connection.call_tool("whoami")
-    assert server.paths.count("/token") == 2  # the first login, and the refused refresh
-
-
-def test_a_stolen_code_is_of_no_use_without_the_verifier(server: OAuthServer) -> None:
-    seen: dict[str, str] = {}
-
-    async def steal(login: MCPLoginRequest) -> None:
-        seen.update(dict(parse_qsl(urlsplit(login.url).query)))
-        async with httpx2.AsyncClient() as browser:
-            page = await browser.get(login.url, follow_redirects=True)
-            answer = await browser.post(page.url, data={"subject": "alice"})
-            seen.update(dict(parse_qsl(urlsplit(answer.headers["location"]).query)))
-            stolen = await browser.post(
-                f"{server.origin}/token",
-                data={
-                    "grant_type": "authorization_code",
-                    "code": seen["code"],
-                    "client_id": seen["client_id"],
-                    "client_secret": str(server.provider.clients[seen["client_id"]].client_secret),
-                    "redirect_uri": seen["redirect_uri"],
-                    "code_verifier": "x" * 64,
-                },
-            )
-            assert stolen.status_code == 400
-            assert stolen.json()["error"] == "invalid_grant"
-            await browser.get(answer.headers["location"])
-
-    with MCPConnection(info(server.url, redirect_handler=steal)) as connection:
-        assert connection.call_tool("whoami").content[0].text == "alice"
-    assert seen["code_challenge_method"] == "S256"
+    assert "another `state`" in failure(info(server.url, redirect_handler=replay))
+    assert "/token" not in server.paths
 
 
 def test_an_injected_code_fails_at_the_token_endpoint(server: OAuthServer) -> None:
     # The attacker's own code, with the right state: PKCE binds a code to the login that it is for.
     async def inject(login: MCPLoginRequest) -> None:
+        assert "code_challenge_method=S256" in login.url
         other_login = login.url.replace("code_challenge=", "code_challenge=x")
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(other_login, follow_redirects=True)
@@ -210,16 +170,6 @@ async def test_addresses_are_recognized_however_they_are_written(host: str) -> N
 
     assert await is_refused("https://203.0.114.7/mcp") is (host not in OUTSIDE)
     assert await is_refused("http://127.0.0.1/mcp") is (host in (*CLOUD, *CLOUD_IN_6))
-
-
-@pytest.mark.parametrize("host", ["[::ffff:169.254.169.254]", "0251.0376.0251.0376", "[fe80::1%25eth0]"])
-async def test_a_challenge_that_leads_to_the_metadata_service_of_a_cloud_is_refused(host: str) -> None:
-    network = TokenNetwork()
-    challenge = {"WWW-Authenticate": f'Bearer resource_metadata="http://{host}/latest"'}
-    network.answers["/mcp"] = [httpx2.Response(401, headers=challenge)]
-    with pytest.raises(MCPAuthorizationError, match=r"is refused|is no URL"):
-        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))
-    assert {request.url.path for request in network.requests} == {"/mcp"}
 
 
 class Names:
@@ -292,19 +242,6 @@ async def test_a_proxy_looks_up_names_itself() -> None:
     assert lines == [b"GET http://as.test/x HTTP/1.1\r\n"]
 
 
-async def test_a_name_without_an_address_is_not_looked_up_again() -> None:
-    request = httpx2.Request("GET", "http://localhost/", extensions={outgoing._CHECKED: []})
-    async with outgoing.PinnedTransport() as transport:
-        with pytest.raises(httpx2.ConnectError, match="the name of its host is not known"):
-            await transport.handle_async_request(request)
-
-
-def test_metadata_may_not_lead_to_the_metadata_service_of_a_cloud_even_from_inside(server: OAuthServer) -> None:
-    moved = {"resource": server.url, "authorization_servers": ["http://169.254.169.254/latest"]}
-    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
-    assert "http://169.254.169.254/" in failure(info(server.url))
-
-
 def test_the_operators_list_of_hosts_holds_for_authorization_servers(
     server: OAuthServer, other: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,28 +274,6 @@ def test_an_authorization_server_that_never_answers_is_given_up(
 def test_an_authorization_server_that_answers_without_end_is_given_up(server: OAuthServer) -> None:
     server.tamper = lambda path, body: Response(b"x" * 5_000_000) if path == METADATA else None
     assert "has more than 1,048,576 bytes" in failure(info(server.url))
-
-
-def test_a_refusal_of_the_person_is_told_in_the_words_of_the_server(server: OAuthServer) -> None:
-    async def deny(login: MCPLoginRequest) -> None:
-        answer = {"error": "access_denied", "error_description": "Alice said no", "state": login.state}
-        async with httpx2.AsyncClient() as browser:
-            await browser.get(login.redirect_uri, params=answer)
-
-    text = failure(info(server.url, redirect_handler=deny))
-    assert "while waiting for the login: the authorization server refused: access_denied: Alice said no" in text
-
-
-def test_nobody_who_logs_in_is_told_after_the_limit(server: OAuthServer) -> None:
-    text = failure(info(server.url, redirect_handler=lambda login: None, login_timeout=0.5))
-    assert "nobody logged in within 0.5 seconds (`login_timeout`)" in text
-
-
-def test_a_server_that_refuses_the_token_it_asked_for_is_told(server: OAuthServer) -> None:
-    refusal = {"WWW-Authenticate": f'Bearer resource_metadata="{server.metadata_url}"'}
-    server.tamper = lambda path, body: Response(status_code=401, headers=refusal) if path == "/mcp" else None
-    assert "the server refuses the token that was just issued for it" in failure(info(server.url))
-    assert server.count["authorizations"] <= 2  # the requests that open a session
 
 
 def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServer) -> None:
@@ -405,17 +320,6 @@ def test_an_error_of_a_token_endpoint_with_status_200_is_told(server: OAuthServe
     answer = {"error": "bad_verification_code", "error_description": "The code is incorrect."}
     server.tamper = lambda path, body: JSONResponse(answer) if path == "/token" else None
     assert "bad_verification_code" in failure(info(server.url))
-
-
-async def test_scopes_that_were_asked_for_already_are_not_asked_for_again() -> None:
-    network = TokenNetwork()
-    auth = network.auth(client_id="me", client_secret=Secret.from_token("s"), scopes=["write"])
-    assert (await network.use(auth)).text == "welcome"
-    challenge = 'Bearer error="insufficient_scope", scope="write"'
-    network.answers["/mcp"] = [httpx2.Response(403, headers={"WWW-Authenticate": challenge})]
-    with pytest.raises(MCPAuthorizationError, match="the scope 'write', for which the token was asked already"):
-        await network.use(auth)
-    assert len(network.forms()) == 1
 
 
 async def test_a_request_with_a_token_of_its_own_gets_no_other() -> None:

@@ -74,11 +74,6 @@ def test_a_wrong_secret_is_told_in_the_words_of_the_server_and_not_repeated(serv
     assert "wrong-secret" not in str(caught.value)
 
 
-def test_a_secret_without_a_value_is_told_by_its_name(server: AuthlibServer) -> None:
-    with pytest.raises(MCPAuthorizationError, match=r"preparing to ask for a token.*MCP_MISSING_SECRET"):
-        whose(server, client_id="me", client_secret=Secret.from_env_var("MCP_MISSING_SECRET"), issuer=server.issuer)
-
-
 def test_a_workload_has_an_assertion_for_each_token(server: AuthlibServer) -> None:
     private, public = new_key()
     server.clients["workload"] = Client("workload", "none", JWT_BEARER, public_key=public)

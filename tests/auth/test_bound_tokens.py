@@ -18,7 +18,6 @@ from haystack_integrations.tools.mcp import (
     OAuthConfig,
     SSEServerInfo,
     StreamableHttpServerInfo,
-    mcp_request_context,
 )
 from tests.support.bound_tokens import DPoPGate
 from tests.support.oauth_server import OAuthServer, allow
@@ -47,14 +46,3 @@ def test_a_login_calls_and_a_refresh_prove_the_key(kind: Any, options: dict[str,
         stolen = next(iter(server.provider.access))
         for scheme in ("Bearer", "DPoP"):
             assert httpx2.post(server.url, headers={"Authorization": f"{scheme} {stolen}"}).status_code == 401
-
-
-def test_each_user_has_a_key(tmp_path: Path) -> None:
-    with OAuthServer() as server:
-        gate = DPoPGate(server)
-        config = OAuthConfig(dpop=True, redirect_handler=allow, token_storage=FileTokenStorage(str(tmp_path)))
-        with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
-            for user in ("ann", "ben"):
-                with mcp_request_context(user=user):
-                    assert connection.call_tool("whoami").content[0].text == user
-    assert len(set(gate.keys.values())) == server.count["authorizations"]

@@ -97,9 +97,7 @@ CONFIGS = [
         redirect_handler="tests.support.oauth_server:allow",
         dpop=True,
     ),
-    OAuthConfig(redirect_handler=allow, client_name="A name"),
     OAuthConfig(client_id="me", private_key=SECRET, signing_algorithm="ES256", key_id="1"),
-    OAuthConfig(grant_type="jwt_bearer", assertion_provider=SECRET),
     OAuthConfig(
         grant_type="id_jag",
         client_id="me",
@@ -112,7 +110,6 @@ CONFIGS = [
     ),
     OAuthConfig(token_storage=FileTokenStorage("~/tokens"), resource=False, scopes=[]),
     OAuthConfig(token_storage=KeyValueTokenStorage("tests.auth.test_config:make_store", collection="mine")),
-    OAuthConfig(token_storage=KeyValueTokenStorage(make_store)),
 ]
 
 
@@ -131,10 +128,6 @@ def test_a_configuration_survives_yaml(config: OAuthConfig, kind: type, monkeypa
 def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"OAuthConfig has no parameter 'scope'; it knows client_id, .*scopes"):
         OAuthConfig.from_dict({"scope": "a"})
-
-
-def test_scopes_may_be_a_tuple() -> None:
-    assert OAuthConfig(scopes=("a", "b")) == OAuthConfig(scopes=["a", "b"])
 
 
 def test_equal_configurations_share_a_connection() -> None:
@@ -169,25 +162,18 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
         ({"private_key": SECRET, "client_id": "me", "redirect_uri": "http://localhost/"}, "`redirect_uri` is for the"),
         ({"redirect_uri": "https://me.example.com/back"}, "needs a `callback_handler`"),
-        ({"redirect_uri": "http://localhost:99999/"}, "needs a `callback_handler`"),
         ({"callback_handler": allow}, "needs the `redirect_uri`"),
         ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
         ({"client_metadata_url": "https://me.example.com"}, "a URL that begins with https:// and has a path"),
         ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
         ({"scopes": "a b"}, "`scopes` must be a list"),
-        ({"scopes": ["a b"]}, "`scopes` must be a list"),
         ({"login_timeout": 0}, "`login_timeout` must be a number of seconds"),
-        ({"dpop": "yes"}, "`dpop` must be True or False"),
         ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
         ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
         ({"resource": True}, "`resource` must be a URI without a fragment, False to leave it out, or None"),
-        ({"resource": ""}, "`resource` must be a URI"),
-        ({"resource": "mcp.example.com"}, "`resource` must be a URI"),
         ({"resource": "https://mcp.example.com/#here"}, "`resource` must be a URI"),
         ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
-        ({"client_id": ""}, "`client_id` must be a string that is not empty, got str"),
-        ({"issuer": "https://auth.example.com:x"}, "`issuer` must be a URL like https://host/path"),
         ({"token_endpoint_auth_method": "tls"}, "`token_endpoint_auth_method` must be one of"),
         ({"client_id": "me", "client_secret": SECRET, "private_key": SECRET}, "does not go with 'client_secret_basic'"),
         (
@@ -197,20 +183,6 @@ def test_a_configuration_shows_no_secret() -> None:
         (
             {"client_id": "me", "private_key": SECRET, "assertion_provider": SECRET},
             "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",
-        ),
-        (
-            {"grant_type": "authorization_code", "client_secret": SECRET},
-            "a `client_secret` needs its `client_id`",
-        ),
-        (
-            {
-                "grant_type": "jwt_bearer",
-                "assertion_provider": SECRET,
-                "client_id": "me",
-                "client_secret": SECRET,
-                "token_endpoint_auth_method": "none",
-            },
-            "a `client_secret` does not go with the authentication method 'none'",
         ),
         (
             {
@@ -264,12 +236,6 @@ def test_a_bearer_token_in_place_of_an_auth_is_not_repeated(kind: type, bearer_t
     with pytest.raises((ValueError, DeserializationError)) as refused:
         load_auth(MCPServerInfo.from_dict({**kind(URL).to_dict(), "auth": bearer_token}).auth)
     assert "s3cret" not in str(refused.value)
-
-
-def test_a_bearer_token_in_place_of_a_function_is_not_repeated() -> None:
-    with pytest.raises(ValueError, match="`token_provider` must be a function, its import path") as caught:
-        StreamableHttpServerInfo(URL, token_provider="sk-s3cret")
-    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("auth", ["oauth", "tests.auth.test_config:bearer"])

@@ -366,10 +366,3 @@ async def test_a_configured_issuer_suffices(resource: httpx2.Response, lacks: st
     network.metadata[lacks] = None
     network.answers = {RESOURCE: [resource], "/.well-known/oauth-protected-resource": [resource]}
     assert (await network.use(network.auth(**SERVICE, issuer=network.origin))).text == "welcome"
-
-
-async def test_a_person_cannot_log_in_where_there_is_no_page_for_it() -> None:
-    network = TokenNetwork()
-    network.metadata["authorization_endpoint"] = ""
-    with pytest.raises(MCPAuthorizationError, match="has no `authorization_endpoint`, so no person can log in there"):
-        await network.use(network.auth(**PERSON, redirect_handler=lambda _: None))

@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl
 
 import pytest
 import yaml
-from haystack.utils import Secret
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -144,25 +143,3 @@ def _use(scan: Scan, info: StreamableHttpServerInfo) -> list[str]:
             scan.shown.append(str(connection.status()))
         shown = [repr(connection), str(connection.status())]
     return shown
-
-
-def test_a_wrong_state_and_a_client_secret_are_not_quoted() -> None:
-    async def forge(request: MCPLoginRequest) -> dict[str, str]:
-        states.append(request.state)
-        return {"code": "the-forged-code", "state": "the-forged-state"}
-
-    states: list[str] = []
-    with OAuthServer() as server:
-        config = OAuthConfig(
-            grant_type="authorization_code",
-            client_id="me",
-            client_secret=Secret.from_token("the-client-secret"),
-            redirect_uri="https://me.example.com/back",
-            redirect_handler=lambda request: None,
-            callback_handler=forge,
-        )
-        with pytest.raises(MCPAuthorizationError, match="another `state`") as caught:
-            login(StreamableHttpServerInfo(server.url, oauth_config=config))
-    text = "".join(traceback.format_exception(caught.value))
-    for secret in (*states, "the-forged-code", "the-forged-state", "the-client-secret"):
-        assert secret not in text

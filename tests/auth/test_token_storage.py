@@ -6,7 +6,6 @@
 Where tokens are kept, who shares them, and how they are renewed.
 """
 
-import asyncio
 import json
 import os
 import sys
@@ -34,7 +33,7 @@ from haystack_integrations.tools.mcp import (
     login,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.auth import token_storage, tokens
+from haystack_integrations.tools.mcp.auth import tokens
 from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
@@ -79,25 +78,19 @@ def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_outlive_a_connection(kind: str, server: OAuthServer, tmp_path: Path) -> None:
+def test_tokens_outlive_a_connection_and_are_refreshed_without_a_person(
+    kind: str, server: OAuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = storage_of(kind, tmp_path / "tokens")
     for _ in range(2):
         with MCPConnection(info(server, storage)) as connection:
             assert whose(connection) == "alice"
-    assert server.count["authorizations"] == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_expired_token_of_a_storage_is_refreshed_where_it_was_issued(
-    kind: str, server: OAuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = storage_of(kind, tmp_path / "tokens")
-    with MCPConnection(info(server, storage)) as connection:
-        assert whose(connection) == "alice"
     let_tokens_expire(server, monkeypatch)
     with MCPConnection(info(server, storage, redirect_handler=None)) as connection:
         assert whose(connection) == "alice"
-    assert server.count["refreshes"] == server.count["authorizations"] == 1
+        server.provider.access.clear()  # revoked early
+        assert whose(connection) == "alice"
+    assert (server.count["refreshes"], server.count["authorizations"]) == (2, 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,14 +130,6 @@ def test_slow_calls_do_not_wait_for_each_other(server: OAuthServer) -> None:
         slow = together([lambda: connection.call_tool("whoami", {"seconds": 4.0})] * int(2 * LIMIT / 4))
         for future in slow:
             future.result(LIMIT)
-
-
-def test_a_token_that_is_revoked_early_is_replaced(server: OAuthServer) -> None:
-    with MCPConnection(info(server, InMemoryTokenStorage())) as connection:
-        assert whose(connection) == "alice"
-        server.provider.access.clear()
-        assert whose(connection) == "alice"
-    assert server.count["refreshes"] == server.count["authorizations"] == 1
 
 
 def test_a_refused_refresh_asks_the_person_again(server: OAuthServer) -> None:
@@ -256,23 +241,6 @@ def test_a_damaged_file_fails_the_connect_and_says_so(server: OAuthServer, tmp_p
         MCPConnection(info(server, storage)).list_tools()
 
 
-def test_a_lock_is_one_processs_at_a_time() -> None:
-    storage, key = KeyValueTokenStorage(MemoryStore()), TokenKey("https://mcp.example.com", "client")
-    inside: list[int] = []
-
-    async def work(number: int) -> None:
-        async with storage.lock(key):
-            inside.append(number)
-            assert inside == [number]
-            await asyncio.sleep(0.05)
-            inside.clear()
-
-    async def all_at_once() -> None:
-        await asyncio.gather(*map(work, range(5)))
-
-    asyncio.run(all_at_once())
-
-
 KEY = TokenKey("https://mcp.example.com", "client")
 USERS_KEY = TokenKey("https://mcp.example.com", "client", "bob")
 RECORD = {"tokens": {"access_token": "t", "token_type": "Bearer"}, "serial": "1"}
@@ -358,32 +326,8 @@ async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
 
 
 class BrokenStorage(InMemoryTokenStorage):
-    """
-    A storage of somebody's own whose database is down.
-    """
-
     async def load(self, key: TokenKey) -> dict[str, Any] | None:
-        msg = "no connection with password s3cret"
-        raise RuntimeError(msg)
-
-
-async def test_a_storage_that_fails_is_told_without_its_text() -> None:
-    network = TokenNetwork()
-    with pytest.raises(MCPAuthorizationError) as caught:
-        await network.use(network.auth(token_storage=BrokenStorage()))
-    assert str(caught.value) == "authorization failed while using the token storage (RuntimeError)"
-    assert network.requests == []
-
-
-@rows("folder", ["", None, 5])
-def test_a_folder_that_is_no_path_is_refused(folder: Any) -> None:
-    with pytest.raises(ValueError, match="FileTokenStorage: `folder` must be a path, got"):
-        FileTokenStorage(folder)
-
-
-def test_a_folder_may_be_a_path(tmp_path: Path) -> None:
-    storage = FileTokenStorage(tmp_path)
-    assert storage == FileTokenStorage(str(tmp_path)) == FileTokenStorage.from_dict(storage.to_dict())
+        raise RuntimeError("no connection with password s3cret")
 
 
 async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -393,6 +337,8 @@ async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: 
         await network.use(network.auth(token_storage=FileTokenStorage(folder)))
     with pytest.raises(MCPAuthorizationError, match=r"the token storage \(OSError: the host is not known\)"):
         await network.use(network.auth(token_storage=KeyValueTokenStorage(no_store)))
+    with pytest.raises(MCPAuthorizationError, match=r"the token storage \(RuntimeError\)$"):
+        await network.use(network.auth(token_storage=BrokenStorage()))
 
 
 async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
@@ -404,50 +350,17 @@ async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: P
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
-async def test_a_file_with_something_else_counts_as_no_record(tmp_path: Path) -> None:
-    storage = FileTokenStorage(str(tmp_path))
-    await storage.save(KEY, RECORD)
-    [path] = tmp_path.glob("*.json")
-    path.write_text("[]")
-    assert await storage.load(KEY) is None
-
-
-async def test_a_lock_of_another_process_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage, order = FileTokenStorage(str(tmp_path)), []
-    looks, try_lock, looked_again = [], token_storage._try_lock, asyncio.Event()
-
-    def look(descriptor: int) -> bool:
-        looks.append(try_lock(descriptor))
-        if looks == [True, False, False]:  # the first one has it, the second one looked twice
-            looked_again.set()
-        return looks[-1]
-
-    monkeypatch.setattr(token_storage, "_try_lock", look)
-
-    async def second() -> None:
-        order.append("second asks")
-        async with FileTokenStorage(str(tmp_path)).lock(KEY):
-            order.append("second has it")
-
-    async with storage.lock(KEY):
-        waiting = asyncio.create_task(second())
-        await asyncio.wait_for(looked_again.wait(), LIMIT)
-        order.append("first leaves")
-    await asyncio.wait_for(waiting, LIMIT)
-    assert order == ["second asks", "first leaves", "second has it"]
-
-
 @rows(
-    ("options", "message"),
+    ("kind", "options", "message"),
     [
-        ({"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one, or an import path"),
-        ({"store": "no path"}, "'package.module:name', got str"),
-        ({"store": MemoryStore(), "collection": ""}, "`collection` must be a string that is not empty, got ''"),
+        (FileTokenStorage, {"folder": None}, "`folder` must be a path, got"),
+        (KeyValueTokenStorage, {"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one"),
+        (KeyValueTokenStorage, {"store": MemoryStore(), "collection": ""}, "`collection` must be a string that"),
     ],
 )
-def test_invalid_parameters_of_a_key_value_storage_are_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_parameters_of_a_storage_are_refused(kind: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
-        KeyValueTokenStorage(**options)
+        kind(**options)
     assert message in str(caught.value)
 
 
