@@ -7,8 +7,6 @@ Whoever closes, wherever: it blocks nobody and leaves no process.
 """
 
 import asyncio
-import gc
-import weakref
 
 import pytest
 
@@ -58,45 +56,6 @@ def test_closing_by_a_tool_that_runs_in_process_does_not_block():
     call = in_thread(tool.invoke)
     call.exception(timeout=LIMIT)  # an answer or an error, but soon
     tool.close()
-
-
-def test_closing_asynchronously_in_the_executor_itself_ends_the_server(stdio_server):
-    server = stdio_server()
-    tool = MCPTool("add", reach(server))
-    tool.warm_up()
-    AsyncExecutor.get_instance().run(tool.close_async(), timeout=LIMIT)
-    server.wait_until_gone()
-
-
-def test_closing_synchronously_in_a_running_loop_works(stdio_server):
-    server = stdio_server()
-
-    async def use() -> None:
-        tool = MCPTool("add", reach(server))
-        await tool.warm_up_async()
-        tool.close()
-
-    in_thread(lambda: asyncio.run(use())).result(timeout=LIMIT)
-    server.wait_until_gone()
-
-
-def test_closing_in_a_finaliser_of_the_user_does_not_block(stdio_server):
-    server = stdio_server()
-
-    class Owner:
-        pass
-
-    owner, tool = Owner(), MCPTool("add", reach(server))
-    tool.warm_up()
-    weakref.finalize(owner, tool.close)
-
-    async def collect() -> None:
-        nonlocal owner
-        del owner
-        gc.collect()
-
-    AsyncExecutor.get_instance().run(collect(), timeout=LIMIT)
-    server.wait_until_gone()
 
 
 def test_closing_by_many_threads_at_once_closes_once(stdio_server):

@@ -11,12 +11,12 @@ import asyncio
 import contextvars
 
 import pytest
+from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
-    AsyncExecutor,
     InProcessServerInfo,
+    MCPCallTimeoutError,
     MCPConnection,
-    MCPInvocationError,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp import (
 from tests.support.background import in_loop_of_its_own, text, together
 from tests.support.kinds import LONG
 from tests.support.processes import StdioServer
-from tests.support.waiting import LIMIT, wait_until_async
+from tests.support.waiting import LIMIT, wait_until
 
 
 def reach(server: StdioServer) -> StdioServerInfo:
@@ -87,13 +87,6 @@ def test_the_loop_of_an_asynchronous_caller_goes_on_during_a_call(connection):
     assert asyncio.run(count_while_calling()) > 2
 
 
-def test_a_session_outlives_the_loops_of_its_users(connection):
-    for number in range(3):
-        result = asyncio.run(connection.call_tool_async("echo", {"text": str(number)}))
-        assert text(result) == str(number)
-    assert connection.status().sessions == 1
-
-
 async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_disturb_others(stdio_server):
     server = stdio_server()
     tool = MCPTool("sleep", reach(server), invocation_timeout=LONG)
@@ -109,24 +102,6 @@ async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_distur
         assert server.log.events("sleep-cancelled") == [("sleep-cancelled", {"seconds": LONG})]
         assert "slept 1.2 s" in await other
     assert len(server.pids()) == 1
-
-
-async def test_a_timeout_of_the_caller_cancels_the_call_on_the_server(stdio_server):
-    server = stdio_server()
-    async with MCPTool("sleep", reach(server), invocation_timeout=LONG) as tool:
-        limit = asyncio.timeout(LIMIT)
-
-        async def let_the_time_be_over() -> None:
-            await server.wait_for_async("sleep")
-            limit.reschedule(asyncio.get_running_loop().time())
-
-        with pytest.raises(TimeoutError) as failure:
-            async with limit:
-                ending = asyncio.create_task(let_the_time_be_over())
-                await tool.ainvoke(seconds=LONG)
-        await ending
-        assert not isinstance(failure.value, MCPInvocationError)
-        await server.wait_for_async("sleep-cancelled")
 
 
 async def test_cancelling_a_warm_up_leaves_it_to_the_others(stdio_server):
@@ -155,19 +130,24 @@ async def test_cancelling_the_only_warm_up_leaves_no_process(stdio_server):
     await toolset.close_async()
 
 
-async def test_the_end_of_a_loop_cancels_its_calls_on_the_server(stdio_server):
-    server = stdio_server()
-    tool = MCPTool("sleep", reach(server), invocation_timeout=LONG)
+def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_deadline():
+    server = MCPServer("nested", log_level="WARNING")
 
-    async def leave() -> None:
-        for _ in range(5):
-            asyncio.ensure_future(tool.ainvoke(seconds=LONG))  # noqa: RUF006 - the loop's end cancels them
-        await server.wait_for_async("sleep", 5)
+    @server.tool()
+    async def inner() -> str:
+        await asyncio.sleep(60)
+        return "inner"
 
-    await asyncio.to_thread(asyncio.run, leave())
-    await server.wait_for_async("sleep-cancelled", 5)
-    await wait_until_async(lambda: not tool._connection.status().in_flight, "the end of the calls")
-    await tool.close_async()
+    @server.tool()
+    async def outer() -> str:
+        await connection.call_tool_async("inner", invocation_timeout=60)
+        await asyncio.sleep(60)
+        return "outer"
+
+    with MCPConnection(InProcessServerInfo(server), invocation_timeout=0.3) as connection:
+        with pytest.raises(MCPCallTimeoutError, match=r"`outer`: timed out after 0\.3 seconds"):
+            connection.call_tool("outer")
+        wait_until(lambda: not connection.status().in_flight, "the end of the inner call, too")
 
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
@@ -185,31 +165,7 @@ async def test_context_variables_of_an_asynchronous_caller_are_visible_in_proces
         ]
 
 
-def test_context_variables_of_a_thread_are_visible_in_process():
-    with MCPConnection(InProcessServerInfo(_server_that_looks())) as connection:
-
-        def ask(value: str) -> str:
-            name.set(value)
-            return text(connection.call_tool("look"))
-
-        futures = together([lambda number=number: ask(f"user {number}") for number in range(5)])
-        assert [future.result(timeout=LIMIT) for future in futures] == [f"user {number}" for number in range(5)]
-
-
-def test_context_variables_of_the_caller_are_visible_in_the_executor():
-    name.set("Ada")
-
-    async def look() -> str:
-        return name.get()
-
-    assert AsyncExecutor.get_instance().run(look()) == "Ada"
-    future, _ = AsyncExecutor.get_instance().run_background(lambda _stop: look())
-    assert future.result(timeout=LIMIT) == "Ada"
-
-
 def _server_that_looks():
-    from mcp.server import MCPServer
-
     server = MCPServer("looking")
 
     @server.tool()

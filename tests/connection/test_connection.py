@@ -20,12 +20,11 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPTimeoutError,
-    MCPToolset,
     StdioServerInfo,
 )
-from tests.support.background import in_thread, text
+from tests.support.background import text
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 MISSING = StdioServerInfo("no-such-command-anywhere")
@@ -58,15 +57,6 @@ async def test_a_failed_open_is_an_error_and_leaves_nothing_open():
     assert connection.status().state == "closed"
 
 
-def test_a_closed_connection_opens_again():
-    connection = MCPConnection(COUNTER)
-    for _ in range(2):
-        with connection:
-            assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-    connection.close()
-    connection.close()
-
-
 def test_the_status_tells_the_whole_life_of_a_connection():
     connection = MCPConnection(COUNTER, share=False)
     assert connection.status().state == "idle"
@@ -87,24 +77,6 @@ def test_the_status_tells_the_whole_life_of_a_connection():
     connection.close()
     assert connection.status().state == "closed"
     assert connection.generation == 0
-
-
-def test_the_status_counts_users_and_calls_in_flight():
-    go_on = threading.Event()
-    server: MCPServer[Any] = MCPServer("waiting")
-
-    @server.tool()
-    async def wait() -> str:
-        await asyncio.to_thread(go_on.wait, LIMIT)
-        return "done"
-
-    info = InProcessServerInfo(server)
-    with MCPConnection(info) as connection, MCPToolset(info):
-        call = in_thread(connection.call_tool, "wait")
-        wait_until(lambda: connection.status().in_flight == 1, "the call")
-        assert connection.status().users == 2
-        go_on.set()
-        assert text(call.result(timeout=LIMIT)) == "done"
 
 
 def test_a_blocked_event_loop_is_said_to_a_caller_that_has_waited_long_enough(monkeypatch):
@@ -164,29 +136,3 @@ def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         MCPConnection(**parameters)
-
-
-def test_listing_the_tools_does_not_join_a_listing_that_began_before():
-    listed, go_on = threading.Event(), threading.Event()
-    server: MCPServer[Any] = MCPServer("listing")
-    server.add_tool(len, name="old", description="Old.")
-    list_tools = server.list_tools
-
-    async def listed_late() -> Any:
-        tools = await list_tools()
-        listed.set()
-        assert await asyncio.to_thread(go_on.wait, LIMIT)
-        return tools
-
-    with MCPConnection(InProcessServerInfo(server)) as connection:
-        connection.list_tools()
-        server.list_tools = listed_late
-        early = in_thread(connection.list_tools)
-        assert listed.wait(LIMIT)
-        server._tool_manager.add_tool(len, name="new", description="New.")  # and tells nobody
-        late = in_thread(connection.list_tools)
-        (under_way,) = connection._identities.base._listings.values()
-        wait_until(lambda: under_way._waiters == 2, "a second caller")
-        go_on.set()
-        assert [tool.name for tool in early.result(LIMIT)] == ["old"]
-        assert [tool.name for tool in late.result(LIMIT)] == ["old", "new"]

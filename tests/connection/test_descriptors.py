@@ -63,10 +63,7 @@ print(json.dumps([said, called, answer]))
     [
         ("stdio", 0, "cold", True),  # nothing is imported yet
         ("stdio", 2, "loaded", True),  # uvloop would end the process
-        ("stdio", 2, "loaded", False),
-        ("stdio", 3, "running", True),
         ("stdio", 5, "running", False),
-        ("sse", 0, "running", True),
         ("streamable-http", 0, "running", True),
     ],
 )

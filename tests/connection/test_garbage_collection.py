@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     warm_up_toolsets,
 )
-from tests.support.background import in_thread, text
+from tests.support.background import text
 from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
 
@@ -31,20 +31,12 @@ def reach(server: StdioServer) -> StdioServerInfo:
     return StdioServerInfo(server.command, server.args, base_delay=0.05, max_delay=0.2)
 
 
-def test_collecting_a_tool_ends_its_server(stdio_server):
+@pytest.mark.parametrize("use", [lambda info: MCPTool("add", info), MCPToolset], ids=["tool", "toolset"])
+def test_collecting_a_user_ends_its_server(stdio_server, use):
     server = stdio_server()
-    tool = MCPTool("add", reach(server))
-    tool.invoke(a=1, b=2)
-    del tool
-    gc.collect()
-    server.wait_until_gone()
-
-
-def test_collecting_a_toolset_ends_its_server(stdio_server):
-    server = stdio_server()
-    toolset = MCPToolset(reach(server))
-    toolset.warm_up()
-    del toolset
+    user = use(reach(server))
+    user.warm_up()
+    del user
     gc.collect()
     server.wait_until_gone()
 
@@ -93,46 +85,6 @@ def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
 
 
-def test_collecting_while_the_lock_of_the_pool_is_held_does_not_deadlock(stdio_server):
-    from haystack_integrations.tools.mcp.connection.sharing import pool
-
-    server = stdio_server()
-    tools = [MCPTool("add", reach(server))]
-    tools[0].warm_up()
-
-    def strike() -> None:
-        with pool.lock:
-            tools.clear()
-            gc.collect()
-
-    in_thread(strike).result(timeout=LIMIT)
-    server.wait_until_gone()
-
-
-def test_collecting_a_connection_that_is_connecting_ends_what_was_started(stdio_server):
-    server = stdio_server("--hang-at-start")
-    connection = MCPConnection(reach(server), connection_timeout=5)
-    opening = in_thread(connection.open)
-    server.wait_for("@start")
-    del connection
-    assert isinstance(opening.exception(timeout=LIMIT), MCPConnectionError)
-    del opening
-    gc.collect()
-    server.wait_until_gone()
-
-
-def test_collecting_a_closed_tool_does_nothing(stdio_server):
-    server = stdio_server()
-    with MCPConnection(reach(server)) as kept:
-        tool = MCPTool("add", reach(server))
-        tool.warm_up()
-        tool.close()
-        del tool
-        gc.collect()
-        assert text(kept.call_tool("add", {"a": 1, "b": 2})) == "3"
-        assert kept.status().users == 1
-
-
 class Anything:
     """Something that a caller holds in a local variable."""
 
@@ -140,12 +92,8 @@ class Anything:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda info: MCPTool("x", info).warm_up(),
         lambda info: MCPTool("x", info).invoke(),
         lambda info: asyncio.run(MCPTool("x", info).ainvoke()),
-        lambda info: MCPToolset(info).warm_up(),
-        lambda info: MCPConnection(info).open(),
-        lambda info: MCPConnection(info).list_tools(),
         lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)]),
     ],
 )

@@ -8,7 +8,6 @@ Who passes the gate of a server when, with many calls at once.
 
 import asyncio
 from collections.abc import Callable
-from contextvars import copy_context
 from copy import copy
 from time import monotonic
 from typing import Any, cast
@@ -24,13 +23,12 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.connection.gate import Gate, Passage, answering
+from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.identities import Identities
 from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.kinds import LONG
-from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
 
 
@@ -87,41 +85,6 @@ async def test_a_server_that_is_never_to_be_left_alone_is_not():
     assert gate.is_free
 
 
-@rows("is_back", [True, False])
-async def test_one_call_tries_and_the_others_wait_for_what_comes_of_it(is_back):
-    gate, tried = await opened(), asyncio.Event()
-    passed: list[str] = []
-
-    async def probe() -> None:
-        await gate.enter(None)
-        passed.append("probe")
-        await tried.wait()
-        if is_back:
-            gate.answered()
-        else:
-            gate.failed("still broken", monotonic())
-        gate.leave()
-
-    async def other() -> None:
-        await gate.enter(5)
-        passed.append("other")
-        gate.leave()
-
-    first = asyncio.ensure_future(probe())
-    await wait_until_async(lambda: passed, "the probe")
-    others = [asyncio.ensure_future(other()) for _ in range(3)]
-    await asyncio.sleep(0)
-    assert (gate.state, passed) == ("half-open", ["probe"])
-    tried.set()
-    await first
-    errors = await asyncio.gather(*others, return_exceptions=True)
-    if is_back:
-        assert (gate.state, passed, errors) == ("closed", ["probe", *["other"] * 3], [None] * 3)
-    else:
-        assert all(isinstance(error, CallDidNotRunError) for error in errors)
-        assert 20 < (gate.retry_in or 0) <= 40  # twice the pause
-
-
 async def test_a_probe_that_is_cancelled_leaves_it_to_the_next_one():
     gate = await opened()
 
@@ -139,47 +102,6 @@ async def test_a_probe_that_is_cancelled_leaves_it_to_the_next_one():
     first.cancel()
     await second
     assert gate.state == "half-open"
-
-
-async def test_a_late_answer_to_a_call_from_before_does_not_end_the_pause():
-    gate = gate_of()
-    fail(gate, 5)
-    gate.answered()
-    assert gate.state == "open"
-
-
-@rows("was_reached", [True, False])
-async def test_a_session_that_opens_ends_the_pause_only_of_a_server_that_could_not_be_reached(was_reached):
-    gate = gate_of(pause=LONG)
-    for _ in range(5):
-        gate.failed("it is broken", monotonic(), was_reached=was_reached)
-    gate.session_opened()
-    if was_reached:
-        with pytest.raises(CallDidNotRunError, match="is left alone for another"):
-            await gate.enter(None)
-        assert gate.state == "open"
-    else:
-        await gate.enter(None)
-        assert gate.state == "half-open"
-        # The call that finds out reaches the server, and fails there.
-        gate.failed("it crashed", monotonic())
-        gate.leave()
-        gate.session_opened()
-        assert gate.retry_in
-
-
-async def test_nobody_waits_for_a_place_at_a_server_that_is_left_alone():
-    gate = gate_of(max_in_flight=1, pause=LONG)
-    await gate.enter(None)
-    waiting = asyncio.ensure_future(gate.enter(None))
-    await asyncio.sleep(0)
-    fail(gate, 5)
-    with pytest.raises(CallDidNotRunError, match="is left alone for another"):
-        await gate.enter(0)  # which is no time to wait for a place
-    gate.leave()
-    with pytest.raises(CallDidNotRunError, match="is left alone for another"):
-        await waiting
-    assert (gate._places._value, gate.waiting) == (1, 0)
 
 
 async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
@@ -204,12 +126,6 @@ async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up()
         await gate.enter(0.01)
     gate.leave()
     await gate.enter(0.01)
-
-
-def test_what_was_in_flight_before_a_fork_takes_no_place_after_it():
-    gate = gate_of(max_in_flight=1)
-    asyncio.run(gate.enter(None))  # and nobody leaves: its loop is gone, as in a forked process
-    asyncio.run(gate.enter(1))
 
 
 def next_is_the_probe(connection: MCPConnection) -> None:
@@ -292,32 +208,3 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
         assert text(connection.call_tool("ask_order")) == "3 red"
         assert cast("Identities", connection._identities).base.gate._places._value == 1
         assert inner == ["3", "3"]
-
-
-async def test_what_a_handler_leaves_behind_waits_for_a_place_like_all_others():
-    gate = gate_of(max_in_flight=1)
-    await gate.enter(None)
-    with answering(gate):
-        left_behind = copy_context()
-        inner = Passage(gate)
-        await inner.enter(0.01)
-        inner.leave()
-    assert gate._places.locked()
-
-    async def call_again() -> None:
-        with pytest.raises(CallDidNotRunError, match="no place became free among the 1 calls"):
-            await Passage(gate).enter(0.01)
-
-    await asyncio.create_task(call_again(), context=left_behind)
-    gate.leave()
-
-
-async def test_progress_of_the_probe_is_an_answer_and_that_of_another_call_is_none():
-    gate = await opened()
-    await gate.enter(None)
-    gate.heard(asyncio.ensure_future(asyncio.sleep(0)))
-    assert gate.state == "half-open"
-    gate.heard(asyncio.current_task())
-    assert gate.state == "closed"
-    gate.leave()
-    assert gate.state == "closed"

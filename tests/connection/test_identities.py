@@ -10,26 +10,20 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-import httpx2
 import pytest
 from haystack.utils import Secret
-from mcp import types
 
 from haystack_integrations.tools.mcp import (
     CallOptions,
-    MCPClient,
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
-    MCPOutcomeUnknownError,
     MCPProgress,
     MCPRequestContext,
     MCPServerInfo,
     MCPTool,
-    MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -47,7 +41,7 @@ HERE = "tests.connection.test_identities"
 USERS = 50
 
 ERAS = {"2026": {}, "sessions": {"handshake": True}, "sse": {"transport": "sse", "handshake": True}}
-every_era = pytest.mark.parametrize("era", ERAS)
+both_eras = pytest.mark.parametrize("era", ["2026", "sessions"])
 
 
 @pytest.fixture
@@ -87,28 +81,28 @@ async def tenant_of(context: MCPRequestContext) -> dict[str, str]:
     return {"X-Tenant": f"tenant of {context.user}"}
 
 
-@every_era
+@pytest.mark.parametrize("era", ERAS)
+def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server: IdentityServer, era: str) -> None:
+    server.gathering = USERS  # all calls are under way at the same time
+
+    def call(number: int) -> None:
+        name = f"user{number}"
+        with mcp_request_context(token=f"{name}-token", headers={"X-Tenant": name}, meta={"marker": name}):
+            answer = who(connection, name)
+        assert_own(answer, name)
+        assert answer["tenant"] == answer["marker"] == name
+
+    connection = MCPConnection(info_of(server), connection_timeout=90, invocation_timeout=90)
+    with ThreadPoolExecutor(USERS) as pool:
+        list(pool.map(call, range(USERS)))
+    sessions = connection.status().sessions
+    connection.close()
+    assert sessions == (1 if era == "2026" else USERS)
+    assert server.anonymous == 0
+
+
+@both_eras
 class TestManyUsers:
-    def test_concurrent_calls_arrive_with_the_identities_of_their_callers(
-        self, server: IdentityServer, era: str
-    ) -> None:
-        server.gathering = USERS  # all calls are under way at the same time
-
-        def call(number: int) -> None:
-            name = f"user{number}"
-            with mcp_request_context(token=f"{name}-token", headers={"X-Tenant": name}, meta={"marker": name}):
-                answer = who(connection, name)
-            assert_own(answer, name)
-            assert answer["tenant"] == answer["marker"] == name
-
-        connection = MCPConnection(info_of(server), connection_timeout=90, invocation_timeout=90)
-        with ThreadPoolExecutor(USERS) as pool:
-            list(pool.map(call, range(USERS)))
-        sessions = connection.status().sessions
-        connection.close()
-        assert sessions == (1 if era == "2026" else USERS)
-        assert server.anonymous == 0
-
     def test_async_calls_do_so_too(self, server: IdentityServer) -> None:
         server.gathering = 10
 
@@ -126,17 +120,6 @@ class TestManyUsers:
                 await connection.close_async()
 
         asyncio.run(call_all())
-        assert server.anonymous == 0
-
-    def test_calls_of_a_toolset_arrive_with_the_identity_of_the_block(self, server: IdentityServer) -> None:
-        toolset = MCPToolset(info_of(server), outputs_to_string={"whoami": {"handler": str}})
-        try:
-            for name in ("alice", "bob", "alice"):
-                with mcp_request_context(token=f"{name}-token"):
-                    toolset.warm_up()
-                    assert f"Bearer {name}-token" in str(toolset["whoami"].invoke(name=name))
-        finally:
-            toolset.close()
         assert server.anonymous == 0
 
     def test_a_call_without_a_block_never_uses_the_session_of_somebody(self, server: IdentityServer) -> None:
@@ -215,27 +198,6 @@ class TestManyUsers:
             connection.close()
         assert server.anonymous == 0
 
-    def test_nobody_gets_what_was_kept_of_the_reading_of_somebody_else(self, server: IdentityServer) -> None:
-        with MCPConnection(info_of(server, token="service-token")) as connection:
-            for name in ("service", "alice", "bob", "service"):
-                with mcp_request_context(token=f"{name}-token") if name != "service" else contextlib.nullcontext():
-                    assert connection.read_resource("who://ever").contents[0].text == f"Bearer {name}-token"
-
-    def test_what_a_server_quotes_of_a_token_while_it_is_read_is_redacted(self, server: IdentityServer) -> None:
-        connection = MCPConnection(info_of(server))
-        try:
-            for secret in ("alice-pa55word", "bob-pa55word"):
-                with (
-                    mcp_request_context(token=secret),
-                    pytest.raises(MCPConnectionError, match="no access for") as raised,
-                ):
-                    connection.read_resource("leak://it")
-                causes = f"{raised.value.__cause__} {raised.value.__context__}"
-                assert secret not in f"{raised.value} {raised.value!r} {causes} {connection.status()}"
-                assert connection.status().last_error == str(raised.value)
-        finally:
-            connection.close()
-
     # Servers still do what revision 2026-07-28 deprecates.
     @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
     def test_what_a_server_logs_of_a_token_is_redacted(
@@ -263,16 +225,6 @@ class TestManyUsers:
             connection.close()
         assert noted == [0, 1, 2] * 2
         assert server.anonymous == 0
-
-    def test_a_call_that_waited_for_a_url_is_repeated_with_its_meta(self, server: IdentityServer, era: str) -> None:
-        if era == "2026":
-            pytest.skip("this error is of the former revisions")
-        handlers = MCPHandlers(elicitation=lambda _: True)
-        with mcp_request_context(token="alice-token", meta={"marker": "alice"}):
-            with MCPConnection(info_of(server), handlers=handlers) as connection:
-                assert connection.call_tool("need_url", meta={"own": "yes"}).content[0].text == "paid"
-        metas = [meta for method, _, meta in server.requests if method == "tools/call"]
-        assert [(meta["marker"], meta["own"]) for meta in metas] == [("alice", "yes")] * 2
 
 
 @pytest.mark.parametrize("era", ["sessions", "sse"])
@@ -345,46 +297,6 @@ def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
     assert server.requests == []
 
 
-@pytest.mark.parametrize("era", ["sessions"])
-def test_a_silent_session_of_one_user_is_given_up_and_those_of_others_go_on(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server), call_options=CallOptions(read_timeout=3), invocation_timeout=None)
-    try:
-        with mcp_request_context(token="bob-token"):
-            assert_own(who(connection, "bob"), "bob")
-        with mcp_request_context(token="alice-token"):
-            with pytest.raises(MCPOutcomeUnknownError, match="sent nothing for 3 seconds"):
-                connection.call_tool("sleep", {"seconds": 30})
-            assert_own(who(connection, "alice"), "alice")
-        with mcp_request_context(token="bob-token"):
-            assert_own(who(connection, "bob"), "bob")
-        assert connection.status().sessions == 3
-    finally:
-        connection.close()
-
-
-@pytest.mark.parametrize("era", ["sse"])
-def test_the_fallback_to_sse_has_the_options_and_the_identities(server: IdentityServer) -> None:
-    transports: list[httpx2.AsyncHTTPTransport] = []
-
-    def transport(**options: Any) -> httpx2.AsyncHTTPTransport:
-        transports.append(httpx2.AsyncHTTPTransport(**options))
-        return transports[-1]
-
-    info = StreamableHttpServerInfo(
-        server.url, sse_fallback=True, http_transport=transport, timeout={"connect": 10, "read": 20}
-    )
-    connection = MCPConnection(info)
-    try:
-        for name in ("alice", "bob", "alice"):
-            with mcp_request_context(token=f"{name}-token"):
-                assert_own(who(connection, name), name)
-        assert connection.status().sessions == 2
-    finally:
-        connection.close()
-    assert len(transports) >= 4  # for each session, two attempts
-    assert server.anonymous == 0
-
-
 def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "MOST_IDLE", 10)
     monkeypatch.setattr(identities, "IDLE_LIMIT", 1.0)
@@ -402,68 +314,8 @@ def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pyte
         wait_until(lambda: not server.open_sessions, "the end of all sessions")
 
 
-class CountedClient(MCPClient):
-    """A session that costs nothing."""
-
-    open_now: ClassVar[set["CountedClient"]] = set()
-    most = 0
-
-    async def connect(self) -> list[types.Tool]:
-        self.open_now.add(self)
-        CountedClient.most = max(self.most, len(self.open_now))
-        self.exit_stack.callback(self.open_now.discard, self)
-        return [definition("whoami")]
-
-    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
-        return f"session {id(self)}"
-
-
-@dataclass
-class CountedServerInfo(MCPServerInfo):
-    """Where sessions are `CountedClient`s."""
-
-    def create_client(self) -> CountedClient:
-        return CountedClient()
-
-
-def test_a_thousand_identities_in_a_row_leave_no_sessions_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "IDLE_LIMIT", 1.0)
-    connection = MCPConnection(CountedServerInfo())
-    try:
-        for number in range(1000):
-            with mcp_request_context(user=f"user{number}"):
-                connection.call_tool("whoami")
-        assert connection.status().sessions == 1000
-        assert CountedClient.most <= identities.MOST_IDLE + 20
-        wait_until(lambda: not CountedClient.open_now, "the end of all sessions")
-    finally:
-        connection.close()
-
-
-@pytest.mark.parametrize("era", ["2026"])
-def test_many_identities_in_a_row_share_a_session_where_there_are_none(server: IdentityServer) -> None:
-    connection = MCPConnection(info_of(server))
-    for number in range(60):
-        with mcp_request_context(user=f"user{number}", token=f"user{number}-token"):
-            assert_own(who(connection, f"user{number}"), f"user{number}")
-    assert connection.status().sessions == 1
-    assert connection.status().calls == 60
-    connection.close()
-
-
 @pytest.mark.parametrize("era", ["sessions"])
 class TestSessionsOfIdentities:
-    def test_one_that_was_idle_for_long_enough_is_closed(
-        self, server: IdentityServer, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(identities, "IDLE_LIMIT", 0.05)
-        with MCPConnection(info_of(server, token="service-token")) as connection:
-            with mcp_request_context(token="alice-token"):
-                assert_own(who(connection, "alice"), "alice")
-            wait_until(lambda: set(server.openers.values()) == {"Bearer service-token"}, "the end of the idle session")
-            with mcp_request_context(token="alice-token"):
-                assert_own(who(connection, "alice"), "alice")
-
     def test_a_user_keeps_the_session_when_the_token_changes(self, server: IdentityServer) -> None:
         connection = MCPConnection(info_of(server))
         try:
@@ -473,19 +325,6 @@ class TestSessionsOfIdentities:
             assert connection.status().sessions == 1
         finally:
             connection.close()
-
-
-@pytest.mark.parametrize("era", ["2026"])
-def test_a_server_that_begins_to_keep_sessions_is_noticed(server: IdentityServer) -> None:
-    # As when it is replaced by one of the former era: the sessions that are opened from then on are somebody's.
-    with MCPConnection(info_of(server, token="service-token")) as connection:
-        with mcp_request_context(token="alice-token"):
-            assert_own(who(connection, "alice"), "alice")
-        assert connection.status().sessions == 1
-        connection._identities.base.session.is_stateless = False
-        with mcp_request_context(token="bob-token"):
-            assert_own(who(connection, "bob"), "bob")
-        assert connection.status().sessions == 2
 
 
 class TestOtherTransports:
@@ -506,12 +345,6 @@ class TestOtherTransports:
             connection.call_tool("add", {"a": 1, "b": 2})
         connection.close()
         assert server.log.events() == []
-
-    def test_meta_and_users_work_everywhere(self) -> None:
-        server = ForeignServer(definition("a"))
-        with MCPConnection(server.info) as connection:
-            with mcp_request_context(user="alice", meta={"marker": 1}):
-                assert connection.call_tool("a").content[0].text == "fine"
 
 
 @rows(

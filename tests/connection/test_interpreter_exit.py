@@ -6,15 +6,11 @@
 The end of a program that uses servers: no orphan, no hang, no noise.
 """
 
-import os
 import signal
-import sys
-import textwrap
 
 import pytest
 
-from tests.support.processes import is_alive, leader, run_to_end
-from tests.support.scripts import SOURCE
+from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until
 
 UNCLOSED = """
@@ -31,12 +27,6 @@ tool.invoke(a=1, b=2)
 )
 def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code):
     script.run(UNCLOSED + end, code=code)
-    assert len(script.server.pids()) == 2
-
-
-def test_nor_does_one_whose_interpreter_was_started_and_not_forked(script_with):
-    script = script_with(loop="asyncio")
-    script.run(UNCLOSED, start=leader)
     assert len(script.server.pids()) == 2
 
 
@@ -68,35 +58,6 @@ def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(sc
         child = int((tmp_path / f"{name}.pid").read_text())
         wait_until(lambda child=child: not is_alive(child), "the end of the server's child")
         assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
-
-
-def test_a_program_that_ends_after_close_says_nothing(script_with):
-    script_with(loop="asyncio").run(
-        """
-        with MCPTool("add", server_info) as tool:
-            tool.invoke(a=1, b=2)
-        """
-    )
-
-
-def test_a_program_that_never_connected_says_nothing(script_with):
-    script = script_with()
-    script.run('tool = MCPTool("add", server_info); toolset = MCPToolset(server_info)')
-    assert script.server.pids() == []
-
-
-def test_an_asynchronous_program_says_nothing(script):
-    script.run(
-        """
-        import asyncio
-
-        async def main():
-            tool = MCPTool("echo", server_info)
-            await asyncio.gather(*(tool.ainvoke(text="hello") for _ in range(10)))
-
-        asyncio.run(main())
-        """
-    )
 
 
 def test_a_program_that_ends_with_an_error_shows_that_error_only(script_with):
@@ -181,48 +142,6 @@ def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script_with):
     )
     assert {fact["closed"] for fact in facts} == {"collected", "early", "late", "finalised"}
     assert len(facts) == 4
-
-
-def test_an_atexit_callback_that_was_there_before_the_package_may_close(tmp_path, stdio_server):
-    server = stdio_server()
-    file = tmp_path / "script.py"
-    file.write_text(
-        textwrap.dedent(
-            """
-            import atexit, json, sys
-            tools = []
-            atexit.register(lambda: [tool.close() for tool in tools])
-            from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo
-            command, *args = sys.argv[1:]
-            tools.append(MCPTool("pid", StdioServerInfo(command, args)))
-            tools[0].invoke()
-            """
-        )
-    )
-    # An interpreter of its own, because only that has not imported the package yet.
-    command = [sys.executable, str(file), server.command, *server.args]
-    finished = run_to_end(command, limit=LIMIT, env={**os.environ, "PYTHONPATH": str(SOURCE)})
-    assert (finished.returncode, finished.stderr) == (0, "")
-    server.wait_until_gone()
-
-
-def test_calls_from_atexit_callbacks_work_or_fail_and_do_not_hang(script_with):
-    [facts] = script_with(loop="asyncio").run(
-        """
-        tool = MCPTool("pid", server_info, connection_timeout=10, invocation_timeout=10)
-        pid_of(tool)
-
-        def call():
-            try:
-                tool.invoke()
-                report(ended=True)
-            except Exception as error:
-                report(ended=True)
-
-        atexit.register(call)
-        """
-    )
-    assert facts == {"ended": True}
 
 
 def test_threads_that_go_on_after_the_main_thread_has_ended_still_call(script):

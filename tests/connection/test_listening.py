@@ -332,31 +332,6 @@ def test_invalid_parameters_are_named(call, named):
         call(MCPConnection(COUNTER))
 
 
-def test_a_slow_function_is_told_last_what_changed_last(reach):
-    changes: list[MCPToolsChange] = []
-    may_go_on = threading.Event()
-
-    def note(change: MCPToolsChange) -> None:
-        changes.append(change)
-        assert may_go_on.wait(LIMIT)
-
-    with MCPToolset(reach("in process").info) as toolset:
-        toolset.warm_up()
-        toolset.on_change(note)
-        toolset["offer"].invoke(name="other")
-        wait_until(lambda: changes, "the first change")
-        [delivery] = toolset._fresh._callbacks
-        added, removed = MCPToolsChange(added=("extra",)), MCPToolsChange(removed=("extra",))
-        for name, change in (("offer", added), ("withdraw", removed), ("offer", added)):
-            toolset[name].invoke(name="extra")
-            toolset.refresh()
-            # The listing in the background may have been faster, and its thread not have told of it yet.
-            wait_until(lambda change=change: list(delivery._waiting)[-1:] == [change], "the change waits to be told")
-        may_go_on.set()
-        wait_until(lambda: added in changes, "the tool that came again")
-    assert changes[1:] == [removed, added]
-
-
 class TestRestlessServer:
     """One that says a thousand times a second that its tools changed, and does not answer everything."""
 
@@ -376,18 +351,6 @@ class TestRestlessServer:
             assert toolset["rest"].call().text == "rested"
             listings = len(server.requests("tools/list")) - listed
             assert listings <= (time.monotonic() - began) / 0.2 + 2
-
-    def test_a_toolset_that_is_dropped_is_collected_and_ends_it(self, server):
-        def use() -> weakref.ref[MCPToolset]:
-            toolset = MCPToolset(StdioServerInfo(server.command, server.args))
-            toolset.warm_up()
-            listed = len(server.requests("tools/list"))
-            wait_until(lambda: len(server.requests("tools/list")) > listed, "it is listed again")
-            return weakref.ref(toolset)
-
-        dropped = use()
-        wait_until(lambda: gc.collect() is not None and dropped() is None, "the toolset is collected")
-        server.wait_until_gone()
 
     def test_a_subscription_that_is_not_answered_holds_up_no_other(self, server):
         info = StdioServerInfo(server.command, server.args)

@@ -8,7 +8,6 @@ Calls that want input are left open, kept as JSON, and continued elsewhere; noth
 
 import asyncio
 import dataclasses
-import datetime as dt
 import json
 import pickle
 from collections.abc import Callable
@@ -34,8 +33,6 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     answer_later,
 )
-from haystack_integrations.tools.mcp.protocol.inputs import Continuation
-from haystack_integrations.tools.mcp.protocol.tasks import TaskState
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.killed import in_a_process_that_is_killed
@@ -105,25 +102,6 @@ def test_what_is_withheld_of_a_call_is_withheld_again_with_all_secrets_in_it(pat
     assert len(log.events("order_twice")) == 1
 
 
-def test_an_argument_that_json_has_no_type_for_is_kept_as_it_was_sent(patient: Any) -> None:
-    info, log = patient
-    with MCPConnection(info, handlers=LATER) as connection:
-        call = stored(connection.begin_call("order", {"drink": dt.date(2026, 1, 31)}))
-        assert call.arguments == {"drink": "2026-01-31"}
-        connection.continue_call(call, {"size": {"size": "big"}})
-    assert log.events("order") == [("order", {"drink": "2026-01-31", "size": "big"})]
-
-
-def test_a_text_that_contains_a_short_secret_is_kept_with_a_call(patient: Any) -> None:
-    info, _ = patient
-    with MCPTool("order", info, handlers=LATER, bound_arguments={"drink": Secret.from_token("tea")}) as tool:
-        with pytest.raises(MCPCallPendingError) as raised:
-            tool.invoke(note="no steam, please")
-        call = stored(raised.value.pending_call)
-        assert (call.arguments, call.withheld) == ({"note": "no steam, please"}, ("drink",))
-        assert tool.continue_call(call, {"size": {"size": "big"}}).text == "a big tea"
-
-
 def test_a_withheld_argument_that_is_not_bound_is_passed_to_the_connection(patient: Any) -> None:
     info, _ = patient
     with MCPTool("order", info, handlers=LATER, bound_arguments={"drink": Secret.from_token("Earl-Grey-4711")}) as tool:
@@ -167,16 +145,6 @@ def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(
             connection.continue_call(call, answers)
     assert "secret-answer" not in str(raised.value)
     assert len(server.requests("tools/call")) == 1
-
-
-def test_what_the_server_says_of_a_wrong_call_is_its_error(patient_stdio_server: Any) -> None:
-    server = patient_stdio_server()
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=LATER) as connection:
-        call = connection.begin_call("order", {"drink": "tea"})
-        assert isinstance(call, MCPPendingCall)
-        other = MCPPendingCall.from_dict({**call.to_dict(), "arguments": {"drink": "rum"}})
-        with pytest.raises(MCPInvocationError, match="belongs to another call"):
-            connection.continue_call(other, {"size": {"size": "big"}})
 
 
 def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_stdio_server: Any) -> None:
@@ -290,21 +258,6 @@ def test_an_async_function_that_keeps_calls_runs_in_the_loop_of_the_caller(patie
         asyncio.run(begin())
 
 
-def test_a_function_that_keeps_calls_may_be_cancelled_by_itself(
-    patient_stdio_server: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def keep(_call: MCPPendingCall) -> None:
-        raise asyncio.CancelledError
-
-    server = patient_stdio_server()
-    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
-        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
-        assert isinstance(connection.begin_call("bake", {"seconds": 60}), MCPPendingCall)
-    assert "The handler `pending_calls` for stdio server" in caplog.text
-    assert server.log.events("bake-cancelled") == []
-
-
 @pytest.mark.parametrize("way", BOTH_ERAS)
 def test_in_earlier_revisions_questions_that_would_be_answered_later_are_cancelled(
     ask: Ask,  # noqa: F811
@@ -345,53 +298,3 @@ def test_what_is_no_pending_call_is_refused(data: Any) -> None:
     assert MCPPendingCall.from_dict(LEFT_OPEN).to_dict() == LEFT_OPEN
     with pytest.raises(ValueError, match=r"MCPPendingCall\.from_dict"):
         MCPPendingCall.from_dict(data)
-
-
-class TestWhatAServerSaysOfATask:
-    def state(self, **fields: Any) -> TaskState:
-        return TaskState.model_validate({"taskId": "1", "status": "working", **fields}, by_name=False)
-
-    @rows(("milliseconds", "seconds"), [(2000, 2.0), (1, 0.02), (10**9, 60.0), (None, 1.0)])
-    def test_it_is_asked_as_often_as_it_wants_within_limits(self, milliseconds: float | None, seconds: float) -> None:
-        assert self.state(pollIntervalMs=milliseconds).poll_interval == pytest.approx(seconds)
-
-    @rows(
-        ("fields", "expires_at"),
-        [
-            ({"createdAt": "1970-01-01T00:01:00Z", "ttlMs": 5000}, 65.0),
-            ({"createdAt": "1970-01-01T00:01:00Z"}, None),
-            ({"ttlMs": 5000}, None),
-            ({"createdAt": "yesterday", "ttlMs": 5000}, None),
-        ],
-    )
-    def test_it_expires_when_the_server_says_so_in_a_way_that_can_be_read(
-        self, fields: dict[str, Any], expires_at: float | None
-    ) -> None:
-        assert self.state(**fields).expires_at == expires_at
-
-
-QUESTION = {
-    "method": "elicitation/create",
-    "params": {"mode": "form", "message": "Size?", "requestedSchema": {"type": "object", "properties": {}}},
-}
-
-
-@rows(
-    ("requests", "answers", "message"),
-    [
-        ({"size": {"method": "nonsense"}}, {}, "its `requests` are not what a server sends. Pass what was stored."),
-        (
-            {"size": QUESTION},
-            {"size": types.ErrorData(code=-1, message="no")},
-            "the answer 'size' must not be an ErrorData; pass None to cancel",
-        ),
-        ({"size": QUESTION}, {"size": 5}, "the answer 'size': it returned int for a form"),
-    ],
-)
-def test_a_continuation_that_cannot_be_sent_is_refused_with_what_to_do(
-    requests: dict[str, Any], answers: dict[str, Any], message: str
-) -> None:
-    call = MCPPendingCall(tool_name="order", arguments={}, requests=requests)
-    with pytest.raises(ValueError) as raised:
-        Continuation(call, answers, asks=True)
-    assert message in str(raised.value)

@@ -31,29 +31,6 @@ def reach(server: StdioServer) -> StdioServerInfo:
     return StdioServerInfo(server.command, list(server.args), env, base_delay=0.05, max_delay=0.2)
 
 
-def test_16_threads_with_one_closed_toolset_connect_once(stdio_server):
-    server = stdio_server()
-    with MCPToolset(reach(server)) as toolset:
-        toolset.close()
-        for future in together([toolset.warm_up] * 16):
-            future.result(timeout=LIMIT)
-        assert toolset.connection.status().sessions == 1
-        assert "add" in [tool.name for tool in toolset]
-    assert len(server.pids()) == 2  # one before the close, and one
-
-
-def test_16_threads_with_one_cold_toolset_connect_once(stdio_server):
-    server = stdio_server()
-    toolset = MCPToolset(reach(server))
-    for future in together([toolset.warm_up] * 16):
-        future.result(timeout=LIMIT)
-    assert toolset.connection.status().sessions == 1
-    assert toolset.connection.status().users == 1
-    assert len(server.pids()) == 1
-    assert server.requests("tools/list") == ["tools/list"]
-    toolset.close()
-
-
 def test_16_toolsets_of_equal_server_infos_connect_once(stdio_server):
     server = stdio_server()
     toolsets = [MCPToolset(reach(server)) for _ in range(16)]
@@ -120,14 +97,6 @@ def test_20_tools_of_a_server_are_one_process_that_ends_with_the_last_of_them(st
     assert len(server.pids()) == 1
 
 
-def test_a_tool_and_a_toolset_share_a_session(stdio_server):
-    server = stdio_server()
-    with MCPTool("add", reach(server)) as tool, MCPToolset(reach(server)) as toolset:
-        assert toolset.connection.status().users == 2
-        assert '"3"' in tool.invoke(a=1, b=2)
-    assert len(server.pids()) == 1
-
-
 def test_users_with_share_false_have_a_session_of_their_own(stdio_server):
     server = stdio_server()
     with (
@@ -187,20 +156,6 @@ def test_in_process_servers_are_shared_by_identity():
             "one",
         ]
         assert first.status().users == 2
-
-
-def test_users_come_and_go_in_many_threads_and_no_process_is_left(stdio_server):
-    server = stdio_server()
-
-    def use(number: int) -> None:
-        for turn in range(3):
-            with MCPTool("echo", reach(server)) as tool:
-                assert f"{number}.{turn}" in tool.invoke(text=f"{number}.{turn}")
-
-    for future in together([lambda number=number: use(number) for number in range(8)]):
-        future.result(timeout=60)
-    server.wait_until_gone()
-    assert len(server.calls()) == 24
 
 
 def test_a_user_that_was_collected_leaves_the_session_to_the_others(stdio_server):

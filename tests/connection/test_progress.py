@@ -27,7 +27,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from haystack_integrations.tools.mcp.handlers.progress import AwaitedReports, HandlerReports, WaitingReports
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
 from tests.support.rows import rows
@@ -291,99 +290,3 @@ def test_what_goes_with_a_call_is_checked(server, parameters):
             connection.call_tool("steps", {"count": 1}, **parameters)
         with pytest.raises(ValueError, match="must not be asynchronous"):
             connection.call_tool("steps", {"count": 1}, on_progress=noted_async)
-
-
-def test_meta_that_is_not_json_is_named(server):
-    with MCPConnection(server) as connection, pytest.raises(MCPInvocationError, match="'_meta' cannot be sent"):
-        connection.call_tool("steps", {"count": 1}, meta={"key": object()})
-
-
-def test_a_progress_handler_must_be_a_function():
-    with pytest.raises(ValueError, match="`progress` must be a function"):
-        MCPHandlers(progress="print")
-
-
-REPORT = MCPProgress(server="a server", tool_name="steps", progress=1.0)
-
-
-def test_an_asynchronous_object_for_a_blocking_call_is_named_and_never_left_unawaited(caplog):
-    async def later():
-        raise AssertionError
-
-    reports = WaitingReports(lambda _report: later())
-    reports.add(REPORT)
-    reports.add(REPORT)  # it gets only the first
-    reports.notify()
-    assert reports.wait(LIMIT)
-    assert caplog.text.count("raised TypeError, so it gets no more of this call of tool 'steps' of a server") == 1
-
-
-def test_a_blocking_call_waits_no_longer_than_it_may():
-    reports = WaitingReports(lambda _report: None)
-    reports.add(REPORT)
-    assert not reports.wait(0.05)
-
-
-@pytest.mark.parametrize("error", [ArithmeticError, asyncio.CancelledError])
-async def test_an_awaited_function_that_fails_is_logged_and_the_result_arrives(error, caplog):
-    async def fails(_report):
-        raise error
-
-    reports = AwaitedReports(fails)
-    for _ in range(2):
-        reports.add(REPORT)
-
-    async def operation():
-        await asyncio.sleep(0)
-        return "done"
-
-    assert await reports.wait(operation()) == "done"
-    assert caplog.text.count(f"raised {error.__name__}, so it gets no more") == 1
-
-
-async def test_the_error_of_a_call_comes_after_its_reports():
-    got = []
-    reports = AwaitedReports(got.append)
-    reports.add(REPORT)
-
-    async def operation():
-        await asyncio.sleep(0)
-        raise LookupError("no such step")
-
-    with pytest.raises(LookupError, match="no such step"):
-        await reports.wait(operation())
-    assert got == [REPORT]
-
-
-def test_reports_for_a_loop_that_was_closed_are_dropped():
-    async def make():
-        return AwaitedReports(lambda _report: None)
-
-    got = []
-    reports = asyncio.run(make())
-    reports.add(REPORT)
-    assert got == []
-
-
-def test_a_handler_whose_loop_is_closed_meanwhile_ends_its_thread(caplog):
-    began, go_on = threading.Event(), threading.Event()
-
-    later = asyncio.sleep(0)
-
-    def slow(_report):
-        began.set()
-        assert go_on.wait(LIMIT)
-        return later
-
-    async def make():
-        reports = HandlerReports(slow)
-        reports.add(REPORT)
-        reports.end()
-        await asyncio.to_thread(began.wait, LIMIT)
-        assert not await reports.delivered(0)
-
-    asyncio.run(make())
-    go_on.set()
-    wait_until(lambda: all(thread.name != "mcp-haystack-progress" for thread in threading.enumerate()), "its end")
-    assert "raised RuntimeError, so it gets no more" in caplog.text
-    later.close()

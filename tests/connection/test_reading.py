@@ -80,7 +80,6 @@ def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta(list
     assert [meta["example.org/who"] for meta in server.metas] == ["me"] * 4
 
 
-@every_listing
 @pytest.mark.parametrize(
     ("way", "limits", "count", "reason"),
     [
@@ -91,11 +90,11 @@ def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta(list
         ("none", {"_MAX_PAGES": 2}, 6, "it has more than 2 pages"),
     ],
 )
-def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, listing, way, limits, count, reason):
+def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, way, limits, count, reason):
     for name, limit in limits.items():
         monkeypatch.setattr(base, name, limit)
     with MCPConnection(PagedServer(repeats=way).info) as connection:
-        assert [thing.name for thing in getattr(connection, listing)()] == [str(number) for number in range(count)]
+        assert [prompt.name for prompt in connection.list_prompts()] == [str(number) for number in range(count)]
     assert f"does not end as it should: {reason}" in caplog.text
 
 

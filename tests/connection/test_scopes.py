@@ -8,9 +8,7 @@
 
 import asyncio
 import gc
-import os
 import threading
-from contextlib import ExitStack
 
 import pytest
 from haystack.components.agents import Agent
@@ -28,7 +26,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     ToolConfig,
 )
-from haystack_integrations.tools.mcp.connection.context_managed import Holds
 from tests.support.background import in_loop_of_its_own, in_thread, text
 from tests.support.kinds import LONG
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -199,52 +196,3 @@ def test_a_block_that_fails_to_open_leaves_the_blocks_of_others_open(held):
             pass
         assert connection.is_ready
         assert connection.status().users == 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_a_forked_child_that_leaves_a_block_closes_what_it_opened(script):
-    child, parent = script.run(
-        """
-        tool = MCPTool("pid", server_info)
-        with tool, tool:
-            before = pid_of(tool)
-            child = os.fork()
-            if not child:
-                pid_of(tool)
-            else:
-                wait_for_end_of(child)
-                undisturbed = before == pid_of(tool)
-            if not child:
-                with tool:
-                    pass
-                report(state=tool.connection.status().state)
-                os._exit(0)
-        report(undisturbed=undisturbed, state=tool.connection.status().state)
-        """
-    )
-    assert child["state"] == parent["state"] == "closed"
-    assert parent["undisturbed"]
-
-
-def test_entering_and_leaving_counts_blocks_of_many_threads(held):
-    toolset = MCPToolset(held.info)
-
-    def enter_often() -> None:
-        with ExitStack() as stack:
-            for _ in range(20):
-                stack.enter_context(toolset)
-                assert toolset["ping"].call().text == "pong"
-
-    for each in [in_thread(enter_often) for _ in range(8)]:
-        each.result(LIMIT)
-    assert state_of(toolset) == "closed"
-
-
-def test_a_user_that_was_collected_is_not_waited_for():
-    holds = Holds()
-    holds.enter()
-    holds.enter()
-    holds.collected()
-    assert holds.leave(ends_block=True)  # before anybody has looked
-    assert not holds.settle()
-    assert not holds.is_held

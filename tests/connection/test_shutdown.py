@@ -6,14 +6,9 @@
 The executor is shut down under its users: servers end, calls fail, and the next use starts anew.
 """
 
-import asyncio
-import gc
-import threading
-
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     MCPConnection,
-    MCPConnectionError,
     MCPInvocationError,
     MCPTool,
     MCPToolset,
@@ -61,74 +56,6 @@ def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server)
         assert all("shut down" in str(error) or "closed" in str(error) for error in errors), errors
         assert all("may have run" in str(error) for error in errors), errors
     server.wait_until_gone()
-
-
-def test_shutting_the_executor_down_opens_no_session_that_nobody_would_close(stdio_server, caplog):
-    hung, late = stdio_server("--stubborn"), stdio_server("--stubborn", "--hang-at-start")
-    executor = AsyncExecutor.get_instance()
-    connection = MCPConnection(reach(late))
-
-    async def open_late() -> None:
-        # As a call does that was in the loop already, and whose session was lost.
-        while not executor._closing:
-            await asyncio.sleep(0.01)
-        await connection._acquire().base.ready_session(LONG)
-
-    with MCPConnection(reach(hung)):
-        hung.freeze()
-        opening, _ = executor.run_background(lambda _: open_late())
-        executor.shutdown()
-    assert isinstance(opening.exception(timeout=LIMIT), MCPConnectionError)
-    assert late.pids() == []
-    assert "did not end" not in caplog.text
-    connection.close()
-
-
-def test_a_close_after_a_shutdown_is_quick_and_silent(stdio_server, caplog):
-    server = stdio_server()
-    tool = MCPTool("add", reach(server))
-    tool.warm_up()
-    AsyncExecutor.get_instance().shutdown()
-    caplog.clear()
-    tool.close()
-    assert caplog.text == ""
-    server.wait_until_gone()
-
-
-def test_a_collection_after_a_shutdown_leaves_no_user_behind(stdio_server):
-    server = stdio_server()
-    tool = MCPTool("add", reach(server))
-    tool.warm_up()
-    AsyncExecutor.get_instance().shutdown()
-    server.wait_until_gone()
-    del tool
-    gc.collect()
-    with MCPConnection(reach(server)) as connection:
-        assert connection.status().users == 1
-    server.wait_until_gone()
-
-
-def test_shutting_the_executor_down_under_a_storm_of_calls_hangs_nobody(stdio_server):
-    server = stdio_server()
-    with MCPTool("echo", reach(server), invocation_timeout=LONG) as tool:
-        stop = threading.Event()
-
-        def call() -> int:
-            calls = 0
-            while not stop.is_set():
-                calls += 1
-                try:
-                    tool.invoke(text="hello")
-                except MCPInvocationError:
-                    continue
-            return calls
-
-        callers = together([call] * 4)
-        for _ in range(3):
-            wait_until(lambda: tool._connection.status().state == "ready", "a session")
-            AsyncExecutor.get_instance().shutdown()
-        stop.set()
-        assert all(caller.result(timeout=LIMIT) for caller in callers)
 
 
 def test_shutting_the_executor_down_ends_a_server_that_ignores_everything(stdio_server) -> None:
