@@ -28,6 +28,7 @@ from fastmcp.tools.base import ToolResult
 from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
 from haystack_integrations.tools.mcp.serving import BearerToken, run_server
+from haystack_integrations.tools.mcp.serving.approvals import request_state_security
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.background import in_thread
@@ -63,7 +64,14 @@ async def lifespan(server: Any) -> AsyncIterator[None]:
 
 def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
     changing = Changing()
-    server = FastMCP("Served", auth=auth, lifespan=lifespan, providers=[changing], mask_error_details=True)
+    server = FastMCP(
+        "Served",
+        auth=auth,
+        lifespan=lifespan,
+        providers=[changing],
+        mask_error_details=True,
+        request_state_security=request_state_security(),
+    )
 
     @server.tool
     def add(a: int, b: int) -> int:

@@ -25,12 +25,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
-from haystack_integrations.tools.mcp.serving.http import _ReadRequests
-from haystack_integrations.tools.mcp.serving.run import _bind
+from haystack_integrations.tools.mcp.serving.running import _bind
 from tests.support.background import in_thread
 from tests.support.majors import on_one_major
 from tests.support.rows import rows
-from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, envelope, free_port
+from tests.support.served import HANDSHAKE, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -149,7 +148,7 @@ class TestStopping:
         own.signal()
         answer = result(pending.result(60))
         assert answer["isError"]
-        assert "The server is stopping, and this did not end within 4.8 s" in answer["content"][0]["text"]
+        assert "The server is stopping, and this did not end in time" in answer["content"][0]["text"]
         assert own.wait() == 0
         assert "EVENT closed" in own.errors
 
@@ -180,15 +179,6 @@ class TestStopping:
             served.post("tools/call", body, timeout=1.0)
         served.wait_for("EVENT cancelled", count=before + 1)
 
-    @pytest.mark.parametrize(("tool", "arguments"), [("wait", {"seconds": 600}), ("ask", {})])
-    def test_a_client_of_a_session_that_goes_away_ends_its_call(
-        self, served: ServedOverHttp, tool: str, arguments: dict[str, Any]
-    ) -> None:
-        started, cancelled = (served.errors.count(f"EVENT {event}") for event in (tool, "cancelled"))
-        with Session(served).begun(tool, **arguments):
-            served.wait_for(f"EVENT {tool}", count=started + 1)
-        served.wait_for("EVENT cancelled", count=cancelled + 1)
-
 
 class TestWhoMayCall:
     @pytest.mark.parametrize(
@@ -204,21 +194,6 @@ class TestWhoMayCall:
     )
     def test_host_and_origin_are_checked(self, served: ServedOverHttp, headers: dict[str, str], status: int) -> None:
         assert call(served, "add", headers, a=1, b=2).status_code == status
-
-    @pytest.mark.parametrize(
-        ("header", "value", "option"),
-        [("Origin", "https://refused.example", "`allowed_origins="), ("Host", "refused.example", "`allowed_hosts=")],
-    )
-    def test_what_is_refused_is_told_how_to_be_allowed(
-        self, served: ServedOverHttp, header: str, value: str, option: str
-    ) -> None:
-        for _ in range(2):
-            answer = call(served, "add", {header.lower(): value}, a=1, b=2)
-            message = answer.json()["error"]["message"]
-            assert f"The {header} of this request" in message
-            assert option in message
-        served.wait_for(f"A request with the {header} '{value}' was refused. If it should not be, allow it: {option}")
-        assert served.errors.count(f"with the {header} '{value}'") == 1
 
     def test_a_name_that_is_allowed_is_let_in(self) -> None:
         options = {"allowed_hosts": ["mcp.example.com"], "allowed_origins": ["https://app.example.com"]}
@@ -317,42 +292,6 @@ class TestBadInput:
                 await client.call_tool("half_an_emoji", {"where": "result"})
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
 
-    @pytest.mark.parametrize("version", [HANDSHAKE, MODERN])
-    def test_half_an_emoji_is_read_wherever_the_body_is_cut(self, served: ServedOverHttp, version: str) -> None:
-        session: dict[str, str] = {}
-        if version == HANDSHAKE:
-            client = {"name": "\ud83d", "version": "1"}
-            parameters: dict[str, Any] = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client}
-            answer = served.post("initialize", parameters, **{"mcp-protocol-version": HANDSHAKE})
-            session = {"mcp-session-id": answer.headers["mcp-session-id"]}
-        arguments = {"text": "\ud83d \U0001f600 \ude00 \\ud83d"}
-        parameters = {"name": "echo", "arguments": arguments, "_meta": envelope()}
-        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": parameters}).encode()
-        for size in (1, 5, 7, len(content)):
-            parts = [content[begin : begin + size] for begin in range(0, len(content), size)]
-            headers = {"mcp-protocol-version": version, "mcp-method": "tools/call", "mcp-name": "echo", **session}
-            response = served.post_bytes(iter(parts), **headers)
-            answer = json.loads(response.text.removeprefix("event: message").strip().removeprefix("data: "))
-            assert answer["result"]["structuredContent"] == {"result": "\ufffd \U0001f600 \ufffd \\ud83d"}
-
-    async def test_half_an_emoji_is_mended_alike_however_the_parts_arrive(self) -> None:
-        content = json.dumps({"text": "\ud83d \U0001f600\ude00 \\ud83d"}).encode()
-        for first, second in itertools.combinations(range(len(content)), 2):
-            cut = [content[:first], content[first:second], content[second:]]
-            parts = [{"type": "http.request", "body": part, "more_body": True} for part in cut]
-            arrived = []
-
-            async def receive() -> Any:
-                return parts.pop(0) if parts else {"type": "http.request", "body": b"", "more_body": False}  # noqa: B023
-
-            async def app(_scope: Any, read: Any, _send: Any) -> None:
-                while (message := await read())["more_body"]:
-                    arrived.append(message["body"])  # noqa: B023
-                arrived.append(message["body"])  # noqa: B023
-
-            await _ReadRequests(app, "/mcp")({"type": "http", "method": "POST", "path": "/mcp"}, receive, None)
-            assert json.loads(b"".join(arrived)) == {"text": "\ufffd \U0001f600\ufffd \\ud83d"}
-
     @pytest.mark.parametrize("tool", ["fail", "leave"])
     def test_what_fails_inside_stays_inside(self, served: ServedOverHttp, tool: str) -> None:
         response = call(served, tool)
@@ -404,12 +343,12 @@ class TestParameters:
     @rows(
         ("options", "text"),
         [
-            ({"transport": "sse"}, "`transport` must be one of 'stdio', 'http'"),
-            ({"transport": "http", "port": 70000}, "`port` must be a number from 0 to 65535"),
+            ({"transport": "sse"}, "transport\n  Input should be 'stdio' or 'http'"),
+            ({"transport": "http", "port": 70000}, "port\n  Input should be less than or equal to 65535"),
             ({"transport": "http", "path": "mcp"}, "`path` must start with a slash"),
-            ({"transport": "http", "max_body_size": 5_000_000}, "`max_body_size` must be a number"),
-            ({"grace_period": 0}, "`grace_period` must be a number"),
-            ({"log_level": "chatty"}, "`log_level` must be one of"),
+            ({"transport": "http", "max_body_size": 5_000_000}, "max_body_size\n  Input should be less"),
+            ({"grace_period": 0}, "grace_period\n  Input should be greater"),
+            ({"log_level": "chatty"}, "log_level\n  Input should be"),
             ({"workers": 2}, "Over stdio there is one client, and no place for `workers`: pass transport='http'"),
             ({"auth": Secret.from_token("x")}, "no place for `auth`"),
             ({"port": 8000}, "no place for `port`: pass transport='http'"),
@@ -482,42 +421,6 @@ async def test_the_application_runs_on_a_server_of_ones_own() -> None:
         assert response.status_code == 200
         response = await client.post("http://127.0.0.1/tools", json=body, headers={**headers, "host": "evil.example"})
         assert response.status_code == 421
-
-
-async def test_a_client_that_leaves_before_the_end_of_its_request_is_no_error() -> None:
-    app = http_app(FastMCP("Served"))
-    parts = [{"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}, {"type": "http.disconnect"}]
-    headers = {
-        "host": "127.0.0.1",
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": MODERN,
-    }
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "method": "POST",
-        "path": "/mcp",
-        "raw_path": b"/mcp",
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
-        "server": ("127.0.0.1", 8000),
-    }
-    sent: list[Any] = []
-
-    async def receive() -> Any:
-        return parts.pop(0)
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async with app.router.lifespan_context(app):
-        await app(scope, receive, send)
-    assert (parts, sent) == ([], [])
 
 
 @on_one_major
@@ -636,16 +539,13 @@ class TestSessions:
     def send(self, process: ServedOverHttp, body: dict[str, Any], **headers: str) -> httpx2.Response:
         return process.post_bytes(json.dumps(body).encode(), **{"mcp-protocol-version": HANDSHAKE, **headers})
 
-    def test_a_session_of_another_process_is_unknown_and_the_error_says_how_to_pin_it(
-        self, served: ServedOverHttp, own: ServedOverHttp
-    ) -> None:
+    def test_a_session_of_another_process_is_unknown(self, served: ServedOverHttp, own: ServedOverHttp) -> None:
         session = self.shake_hands(served).headers["mcp-session-id"]
         body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
         assert self.send(served, body, **{"mcp-session-id": session}).status_code == 200
         refused = self.send(own, body, **{"mcp-session-id": session})
         assert refused.status_code == 404
         assert refused.json()["error"]["message"].startswith("Session not found")
-        assert "pin clients by the header `Mcp-Session-Id`" in refused.json()["error"]["message"]
 
     async def test_without_sessions_calls_work_and_questions_are_refused(self, stateless: ServedOverHttp) -> None:
         async def answer(*_: Any) -> dict[str, Any]:
@@ -653,14 +553,13 @@ class TestSessions:
 
         async with Client(stateless.url, mode="legacy", elicitation_handler=answer) as client:
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-            with pytest.raises(Exception, match="pin clients by the header `Mcp-Session-Id`"):
+            with pytest.raises(Exception, match="Error calling tool 'ask'"):
                 await client.call_tool("ask")
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
 
     def test_without_sessions_there_is_no_stream_of_notifications(self, stateless: ServedOverHttp) -> None:
         refused = httpx2.get(stateless.url, headers={"accept": "text/event-stream"})
         assert refused.status_code == 405
-        assert "`Mcp-Session-Id`" in refused.json()["error"]["message"]
 
 
 def test_serving_without_stdin_ends_at_once() -> None:

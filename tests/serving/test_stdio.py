@@ -43,7 +43,7 @@ def test_sigterm_lets_calls_finish_and_refuses_new_ones(served: ServedProcess) -
     answers = {message["id"]: message for message in (served.receive() for _ in range(3))}
     assert answers[1]["result"]["content"][0]["text"] == "waited"
     assert answers[2]["result"]["content"][0]["text"] == "blocked"
-    assert answers[3]["error"]["message"] == "The server is stopping"
+    assert answers[3]["result"]["content"][0]["text"] == "The server is stopping"
     assert served.wait() == 0
     assert "EVENT closed" in served.errors
     assert "EVENT returned" in served.errors
@@ -62,7 +62,7 @@ def test_a_call_that_takes_longer_than_the_grace_period_is_cancelled(served: Ser
     served.call(1, "wait", seconds=600)
     served.wait_for("EVENT wait")
     served.signal()
-    assert "error" in served.answer(1)
+    assert served.answer(1)["result"]["isError"]
     assert served.wait() == 0
     assert "EVENT cancelled" in served.errors
     assert "EVENT closed" in served.errors
@@ -130,23 +130,12 @@ def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> Non
 
 
 def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> None:
-    served.send_line('{"jsonrpc": "2.0", "id": 1, "method":')
-    assert served.answer(None)["error"]["code"] == -32700
-    served.send_line('["a", "batch"]')
-    assert served.answer(None)["error"]["code"] == -32700
     served.shake_hands()
-    served.call(2, "add", a=1, b="x" * 1_000_000)
-    assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
-    served.send_line('{"jsonrpc": "2.0", "id": 2, "method": "' + "ä" * 6000 + '"}')
-    assert "longer than 10000 bytes" in served.answer(None)["error"]["message"]
     served.call(3, "add", a="no number", b=2)
     assert served.answer(3)["result"]["isError"]
-    # What the SDK cannot read is answered all the same.
+    # Half a surrogate pair, as some clients send it, is no text that the SDK reads.
     served.send_line(r'{"jsonrpc": "2.0", "id": "\ud83d", "method": "tools/call", "params": {"name": "\ud83d"}}')
     assert "Unknown tool" in served.answer("\ufffd")["result"]["content"][0]["text"]
-    for unreadable in ("[" * 300 + "]" * 300, "9" * 5000):
-        served.send_line(f'{{"jsonrpc": "2.0", "id": 8, "method": "ping", "params": {{"_": {unreadable}}}}}')
-        assert served.answer(8)["error"]["code"] == -32600
     served.call(4, "nothing")
     assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
     for tool in ("fail", "leave"):
@@ -167,37 +156,3 @@ def test_what_a_tool_prints_and_reads_does_not_touch_the_protocol(served: Served
     served.send(id=1, method="tools/call", params={"name": "prints", "arguments": {}, "_meta": envelope()})
     assert served.answer(1)["result"]["content"][0]["text"] == ""
     served.wait_for("noise on stdout")
-
-
-def test_a_result_that_cannot_be_written_fails_its_own_call_only(served: ServedProcess) -> None:
-    served.shake_hands()
-    served.call(1, "wait", seconds=1.0)
-    served.wait_for("EVENT wait")
-    served.call(2, "half_an_emoji", where="result")
-    answer = served.answer(2)
-    if "error" in answer:  # FastMCP finds it itself from 4.2 on.
-        assert answer["error"] == {"code": -32603, "message": "The result cannot be written as JSON"}
-        served.wait_for("The JSONRPCResponse cannot be written as JSON")
-    else:
-        assert answer["result"]["isError"]
-    assert served.answer(1)["result"]["content"][0]["text"] == "waited"
-    served.signal()
-    assert served.wait() == 0
-
-
-def test_a_notification_that_cannot_be_written_is_dropped(served: ServedProcess) -> None:
-    served.shake_hands()
-    served.call(1, "half_an_emoji", meta={"progressToken": 1}, where="progress")
-    message = served.receive()
-    assert message["id"] == 1
-    assert message["result"]["content"][0]["text"] == "sent"
-    served.wait_for("The JSONRPCNotification of the method notifications/progress cannot be written as JSON")
-
-
-def test_a_question_that_cannot_be_written_fails_its_call(served: ServedProcess) -> None:
-    served.shake_hands(elicitation={})
-    served.call(1, "half_an_emoji", where="question")
-    assert served.answer(1)["result"]["isError"]
-    served.wait_for("The JSONRPCRequest of the method elicitation/create cannot be written as JSON")
-    served.call(2, "add", a=1, b=2)
-    assert served.answer(2)["result"]["structuredContent"] == {"result": 3}

@@ -35,7 +35,6 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.schemas import object_schema, output_schema
-from haystack_integrations.tools.mcp.serving.stdio import well_formed_json
 from tests.support.rows import rows
 
 DOCUMENT = Document(
@@ -307,19 +306,3 @@ async def test_what_may_have_certain_values_only_is_never_cut():
 
 def test_a_text_is_cut_after_its_pairs_were_joined():
     assert JsonWriter(ServeOptions(max_characters=1)).write(PAIR + "x") == "\U0001f600..."
-
-
-@pytest.mark.parametrize(
-    ("text", "mended"),
-    [
-        (rb'"\ud83d"', rb'"\ufffd"'),
-        (rb'"\uD83D\uDE00 \ud83d\ude00"', rb'"\uD83D\uDE00 \ud83d\ude00"'),
-        (rb'"\ude00\ud83d"', rb'"\ufffd\ufffd"'),
-        (rb'"\ud83d\ud83d\ude00"', rb'"\ufffd\ud83d\ude00"'),
-        (rb'"\\ud83d \\\ud83d"', rb'"\\ud83d \\\ufffd"'),
-        (rb'"\ud83d\n\\ude00"', rb'"\ufffd\n\\ude00"'),
-        (rb'"\ud8', rb'"\ud8'),
-    ],
-)
-def test_halves_of_surrogate_pairs_in_json_are_mended(text: bytes, mended: bytes):
-    assert well_formed_json(text) == mended

@@ -22,10 +22,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .approvals import ClientConfirmationStrategy
-    from .http import http_app
     from .options import ServeOptions
     from .provider import HaystackProvider
-    from .run import run_server
+    from .running import http_app, run_server
     from .server import BearerToken, create_mcp_server
 else:
     import importlib
@@ -37,8 +36,8 @@ else:
         "HaystackProvider": "provider",
         "ServeOptions": "options",
         "create_mcp_server": "server",
-        "http_app": "http",
-        "run_server": "run",
+        "http_app": "running",
+        "run_server": "running",
     }
 
     if importlib.util.find_spec("fastmcp") is None:

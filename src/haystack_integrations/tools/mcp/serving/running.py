@@ -1,0 +1,621 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Running a server as a process, and stopping it so that no call loses its answer.
+
+FastMCP and uvicorn run it. At SIGTERM and SIGINT they would cut the calls; here, these have the grace period to finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging as python_logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from ipaddress import ip_address
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import uvicorn
+from fastmcp import FastMCP
+from fastmcp.server.auth import AuthProvider
+from haystack import logging
+from haystack.utils import Secret
+from mcp.server.streamable_http import EventStore
+from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
+from pydantic import ConfigDict, Field, validate_call
+from sse_starlette.sse import AppStatus
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.supervisors import Multiprocess
+
+from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
+from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
+from haystack_integrations.tools.mcp.serving.calls import guard_of
+from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.server import auth_provider
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+ServerFactory = Callable[[], "FastMCP[Any] | Awaitable[FastMCP[Any]]"]
+
+if TYPE_CHECKING:
+    _Server = FastMCP[Any] | ServerFactory | str
+    _Auth = AuthProvider | Secret | None
+    _Events = EventStore | None
+else:
+    # Not checked by pydantic, which does not know these classes.
+    _Server = _Auth = _Events = Any
+
+# The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
+LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
+_PORT = 8000
+# Importing Haystack and a model in a new worker may keep it from answering the supervisor.
+_WORKER_SILENCE = 60
+# The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
+_CLOSING_SHARE, _LONGEST_CLOSING = 0.2, 2.0
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """
+    The order to stop: given once, by a signal or by the end of stdin.
+
+    From then on the process has `grace_period` seconds. If it has not ended by then, because a thread is still busy
+    that nobody can interrupt, it is ended with `os._exit`.
+    """
+
+    def __init__(self, grace_period: float, begin: Callable[[], object]) -> None:
+        """
+        Prepare the order without giving it.
+
+        :param grace_period: Seconds from the order to the end of the process.
+        :param begin: Called when it is given, perhaps in a signal handler: it must neither wait nor raise.
+        """
+        self.grace_period = grace_period
+        self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _LONGEST_CLOSING)
+        self.requested = False
+        self._begin = begin
+
+    def request(self, reason: str) -> None:
+        """
+        Give the order. Later ones change nothing.
+
+        :param reason: What gave it, for the log.
+        """
+        if not self.requested:
+            self.requested = True
+            threading.Thread(target=self._watch, args=(reason,), name="mcp-serving-watchdog", daemon=True).start()
+            self._begin()
+
+    @contextmanager
+    def on_signals(self, *, with_others: bool) -> Iterator[None]:
+        """
+        Stop at SIGTERM and SIGINT; a second SIGINT ends the process at once.
+
+        Signals reach the main thread only: on any other thread this does nothing.
+
+        :param with_others: Whether the handlers that there were before are called, too.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        previous = {int(number): signal.getsignal(number) for number in _STOP_SIGNALS}
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.requested and number == signal.SIGINT:
+                os._exit(128 + number)
+            self.request(signal.Signals(number).name)
+            before = previous[number]
+            # Python's own handler of SIGINT ends the process.
+            if with_others and callable(before) and before is not signal.default_int_handler:
+                before(number, frame)
+
+        for number in _STOP_SIGNALS:
+            signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            # What comes while the process winds up is part of the same order.
+            if not self.requested:
+                for stop_signal, before in previous.items():
+                    signal.signal(stop_signal, before)
+
+    def _watch(self, reason: str) -> None:
+        # Logged here: a signal handler may have interrupted a thread that was writing to the log.
+        logger.info("Stopping: {reason}. Running calls have {seconds} s.", reason=reason, seconds=self.time_for_calls)
+        time.sleep(self.grace_period)
+        busy = [thread.name for thread in threading.enumerate() if not thread.daemon]
+        logger.warning("The grace period is over. Ending the process with these threads: {threads}", threads=busy)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                # Nobody reads it any more.
+                continue
+        os._exit(0)
+
+
+def http_app(
+    server: FastMCP[Any],
+    *,
+    path: str = "/mcp",
+    stateless: bool = False,
+    allowed_hosts: Sequence[str] | None = None,
+    allowed_origins: Sequence[str] | None = None,
+    max_body_size: int = LARGEST_BODY,
+    event_store: EventStore | None = None,
+    retry_interval: int | None = None,
+    grace_period: float = 10.0,
+) -> Starlette:
+    """
+    Make the ASGI application that serves a server, for uvicorn or any other ASGI server.
+
+    It answers `GET /health` with `{"status": "ok"}`, and checks the Host and the Origin of requests. When the process
+    is told to stop, it lets calls finish, and then ends the streams that would never end by themselves.
+
+    :param server: What is served.
+    :param path: Path of the endpoint.
+    :param stateless: True to keep no sessions, so that any worker can answer any request.
+    :param allowed_hosts: Names that requests may have in `Host`. By default the names of this machine if the server is
+        bound to a loopback address, and any otherwise.
+    :param allowed_origins: Origins of web pages that may call the server, like `"https://app.example.com"`. By default
+        only pages from this machine, if the server is bound to a loopback address.
+    :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
+    :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
+        `fastmcp.server.event_store.EventStore` does.
+    :param retry_interval: How long these clients wait before they connect again, in milliseconds.
+    :param grace_period: Seconds that the process may take to end once it is told to.
+    :returns: The application. The server lives as long as the application's lifespan.
+    """
+    guard, announcer = guard_of(server), announcer_of(server)
+    # FastMCP refuses pages that may not call the server; these headers let the others read the answers.
+    for_pages = Middleware(
+        CORSMiddleware,
+        allow_origins=["*"],
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=["*"],
+        expose_headers=["Mcp-Session-Id", "Mcp-Protocol-Version", "WWW-Authenticate"],
+    )
+    # The SDK keeps to the largest limit by itself.
+    is_smaller = max_body_size < LARGEST_BODY
+    smaller_bodies = [Middleware(RequestBodyLimitMiddleware, max_body_size=max_body_size)] if is_smaller else []
+    app = server.http_app(
+        path=path,
+        stateless_http=stateless,
+        event_store=event_store,
+        retry_interval=retry_interval,
+        middleware=[for_pages, *smaller_bodies],
+        # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
+        # look at the Origin of requests to an address that is not a loopback one.
+        host_origin_protection="auto",
+        allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
+        allowed_origins=list(allowed_origins or ()),
+    )
+    # After the server's own routes, so that one of its own at the same path is taken.
+    app.router.routes.append(Route("/health", _answer_health))
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def stoppable(app: Starlette) -> AsyncIterator[Any]:
+        loop = asyncio.get_running_loop()
+
+        async def wind_down() -> None:
+            announcer.close()
+            await guard.stop(stop.time_for_calls)
+            AppStatus.should_exit = True
+
+        def begin() -> None:
+            loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(wind_down())))
+
+        tasks: list[asyncio.Task[None]] = []
+        stop = Stop(grace_period, begin)
+        # It would cut event streams at the signal: most answers to calls are sent in one.
+        AppStatus.enable_automatic_graceful_drain = False
+        try:
+            with stop.on_signals(with_others=True):
+                async with lifespan(app) as state:
+                    yield state
+        finally:
+            AppStatus.enable_automatic_graceful_drain = True
+            AppStatus.should_exit = False
+
+    app.router.lifespan_context = stoppable
+    return app
+
+
+async def _answer_health(_request: Request) -> JSONResponse:
+    return JSONResponse({"status": "ok"})
+
+
+@validate_call(config=ConfigDict(arbitrary_types_allowed=True, hide_input_in_errors=True))
+def run_server(
+    server: _Server,
+    *,
+    transport: Literal["stdio", "http"] = "stdio",
+    host: str = "127.0.0.1",
+    port: Annotated[int, Field(ge=0, le=65535)] | None = None,
+    path: str = "/mcp",
+    auth: _Auth = None,
+    insecure: bool = False,
+    allowed_hosts: Sequence[str] | None = None,
+    allowed_origins: Sequence[str] | None = None,
+    max_body_size: Annotated[int, Field(ge=1, le=LARGEST_BODY)] = LARGEST_BODY,
+    event_store: _Events = None,
+    retry_interval: int | None = None,
+    stateless: bool | None = None,
+    workers: Annotated[int, Field(ge=1, le=1024)] = 1,
+    grace_period: Annotated[float, Field(ge=0.1, le=3600)] = 10.0,
+    log_level: Literal["debug", "info", "warning", "error"] = "info",
+) -> None:
+    """
+    Serve a FastMCP server until the process is told to stop.
+
+    SIGTERM and SIGINT let running calls finish; over stdio the end of stdin, by which a client says that it is gone,
+    abandons them. `grace_period` seconds later the process has ended, if need be with `os._exit`: after stopping, do
+    nothing in this process that takes long. A second SIGINT ends it at once. Call it on the main thread, the only one
+    that signals reach. Handlers of these signals that the process had before are not called while it serves.
+
+    .. code-block:: python
+
+        from fastmcp import FastMCP
+        from haystack_integrations.tools.mcp.serving import run_server
+
+        server = FastMCP("Documents")
+
+        if __name__ == "__main__":
+            run_server(server, transport="http", port=8000)
+
+    :param server: A FastMCP server, a function that makes it, or the import path of either, like
+        `"package.module:server"`.
+    :param transport: `"stdio"` for one client that starts this process, `"http"` for any number (Streamable HTTP). The
+        parameters that follow are for HTTP, except `grace_period` and `log_level`.
+    :param host: What to bind to. Anything but a loopback address wants `auth`, or `insecure=True`.
+    :param port: The port, 8000 by default; 0 for a free one.
+    :param path: Path of the endpoint.
+    :param auth: How clients are authenticated: a provider of `fastmcp.server.auth`, or a Secret with a bearer token. By
+        default what the server itself has.
+    :param insecure: True to let other machines call a server without `auth`.
+    :param allowed_hosts: Names that requests may have in `Host`, as behind a proxy. By default the names of this
+        machine if `host` is a loopback address, and any otherwise.
+    :param allowed_origins: Origins of web pages that may call the server. By default only pages from this machine, if
+        `host` is a loopback address.
+    :param max_body_size: The largest request that is read, in bytes, at most 4 MiB.
+    :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
+        `fastmcp.server.event_store.EventStore` does.
+    :param retry_interval: How long these clients wait before they connect again, in milliseconds.
+    :param stateless: True to keep no sessions. Clients of the protocol before 2026-07-28 then get no notifications
+        outside their calls, and cannot be asked anything. By default True if there are several workers.
+    :param workers: Processes that serve the same port. With more than one, `server` must be a function at the top level
+        of a module, or an import path, because each worker makes a server of its own.
+    :param grace_period: Seconds from the order to stop to the end of the process.
+    :param log_level: What is logged to stderr. Where the process has set up logging of its own, this concerns uvicorn
+        only.
+    :raises ValueError: If parameters do not fit together, or if the server would be open to other machines without
+        `auth`.
+    :raises TypeError: If `server` is something else, or `auth` is.
+    :raises ImportError: If the import path leads to nothing.
+    :raises OSError: If the port is taken.
+    """
+    if not path.startswith("/"):
+        msg = f"`path` must start with a slash, like '/mcp', not {path!r}"
+        raise ValueError(msg)
+    _log_to_stderr(log_level)
+    if transport == "stdio":
+        for_http = {
+            "host": host != "127.0.0.1",
+            "port": port is not None,
+            "auth": auth is not None,
+            "insecure": insecure,
+            "allowed_hosts": allowed_hosts is not None,
+            "allowed_origins": allowed_origins is not None,
+            "stateless": stateless,
+            "workers": workers > 1,
+        }
+        if given := [f"`{name}`" for name, is_given in for_http.items() if is_given]:
+            msg = f"Over stdio there is one client, and no place for {', '.join(given)}: pass transport='http'"
+            raise ValueError(msg)
+        asyncio.run(_serve_stdio(_made(server, None), grace_period))
+        return
+    if workers > 1 and (stateless is False or event_store is not None or isinstance(server, FastMCP)):
+        msg = (
+            "With several workers, `server` must be a function that makes the server, or an import path like "
+            "'package.module:server': each worker is a process with a server of its own. A session lives in one "
+            "process, so `stateless=False` and `event_store` need `workers=1`: run one process per port, and let a "
+            "load balancer pin clients by the header `Mcp-Session-Id`"
+        )
+        raise ValueError(msg)
+    provider = auth_provider(auth)
+    made = _made(server, provider)
+    if not (_is_loopback(host) or made.auth is not None or insecure):
+        msg = (
+            f"`host={host!r}` lets other machines call this server, and it has no `auth`: whoever reaches the port "
+            'could use it. Pass `auth=` (a Secret with a bearer token, or a provider of FastMCP), bind to "127.0.0.1", '
+            "or pass `insecure=True` if something in front of it authenticates the callers"
+        )
+        raise ValueError(msg)
+    options: dict[str, Any] = {
+        "path": path,
+        "event_store": event_store,
+        "retry_interval": retry_interval,
+        "stateless": workers > 1 if stateless is None else stateless,
+        "allowed_hosts": allowed_hosts,
+        "allowed_origins": allowed_origins,
+        "max_body_size": max_body_size,
+        "grace_period": grace_period,
+    }
+    listeners = _bind(host, _PORT if port is None else port)
+    config = uvicorn.Config(
+        cast("Any", functools.partial(_worker_app, server, provider, options))
+        if workers > 1
+        else http_app(made, **options),
+        factory=workers > 1,
+        workers=workers,
+        lifespan="on",
+        ws="none",
+        log_level=log_level,
+        access_log=False,
+        server_header=False,
+        # Declared as whole seconds, and handed to `asyncio.wait_for`. It cuts what is left after calls were answered.
+        timeout_graceful_shutdown=cast("int", grace_period * 0.9),
+        timeout_worker_healthcheck=_WORKER_SILENCE,
+    )
+    address = f"[{host}]" if ":" in host else host
+    number = listeners[0].getsockname()[1]
+    logger.info("Serving over HTTP on http://{address}:{number}{path}", address=address, number=number, path=path)
+    try:
+        if workers > 1:
+            with keys_for_workers():
+                _Supervisor(config, listeners).run()
+        else:
+            _run_here(config, listeners)
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
+    """Make the server, in this process or in a worker."""
+    made = source
+    if isinstance(made, str):
+        if not is_import_path(made):
+            msg = f"`server` must be an import path like 'package.module:server', not {made!r}"
+            raise ValueError(msg)
+        made = import_object(made)
+    if not isinstance(made, FastMCP) and callable(made):
+        made = made()
+    if inspect.isawaitable(made):
+        made = asyncio.run(_wait_for(made))
+    if not isinstance(made, FastMCP):
+        msg = f"`server` must be a FastMCP server, or a function that makes one, not {type(made).__name__}"
+        raise TypeError(msg)
+    if auth is not None:
+        made.auth = auth
+    return made
+
+
+async def _wait_for(made: Awaitable[Any]) -> Any:
+    return await made
+
+
+class _Supervisor(Multiprocess):
+    """
+    uvicorn's supervisor of workers, which also stops while it waits for a worker that is dead.
+
+    A terminal sends Ctrl-C to the workers, too. One that was asked whether it lives, and ends without an answer, would
+    hold up the supervisor for `_WORKER_SILENCE`, because the supervisor has the worker's end of their pipe open.
+    """
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.signal_queue.append(number)
+        for process in self.processes:
+            process.child_conn.close()
+
+
+def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any]) -> Starlette:
+    threading.Thread(target=_stop_with_supervisor, name="mcp-serving-supervisor", daemon=True).start()
+    return http_app(_made(source, auth), **options)
+
+
+def _stop_with_supervisor() -> None:
+    """
+    Stop this worker when its supervisor is gone, which may have been killed and told nobody.
+
+    Otherwise it would go on listening, and no next server could.
+    """
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        multiprocessing.connection.wait([supervisor.sentinel])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """
+    Listen on every address that a host has: `localhost` has two.
+    """
+    addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listeners: list[socket.socket] = []
+    failure: OSError | None = None
+    for family, _, _, _, address in dict.fromkeys(addresses):
+        number = listeners[0].getsockname()[1] if listeners else port
+        try:
+            created = socket.create_server((address[0], number), family=family, backlog=2048)
+        except OSError as error:
+            failure = error
+            continue
+        # asyncio sets TCP_NODELAY on connections whose protocol is known to be TCP. Without it, the last part of an
+        # answer waits for the client's delayed acknowledgement of the first one: 40 ms.
+        listeners.append(socket.socket(family, created.type, socket.IPPROTO_TCP, fileno=created.detach()))
+    if not listeners:
+        msg = f"The server cannot listen on {host}:{port}: {failure}. Choose another `port`, or 0 for a free one"
+        raise OSError(msg) from failure
+    return listeners
+
+
+class _KeepFailure:
+    """
+    Keeps why an application did not start. uvicorn would log it with a traceback, and exit.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+
+        async def without_traceback(message: Message) -> None:
+            await send({"type": message["type"]})
+
+        try:
+            await self._app(scope, receive, without_traceback)
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def _run_here(config: uvicorn.Config, listeners: list[socket.socket]) -> None:
+    config.app = app = _KeepFailure(cast("ASGIApp", config.app))
+    server = uvicorn.Server(config)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        server.should_exit = True
+
+    # For signals that come before uvicorn listens to them. It raises them again once it has stopped; that ends serving,
+    # not the process.
+    previous = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+    try:
+        server.run(listeners)
+    except SystemExit:
+        if app.failure is None:
+            raise
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    failure: BaseException | None = app.failure
+    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
+        failure = failure.exceptions[0]
+    if failure is not None:
+        raise failure
+
+
+async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
+    guard, announcer = guard_of(server), announcer_of(server)
+    loop = asyncio.get_running_loop()
+    lines = _Lines()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def wind_down() -> None:
+        announcer.close()
+        if not lines.have_ended:
+            await guard.stop(stop.time_for_calls)
+        lines.close()
+
+    stop = Stop(grace_period, lambda: loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(wind_down()))))
+    with stop.on_signals(with_others=False), lines.in_place_of_stdin(stop):
+        await server.run_stdio_async(show_banner=False)
+
+
+# An escape in JSON: a pair of surrogates, half of one, or anything else.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+class _Lines:
+    """
+    The lines of stdin, handed on to FastMCP through a pipe by a daemon thread.
+
+    A read from a pipe cannot be interrupted, and neither the order to stop nor the end of the process may wait for one:
+    when this pipe is closed, FastMCP takes it for the end of stdin.
+    """
+
+    def __init__(self) -> None:
+        self.have_ended = False
+        self._lock = threading.Lock()
+        self._own = os.dup(0)
+        reading, self._writing = os.pipe()
+        os.dup2(reading, 0)
+        os.close(reading)
+
+    @contextmanager
+    def in_place_of_stdin(self, stop: Stop) -> Iterator[None]:
+        """
+        Hand the lines on, as long as the `with` block lasts.
+
+        :param stop: Told of the end of stdin.
+        """
+        threading.Thread(target=self._hand_on, args=(stop,), name="mcp-serving-stdin", daemon=True).start()
+        try:
+            yield
+        finally:
+            self.close()
+            # The thread may still wait for a line: its descriptor is not closed.
+            os.dup2(self._own, 0)
+
+    def close(self) -> None:
+        """
+        End the lines, as if stdin had ended.
+        """
+        with self._lock:
+            writing, self._writing = self._writing, -1
+        if writing >= 0:
+            os.close(writing)
+
+    def _hand_on(self, stop: Stop) -> None:
+        with os.fdopen(self._own, "rb", closefd=False) as lines:
+            for line in lines:
+                # JSON that every parser reads, though some clients send halves of surrogate pairs.
+                mended = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line)
+                try:
+                    with os.fdopen(os.dup(self._writing), "wb") as writing:
+                        writing.write(mended)
+                except OSError:
+                    # Closed: nobody reads any more.
+                    return
+        self.have_ended = True
+        stop.request("the client closed stdin")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host.lower() == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _log_to_stderr(level: str) -> None:
+    """
+    Show what this package logs while it serves, unless the process has set up logging.
+    """
+    serving = python_logging.getLogger(__package__)
+    if not serving.hasHandlers():
+        handler = python_logging.StreamHandler()
+        handler.setFormatter(python_logging.Formatter("%(levelname)s: %(message)s"))
+        serving.addHandler(handler)
+        serving.setLevel(level.upper())
