@@ -128,7 +128,7 @@ def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> No
             "`server_info` must be an MCPServerInfo .*`server_info_from` makes one of a URL.*, got str",
         ),
         ({"server_info": None}, "`server_info` must be an MCPServerInfo .*, got NoneType"),
-        ({"server_info": COUNTER, "handlers": {"roots": []}}, "`handlers` must be an MCPHandlers or None, got dict"),
+        ({"server_info": COUNTER, "handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
     ],
 )
 def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(

@@ -215,7 +215,7 @@ def test_each_generator_is_told_in_its_own_words_to_use_a_tool(class_name: str, 
     ("fields", "message"),
     [
         ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
-        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be True, False, or None"),
+        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be a valid boolean"),
     ],
 )
 def test_invalid_values_of_tools_are_refused(fields: dict[str, Any], message: str) -> None:

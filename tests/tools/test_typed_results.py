@@ -20,7 +20,6 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPProvider,
-    MCPRegistry,
     MCPRequestContext,
     MCPResourceToolset,
     MCPSampling,
@@ -178,31 +177,26 @@ def test_a_result_of_a_hostile_or_wordy_server_is_shown_safely():
 def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     schema = {"type": "object", "properties": {"<i>": {"type": ["string", "null"], "description": "<b>"}}}
     server = ForeignServer(definition("look", schema, description="<script>"))
-    registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
-    with MCPToolset(server.info) as toolset, registry.toolset("x") as alias:
+    with MCPToolset(server.info) as toolset:
         shown = {
             "tool": toolset["look"],
             "toolset": toolset,
-            "alias": alias,
             "search": MCPSearchableToolset(toolset),
             "resources": MCPResourceToolset(server.info),
             "connection": toolset.connection,
             "status": toolset.connection.status(),
-            "health": registry.health_check(),
         }
         html = {name: each._repr_html_() for name, each in shown.items()}
-    registry.close()
     for each in html.values():
         assert each.startswith("<table><caption>") and each.endswith("</table>")
         assert not any(tag in each for tag in ("<script>", "<i>", "<b>"))
     assert "<td>&lt;i&gt;</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
-    for name in ("toolset", "alias", "search"):
+    for name in ("toolset", "search"):
         assert "<td>look</td>" in html[name]
     assert "<td>read_resource</td>" in html["resources"]
     assert "<td>state</td><td>ready</td>" in html["status"]
     assert "last error" not in html["status"]
     assert "healthy" in html["connection"]
-    assert "<td>x</td><td>shop</td><td>ok</td>" in html["health"]
 
 
 @pytest.mark.parametrize(

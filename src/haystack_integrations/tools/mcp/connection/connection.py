@@ -155,7 +155,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self.call_options: CallOptions = CallOptions.of(call_options)
         self._limits = CallLimits(invocation_timeout=invocation_timeout, **self.call_options.changed())
         self.share = share
-        self.handlers: MCPHandlers = check_handlers(handlers)
+        self.handlers: MCPHandlers = MCPHandlers.of(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._admission: Admission | None = None
         # Once a block has ended, the last of them has it closed.
@@ -840,19 +840,3 @@ def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
 
 async def _closed(identities: Identities) -> None:
     await asyncio.shield(identities.close_in_background())
-
-
-def check_handlers(handlers: MCPHandlers | None) -> MCPHandlers:
-    """
-    Check handlers.
-
-    :param handlers: The value of the parameter `handlers`.
-    :returns: The handlers; those without any function for None.
-    :raises ValueError: If it is something else.
-    """
-    if handlers is None:
-        return MCPHandlers()
-    if not isinstance(handlers, MCPHandlers):
-        msg = f"`handlers` must be an MCPHandlers or None, got {type(handlers).__name__}"
-        raise ValueError(msg)
-    return handlers

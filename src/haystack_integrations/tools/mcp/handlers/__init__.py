@@ -8,16 +8,16 @@ What this client does for a server that asks it for something. Free of the MCP S
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from haystack.core.errors import SerializationError
 from haystack.utils import deserialize_callable
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
@@ -27,26 +27,23 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
-from haystack_integrations.tools.mcp.parameters import short_repr
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options, short_repr
 
 if TYPE_CHECKING:
-    from mcp_types import Implementation
-
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
     from haystack_integrations.tools.mcp.redaction import Redactor
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+GenerationKwarg: TypeAlias = Literal["max_tokens", "temperature", "stop", "model", "tool_choice"]
 
-# What of a request for sampling becomes `generation_kwargs` of a chat generator.
-GENERATION_KWARGS = ("max_tokens", "temperature", "stop", "model", "tool_choice")
-
-_CLIENT_INFO_KEYS = ("name", "version", "title", "description", "websiteUrl", "icons")
+_SAMPLING_FUNCTIONS: Final = ("function", "consent")
+_FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
 
 
 @short_repr
-@dataclass(frozen=True, kw_only=True)
-class MCPSampling:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class MCPSampling(Options):
     """
     Answers servers that want a model's reply ("sampling"), with limits.
 
@@ -81,54 +78,30 @@ class MCPSampling:
     :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
     """
 
+    _example: ClassVar[str] = "sampling=MCPSampling({}=…)"
+
     chat_generator: Any = None
     function: Callable[[Any], Any] | None = None
     consent: Callable[[Any], Any] | None = None
-    max_requests: int | None = None
-    max_tokens: int | None = None
+    max_requests: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
     models: list[str] | None = None
-    generation_kwargs_names: dict[str, str | None] | None = None
+    generation_kwargs_names: dict[GenerationKwarg, str | None] | None = None
     tools: bool | None = None
 
     def __post_init__(self) -> None:
         """
-        Validate the fields.
+        Check what concerns more than one field.
         """
-        if (self.chat_generator is None) == (self.function is None):
-            given = "neither" if self.function is None else "both"
-            msg = f"MCPSampling needs either `chat_generator` or `function`, got {given}"
+        generator = self.chat_generator
+        if (generator is None) == (self.function is None):
+            msg = f"pass either `chat_generator` or `function`, got {'neither' if generator is None else 'both'}"
             raise ValueError(msg)
-        _check_object("MCPSampling", "chat_generator", self.chat_generator)
-        if self.chat_generator is not None and not callable(getattr(self.chat_generator, "run", None)):
-            msg = (
-                "MCPSampling: `chat_generator` must be a Haystack chat generator, with a method `run`, got "
-                f"{type(self.chat_generator).__name__}. Pass a function as `function`."
-            )
+        if generator is not None and (isinstance(generator, type) or not callable(getattr(generator, "run", None))):
+            msg = "`chat_generator` must be a Haystack chat generator. Pass a function as `function`, and no class"
             raise ValueError(msg)
-        _check_callable("MCPSampling", "function", self.function)
-        _check_callable("MCPSampling", "consent", self.consent)
-        for name in ("max_requests", "max_tokens"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                msg = f"MCPSampling: `{name}` must be a whole number from 0, or None for no limit, got {value!r}"
-                raise ValueError(msg)
-        if self.models is not None and (
-            isinstance(self.models, str) or not all(isinstance(name, str) for name in self.models)
-        ):
-            msg = f"MCPSampling: `models` must be a list of names, got {self.models!r}"
-            raise ValueError(msg)
-        if self.tools not in (None, True, False):
-            msg = f"MCPSampling: `tools` must be True, False, or None for what the generator can do, got {self.tools!r}"
-            raise ValueError(msg)
-        if self.tools and self.chat_generator is not None and not takes_tools(self.chat_generator):
-            msg = f"MCPSampling: `tools` is True, but {type(self.chat_generator).__name__} takes no `tools`"
-            raise ValueError(msg)
-        unknown = set(self.generation_kwargs_names or {}) - set(GENERATION_KWARGS)
-        if unknown:
-            msg = (
-                f"MCPSampling: `generation_kwargs_names` has unknown keys {sorted(unknown)}; valid ones are "
-                f"{', '.join(GENERATION_KWARGS)}"
-            )
+        if self.tools and generator is not None and not takes_tools(generator):
+            msg = f"`tools` is True, but {type(generator).__name__} takes no `tools`"
             raise ValueError(msg)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,34 +111,29 @@ class MCPSampling:
         :returns: What differs from the defaults.
         :raises SerializationError: If a function has no import path, or the generator no `to_dict`.
         """
-        data = _changed(self)
-        for name in ("function", "consent"):
-            if name in data:
-                data[name] = store_callable(f"`MCPSampling.{name}`", data[name])
+        data = _stored(self, _SAMPLING_FUNCTIONS)
         if "chat_generator" in data:
             data["chat_generator"] = serialize_object("MCPSampling.chat_generator", data["chat_generator"])
         return data
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MCPSampling:
+    def from_dict(cls, data: Mapping[str, Any]) -> MCPSampling:
         """
         Deserialize settings.
 
         :param data: The result of `to_dict`.
         :returns: The settings.
         """
-        data = dict(data)
-        for name in ("function", "consent"):
-            if isinstance(data.get(name), str):
-                data[name] = deserialize_callable(data[name])
-        if isinstance(data.get("chat_generator"), dict):
-            data["chat_generator"] = deserialize_object(data["chat_generator"])
-        return cls(**data)
+        loaded = _loaded(data, _SAMPLING_FUNCTIONS)
+        if isinstance(loaded.get("chat_generator"), dict):
+            loaded["chat_generator"] = deserialize_object(loaded["chat_generator"])
+        return cls(**loaded)
 
 
 @short_repr
-@dataclass(frozen=True, kw_only=True)
-class MCPHandlers:
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class MCPHandlers(Options):
     """
     What this client does for a server that asks it for something, and what it says of itself.
 
@@ -217,46 +185,50 @@ class MCPHandlers:
     :raises ValueError: If a field is invalid. The message names it and its valid values.
     """
 
+    _example: ClassVar[str] = "handlers=MCPHandlers(…, {}=…)"
+
     sampling: Any = None
-    elicitation: Callable[[Any], Any] | AskUser | None = None
-    roots: Sequence[str | Path] | Callable[[], Any] | None = None
+    elicitation: Callable[[Any], Any] | None = None
+    roots: Any = None
     logging: Callable[[Any], Any] | None = None
     log_level: LogLevel | None = None
     messages: Callable[[Any], Any] | None = None
     progress: ProgressCallback | None = None
-    pending_calls: Callable[[MCPPendingCall], Any] | None = None
-    client_info: dict[str, Any] | Implementation | None = None
+    pending_calls: Callable[[Any], Any] | None = None
+    client_info: Any = None
     extensions: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         """
-        Validate the fields.
+        Check what types do not say, and convert what is given in a short form.
         """
-        _check_object("MCPHandlers", "sampling", self.sampling)
-        if self.elicitation is AskUser:
-            _check_object("MCPHandlers", "elicitation", self.elicitation)
-        sampling = self.sampling
-        if sampling is not None and not isinstance(sampling, MCPSampling):
-            is_generator = callable(getattr(sampling, "run", None))
-            if not is_generator and not callable(sampling):
-                msg = (
-                    "MCPHandlers: `sampling` must be a Haystack chat generator, a function or an MCPSampling, got "
-                    f"{type(sampling).__name__}"
-                )
+        for name in ("sampling", "elicitation"):
+            if isinstance(value := getattr(self, name), type):
+                msg = f"`{name}` must be an object, got the class {value.__name__}; call it: {value.__name__}(...)"
                 raise ValueError(msg)
-            made = MCPSampling(chat_generator=sampling) if is_generator else MCPSampling(function=sampling)
-            object.__setattr__(self, "sampling", made)
-        for name in ("elicitation", "logging", "messages", "progress", "pending_calls"):
-            _check_callable("MCPHandlers", name, getattr(self, name))
+        sampling = self.sampling
+        if callable(getattr(sampling, "run", None)):
+            object.__setattr__(self, "sampling", MCPSampling(chat_generator=sampling))
+        elif callable(sampling):
+            object.__setattr__(self, "sampling", MCPSampling(function=sampling))
+        elif sampling is not None and not isinstance(sampling, MCPSampling):
+            msg = "`sampling` must be a Haystack chat generator, a function or an MCPSampling, got "
+            raise ValueError(msg + type(sampling).__name__)
         if self.roots is not None and not callable(self.roots):
-            object.__setattr__(self, "roots", _checked_roots(self.roots))
-        if self.log_level is not None and self.log_level not in get_args(LogLevel):
-            msg = f"MCPHandlers: `log_level` must be one of {', '.join(get_args(LogLevel))}, got {self.log_level!r}"
-            raise ValueError(msg)
+            if isinstance(self.roots, str) or not all(map(is_root, self.roots)):
+                msg = "`roots` must be a list of paths and file:// URIs, or a function"
+                raise ValueError(msg)
+            object.__setattr__(self, "roots", tuple(map(str, self.roots)))
         if self.client_info is not None:
             object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
         if self.extensions is not None:
-            object.__setattr__(self, "extensions", _checked_extensions(self.extensions))
+            if not all(_is_extension(extension) for extension in self.extensions):
+                msg = (
+                    "`extensions` must contain ClientExtension objects, which have an `identifier`, or import paths "
+                    "'package.module:attribute'"
+                )
+                raise ValueError(msg)
+            object.__setattr__(self, "extensions", tuple(self.extensions))
 
     def callbacks(self, server: str, redactor: Redactor) -> Callbacks:
         """
@@ -278,15 +250,9 @@ class MCPHandlers:
         :returns: What differs from the defaults.
         :raises SerializationError: If something cannot be stored. The message says what to do.
         """
-        data = _changed(self)
+        data = _stored(self, _FUNCTIONS)
         if "sampling" in data:
             data["sampling"] = data["sampling"].to_dict()
-        for name in ("elicitation", "logging", "messages", "progress", "pending_calls", "roots"):
-            value = data.get(name)
-            if isinstance(value, AskUser):
-                data[name] = {"ask_user": value.to_dict()}
-            elif callable(value):
-                data[name] = store_callable(f"`MCPHandlers.{name}`", value)
         if isinstance(data.get("roots"), tuple):
             data["roots"] = list(data["roots"])
         if "extensions" in data:
@@ -300,10 +266,10 @@ class MCPHandlers:
         return data
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return dict.fromkeys(_changed(self), True)  # functions without an import path must not break tracing
+        return dict.fromkeys(self.changed(), True)  # functions without an import path must not break tracing
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MCPHandlers:
+    def from_dict(cls, data: Mapping[str, Any]) -> MCPHandlers:
         """
         Deserialize handlers.
 
@@ -311,34 +277,33 @@ class MCPHandlers:
         :returns: The handlers.
         :raises DeserializationError: If a function cannot be imported, or its module is not on Haystack 3's allowlist.
         """
-        data = dict(data)
-        if isinstance(data.get("sampling"), dict):
-            data["sampling"] = MCPSampling.from_dict(data["sampling"])
-        if isinstance(data.get("elicitation"), dict):
-            data["elicitation"] = AskUser.from_dict(data["elicitation"]["ask_user"])
-        for name in ("elicitation", "logging", "messages", "progress", "pending_calls", "roots"):
-            if isinstance(data.get(name), str):
-                data[name] = deserialize_callable(data[name])
-        for extension in data.get("extensions") or ():
+        loaded = _loaded(data, _FUNCTIONS)
+        if isinstance(loaded.get("sampling"), dict):
+            loaded["sampling"] = MCPSampling.from_dict(loaded["sampling"])
+        for extension in loaded.get("extensions") or ():
             check_module_may_be_imported(extension.partition(":")[0])
-        return cls(**data)
+        return cls(**loaded)
 
 
-def _changed(settings: Any) -> dict[str, Any]:
-    values = {field.name: (getattr(settings, field.name), field.default) for field in dataclasses.fields(settings)}
-    return {name: value for name, (value, default) in values.items() if value is not default}
+def _stored(options: Options, functions: Sequence[str]) -> dict[str, Any]:
+    data = options.changed()
+    for name in functions:
+        value = data.get(name)
+        if isinstance(value, AskUser):
+            data[name] = {"ask_user": value.to_dict()}
+        elif callable(value):
+            data[name] = store_callable(f"`{type(options).__name__}.{name}`", value)
+    return data
 
 
-def _check_object(owner: str, name: str, value: object) -> None:
-    if isinstance(value, type):
-        msg = f"{owner}: `{name}` must be an object, got the class {value.__name__}; call it: {value.__name__}(...)"
-        raise ValueError(msg)
-
-
-def _check_callable(owner: str, name: str, value: Any) -> None:
-    if value is not None and not callable(value):
-        msg = f"{owner}: `{name}` must be a function or None, got {type(value).__name__}"
-        raise ValueError(msg)
+def _loaded(data: Mapping[str, Any], functions: Sequence[str]) -> dict[str, Any]:
+    loaded = dict(data)
+    for name in functions:
+        if isinstance(value := loaded.get(name), str):
+            loaded[name] = deserialize_callable(value)
+        elif isinstance(value, dict):
+            loaded[name] = AskUser.from_dict(value["ask_user"])
+    return loaded
 
 
 def takes_tools(chat_generator: Any) -> bool:
@@ -349,17 +314,6 @@ def takes_tools(chat_generator: Any) -> bool:
     :returns: True if it takes `tools`.
     """
     return "tools" in inspect.signature(chat_generator.run).parameters
-
-
-def _checked_roots(roots: Any) -> tuple[str, ...]:
-    if isinstance(roots, (str, bytes, Path)) or not isinstance(roots, Sequence):
-        msg = f"MCPHandlers: `roots` must be a list of paths or file:// URIs, or a function, got {roots!r}"
-        raise ValueError(msg)
-    for root in roots:
-        if not is_root(root):
-            msg = f"MCPHandlers: `roots` must contain paths and file:// URIs, got {root!r}"
-            raise ValueError(msg)
-    return tuple(str(root) for root in roots)
 
 
 def is_root(root: object) -> bool:
@@ -378,38 +332,16 @@ def _checked_client_info(client_info: Any) -> dict[str, Any]:
     # An `Implementation` of the MCP SDK, which this module must not import.
     if callable(dump := getattr(client_info, "model_dump", None)):
         client_info = dump(by_alias=True, mode="json", exclude_none=True)
-    is_valid = (
-        isinstance(client_info, Mapping)
-        and set(client_info) <= set(_CLIENT_INFO_KEYS)
-        and all(isinstance(client_info.get(key), str) and client_info[key] for key in ("name", "version"))
-    )
-    if not is_valid:
-        msg = (
-            "MCPHandlers: `client_info` must be a dictionary with the strings 'name' and 'version', and if wanted "
-            f"{', '.join(_CLIENT_INFO_KEYS[2:])}, got {client_info!r}"
-        )
+    if not isinstance(client_info, dict) or not all(
+        isinstance(client_info.get(key), str) and client_info[key] for key in ("name", "version")
+    ):
+        msg = "`client_info` must be a dictionary with the strings 'name' and 'version', or an Implementation of `mcp`"
         raise ValueError(msg)
-    return dict(client_info)
+    return client_info
 
 
-def _checked_extensions(extensions: Any) -> tuple[Any, ...]:
-    if isinstance(extensions, (str, Mapping)) or not isinstance(extensions, Sequence):
-        msg = (
-            "MCPHandlers: `extensions` must be a list of ClientExtension objects or import paths "
-            f"'package.module:attribute', got {type(extensions).__name__}"
-        )
-        raise ValueError(msg)
-    for extension in extensions:
-        if isinstance(extension, str):
-            module, _, attribute = extension.partition(":")
-            if all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-                continue
-        elif isinstance(getattr(extension, "identifier", None), str):
-            continue
-        shown = repr(extension) if isinstance(extension, str) else type(extension).__name__
-        msg = (
-            "MCPHandlers: `extensions` must contain ClientExtension objects, which have an `identifier`, or import "
-            f"paths 'package.module:attribute', got {shown}"
-        )
-        raise ValueError(msg)
-    return tuple(extensions)
+def _is_extension(extension: Any) -> bool:
+    if isinstance(extension, str):
+        module, _, attribute = extension.partition(":")
+        return bool(module and attribute)
+    return isinstance(getattr(extension, "identifier", None), str)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import mcp_types as types
 from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
-from haystack_integrations.tools.mcp.handlers import GENERATION_KWARGS, takes_tools
+from haystack_integrations.tools.mcp.handlers import GenerationKwarg, takes_tools
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.handlers.sampling_tools import (
     InvalidSamplingError,
@@ -163,13 +163,14 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
     :returns: The `generation_kwargs`.
     """
     class_name = type(settings.chat_generator).__name__
-    names: dict[str, str | None] = {name: name for name in GENERATION_KWARGS}
+    names: dict[str, str | None] = {name: name for name in get_args(GenerationKwarg)}
     for part, known in _NAMES.items():
         if part in class_name:
             names |= known
     if class_name in ("OpenAIChatGenerator", "AzureOpenAIChatGenerator") and not _has_other_provider(settings):
         names["max_tokens"] = "max_completion_tokens"  # OpenAI's newer models refuse "max_tokens"
-    names |= settings.generation_kwargs_names or {}
+    for key, name in (settings.generation_kwargs_names or {}).items():
+        names[key] = name
     values = {
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
