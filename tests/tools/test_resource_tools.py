@@ -307,13 +307,13 @@ def test_a_trace_of_an_agent_has_no_secret_of_it():
 @rows(
     ("parameters", "problem"),
     [
-        ({"uris": "a://b"}, "`uris` must be a list of URIs and patterns or None"),
-        ({"max_size": 100}, "`max_size` must be an integer of at least 200, got 100"),
-        ({"max_listed": 0}, "`max_listed` must be an integer of at least 1"),
+        ({"uris": "a://b"}, "`uris` must be a valid list"),
+        ({"max_size": 100}, "`max_size` must be greater than or equal to 200, got 100"),
+        ({"max_listed": 0}, "`max_listed` must be greater than or equal to 1"),
         ({"tool_name_prefix": "no spaces"}, "tool_name_prefix"),
-        ({"given_only": 1}, "`given_only` must be True or False"),
+        ({"given_only": 1}, "`given_only` must be a valid boolean"),
         ({"given_only": True, "share": False}, "`given_only` needs `share=True`"),
-        ({"required": None}, "`required` must be True or False"),
+        ({"required": None}, "`required` must be a valid boolean"),
         ({"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
     ],
 )

@@ -12,12 +12,13 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, validate_call
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 
 # How the fields of groups of options are checked: 1 is not True, and "5" is no number.
 CHECKED: Final = ConfigDict(strict=True, arbitrary_types_allowed=True)
@@ -190,6 +191,33 @@ def explains_options(cls: C) -> C:
 
     cls.__init__ = checked  # type: ignore[misc]
     return cls
+
+
+def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
+    """
+    Check the arguments of a function by their types: 1 is not True, and "5" is no number.
+
+    :param error_type: What is raised for an invalid argument. The message names the parameter and what it takes.
+    :returns: A decorator of functions and constructors.
+    """
+
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function)
+        validated = validate_call(config=CHECKED)(function)
+        owner = function.__qualname__.removesuffix(".__init__")
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            signature.bind(*args, **options)
+            try:
+                return validated(*args, **options)
+            except ValidationError as error:
+                msg = f"{owner}: {_fault(list(signature.parameters), error)}"
+            raise error_type(msg)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
 
 
 def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from haystack import logging
@@ -29,27 +30,14 @@ class ReaderBase(ContextManaged):
     """
 
     _connection: MCPConnection
-    _handlers: MCPHandlers | None
 
-    def _connect_to(
-        self,
-        server_info: MCPServerInfo | Any,
-        *,
-        connection_timeout: float,
-        invocation_timeout: float | None,
-        share: bool,
-        handlers: MCPHandlers | None,
-        required: bool = True,
-    ) -> None:
+    def _connect_to(self, server_info: MCPServerInfo | Any, *, required: bool = True, **options: Any) -> None:
         """
         Set the connection. Nothing is opened yet.
 
         :param server_info: A server info, or what `server_info_from` takes.
-        :param connection_timeout: Timeout in seconds for connecting.
-        :param invocation_timeout: Timeout in seconds for each reading.
-        :param share: Whether to share the connection.
-        :param handlers: What to do for a server that asks for something.
         :param required: Whether it is an error if the server cannot be reached.
+        :param options: Parameters of MCPConnection.
         :raises ValueError: If a parameter is invalid.
         """
         if not isinstance(required, bool):
@@ -57,14 +45,7 @@ class ReaderBase(ContextManaged):
             raise ValueError(msg)
         self.required: bool = required
         self._is_absent = False
-        self._handlers = handlers
-        self._connection = MCPConnection(
-            server_info_from(server_info),
-            connection_timeout=connection_timeout,
-            invocation_timeout=invocation_timeout,
-            share=share,
-            handlers=handlers,
-        )
+        self._connection = MCPConnection(server_info_from(server_info), **options)
 
     @property
     def server_info(self) -> MCPServerInfo:
@@ -86,15 +67,9 @@ class ReaderBase(ContextManaged):
 
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
-        if self._connection.is_ready:
-            self._is_absent = False
-            return
-        try:
-            self._connection.open()
-        except MCPConnectionError as error:
-            self._note_absence(error)
-        else:
-            self._is_absent = False
+        with self._reaching():
+            if not self._connection.is_ready:
+                self._connection.open()
 
     async def warm_up_async(self) -> None:
         """
@@ -102,11 +77,14 @@ class ReaderBase(ContextManaged):
 
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
-        if self._connection.is_ready:
-            self._is_absent = False
-            return
+        with self._reaching():
+            if not self._connection.is_ready:
+                await self._connection.open_async()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
         try:
-            await self._connection.open_async()
+            yield
         except MCPConnectionError as error:
             self._note_absence(error)
         else:
@@ -184,12 +162,13 @@ class ReaderBase(ContextManaged):
         :param method: Which method stores the server info and the handlers.
         :returns: The parameters.
         """
+        connection = self._connection
         stored = {
             "server_info": getattr(self.server_info, method)(),
-            "connection_timeout": self._connection.connection_timeout,
-            "invocation_timeout": self._connection.invocation_timeout,
-            "share": self._connection.share,
-            "handlers": None if self._handlers is None else getattr(self._handlers, method)(),
+            "connection_timeout": connection.connection_timeout,
+            "invocation_timeout": connection.invocation_timeout,
+            "share": connection.share,
+            "handlers": None if connection.handlers == MCPHandlers() else getattr(connection.handlers, method)(),
         }
         return stored if self.required else {**stored, "required": False}
 

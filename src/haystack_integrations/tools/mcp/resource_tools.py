@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, Self
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.dataclasses import TextContent
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
+from pydantic import Field
 
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
@@ -18,9 +20,8 @@ from haystack_integrations.tools.mcp.convert.results import ContentPart, model_c
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
 from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
-from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:
@@ -56,20 +57,21 @@ class MCPResourceToolset(ReaderBase, Toolset):
     ```
     """
 
+    @checked()
     def __init__(
         self,
-        server_info: MCPServerInfo | Any,
+        server_info: Any,
         *,
-        uris: list[str] | None = None,
+        uris: list[Text] | None = None,
         given_only: bool = False,
-        max_size: int = 20_000,
-        max_listed: int = 50,
+        max_size: Annotated[int, Field(ge=200)] = 20_000,
+        max_listed: Annotated[int, Field(ge=1)] = 50,
         tool_name_prefix: str | None = None,
         result_format: Literal["text", "content"] = "text",
         connection_timeout: float = 30.0,
         invocation_timeout: float | None = 30.0,
         share: bool = True,
-        handlers: MCPHandlers | None = None,
+        handlers: Any = None,
         required: bool = True,
     ) -> None:
         """
@@ -106,27 +108,12 @@ class MCPResourceToolset(ReaderBase, Toolset):
             handlers=handlers,
             required=required,
         )
-        if not isinstance(given_only, bool):
-            msg = f"MCPResourceToolset: `given_only` must be True or False, got {given_only!r}"
-            raise ValueError(msg)
         if given_only and not share:
             msg = "MCPResourceToolset: `given_only` needs `share=True`: the links are those of the tools' connection"
             raise ValueError(msg)
-        if uris is not None and (
-            not isinstance(uris, list | tuple) or not all(isinstance(uri, str) and uri for uri in uris)
-        ):
-            msg = f"MCPResourceToolset: `uris` must be a list of URIs and patterns or None, got {uris!r}"
-            raise ValueError(msg)
-        for parameter, value, least in (("max_size", max_size, 200), ("max_listed", max_listed, 1)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                msg = f"MCPResourceToolset: `{parameter}` must be an integer of at least {least}, got {value!r}"
-                raise ValueError(msg)
         if tool_name_prefix is not None:
             check_prefix(tool_name_prefix)
-        if result_format not in ("text", "content"):
-            msg = f"MCPResourceToolset: `result_format` must be 'text' or 'content', got {result_format!r}"
-            raise ValueError(msg)
-        self.uris: list[str] | None = None if uris is None else list(uris)
+        self.uris: list[str] | None = uris
         self.given_only = given_only
         self.max_size = max_size
         self.max_listed = max_listed
@@ -142,9 +129,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
             f"List the resources that can be read with {reading}: documents, files and other data. A template has "
             "names in braces; fill them in to get a URI.",
             {"query": query, "offset": {**_OFFSET, "description": "How many to skip."}},
-            [],
             self._list,
-            self._list_async,
+            self._listed,
         )
 
     def _reading_tool(self) -> Tool:
@@ -153,14 +139,12 @@ class MCPResourceToolset(ReaderBase, Toolset):
             "read_resource",
             f"Read a resource by its URI, at most {self.max_size} characters at a time.",
             {"uri": uri, "offset": {**_OFFSET, "description": "How many characters to skip."}},
-            ["uri"],
             self._read_text,
-            self._read_text_async,
+            self._text_read,
         )
 
-    def _tool(
-        self, name: str, description: str, properties: dict[str, Any], required: list[str], function: Any, native: Any
-    ) -> Tool:
+    def _tool(self, name: str, description: str, properties: dict[str, Any], function: Any, native: Any) -> Tool:
+        required = [parameter for parameter, schema in properties.items() if "default" not in schema]
         parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return Tool(
             name=provider_safe_name(name, self.tool_name_prefix),
@@ -171,41 +155,31 @@ class MCPResourceToolset(ReaderBase, Toolset):
             **({"async_function": native} if HAS_ASYNC_FUNCTION else {}),
         )
 
-    def _list(self, query: str = "", offset: int = 0, **others: Any) -> str:
-        self._refuse(others, "list_resources", "query")
-        self._admit("list_resources")
-        resources = self._connection.list_resources()
-        templates = [] if self.given_only else self._connection.list_resource_templates()
-        return self._listing(resources, templates, query, offset)
+    def _admit(self, name: str, others: dict[str, Any], parameter: str) -> None:
+        tool_name = provider_safe_name(name, self.tool_name_prefix)
+        # Python's error would name a private method to the model.
+        if others:
+            unknown = ", ".join(f"`{other}`" for other in others)
+            msg = f"{tool_name} has no parameter {unknown}. It has `{parameter}` and `offset`."
+            raise ValueError(msg)
+        admit_call(tool_name, is_servers=False)
 
-    async def _list_async(self, query: str = "", offset: int = 0, **others: Any) -> str:
-        self._refuse(others, "list_resources", "query")
-        self._admit("list_resources")
+    def _list(self, **arguments: Any) -> str:
+        return self._run(partial(self._listed, **arguments))
+
+    async def _listed(self, query: str = "", offset: int = 0, **others: Any) -> str:
+        self._admit("list_resources", others, "query")
         resources = await self._connection.list_resources_async()
         templates = [] if self.given_only else await self._connection.list_resource_templates_async()
         return self._listing(resources, templates, query, offset)
 
-    def _admit(self, name: str) -> None:
-        admit_call(provider_safe_name(name, self.tool_name_prefix), is_servers=False)
+    def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
+        return self._run(partial(self._text_read, **arguments))
 
-    def _read_text(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
-        self._refuse(others, "read_resource", "uri")
-        self._admit("read_resource")
-        return self._contents(self._connection.read_resource(self._checked(uri)), offset)
-
-    async def _read_text_async(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
-        self._refuse(others, "read_resource", "uri")
-        self._admit("read_resource")
+    async def _text_read(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
+        self._admit("read_resource", others, "uri")
         await self._connection._start_async()  # the check needs it, and must not import the SDK in this loop
         return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
-
-    def _refuse(self, others: dict[str, Any], name: str, parameter: str) -> None:
-        # Python's error would name a private method to the model.
-        if others:
-            unknown = ", ".join(f"`{other}`" for other in others)
-            tool_name = provider_safe_name(name, self.tool_name_prefix)
-            msg = f"{tool_name} has no parameter {unknown}. It has `{parameter}` and `offset`."
-            raise ValueError(msg)
 
     def _may_read(self, uri: str) -> bool:
         return self.uris is None or matches_any(uri, self.uris)
@@ -299,7 +273,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
     def _as_dict(self, method: str) -> dict[str, Any]:
         parameters = {
             "uris": self.uris,
-            **({"given_only": True} if self.given_only else {}),
+            "given_only": self.given_only,
             "max_size": self.max_size,
             "max_listed": self.max_listed,
             "tool_name_prefix": self.tool_name_prefix,

@@ -9,18 +9,16 @@ from typing import Any, Self
 from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
 
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
 from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, readable_file, skills_by_name
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
 
 
-class MCPSkillStore(ContextManaged):
+class MCPSkillStore(ReaderBase):
     """
     The skills of an MCP server as a `SkillStore` for Haystack's `SkillToolset`. It needs Haystack 3.
 
@@ -71,9 +69,8 @@ class MCPSkillStore(ContextManaged):
                 "`list_skills` and `load_skill` of MCPConnection and MCPToolset work with every version"
             )
             raise ImportError(msg)
-        self.server_info: MCPServerInfo = server_info_from(server_info)
-        self._connection = MCPConnection(
-            self.server_info,
+        self._connect_to(
+            server_info,
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
             share=share,
@@ -81,21 +78,6 @@ class MCPSkillStore(ContextManaged):
         )
         # What the server said of its skills when they were listed last, by the names that the model sees.
         self._skills: dict[str, MCPSkill] | None = None
-
-    @property
-    def connection(self) -> MCPConnection:
-        """
-        The connection to the server; its `status()` is a health check.
-        """
-        return self._connection
-
-    def warm_up(self) -> None:
-        """
-        Connect to the server. A `SkillToolset` calls this before it lists the skills.
-
-        :raises MCPConnectionError: If that fails.
-        """
-        self._connection.open()
 
     def list_skills(self) -> dict[str, Any]:
         """
@@ -155,19 +137,9 @@ class MCPSkillStore(ContextManaged):
             raise KeyError(msg)
         return skills[name]
 
-    @property
-    def _holds(self) -> Holds:
-        return self._connection._holds
-
-    def _enter(self) -> None:
-        self.warm_up()
-
-    async def _enter_async(self) -> None:
-        await self._connection.open_async()
-
     def _leave(self) -> None:
         self._skills = None
-        self._connection._leave()
+        super()._leave()
 
     def close(self) -> None:
         """
@@ -176,14 +148,14 @@ class MCPSkillStore(ContextManaged):
         Safe to call before warm-up and repeatedly; the next use connects again.
         """
         self._skills = None
-        self._connection.close()
+        super().close()
 
     async def close_async(self) -> None:
         """
         Do the same as `close` without blocking the event loop.
         """
         self._skills = None
-        await self._connection.close_async()
+        await super().close_async()
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -191,15 +163,7 @@ class MCPSkillStore(ContextManaged):
 
         :returns: A dictionary of the form that Haystack's components have.
         """
-        connection = self._connection
-        parameters: dict[str, Any] = {
-            "server_info": self.server_info.to_dict(),
-            "connection_timeout": connection.connection_timeout,
-            "invocation_timeout": connection.invocation_timeout,
-            "share": connection.share,
-            "handlers": connection.handlers.to_dict() if connection.handlers != MCPHandlers() else None,
-        }
-        stored: dict[str, Any] = default_to_dict(self, **parameters)
+        stored: dict[str, Any] = default_to_dict(self, **self._stored_connection())
         return stored
 
     @classmethod
@@ -211,8 +175,4 @@ class MCPSkillStore(ContextManaged):
         :returns: The store.
         :raises ValueError: If there is no server info in it.
         """
-        parameters = dict(data["init_parameters"])
-        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        if isinstance(parameters.get("handlers"), dict):
-            parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
-        return cls(**parameters)
+        return cls(**loaded_parameters(data["init_parameters"]))
