@@ -26,8 +26,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
-    StreamableHttpServerInfo,
-    ToolSelection,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
@@ -112,12 +110,6 @@ class TestAgents:
             assert tool_results(run_agent(agent)) == ["2"]
         assert toolset.connection.status().sessions == 1
 
-    def test_a_run_after_close_connects_again(self, run_agent, named):
-        agent = agent_of(named, *(call("add", a=1, b=1), say("done")) * 2)
-        run_agent(agent)
-        named.close()
-        assert tool_results(run_agent(agent)) == ["2"]
-
     def test_toolsets_and_tools_live_together(self, run_agent, toolset):
         fast = MCPToolset(FASTMCP, tool_names=["person"])
         plain = Tool(
@@ -136,22 +128,10 @@ class TestAgents:
         assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
         assert shown(agent) == [["add"], ["add"]]
 
-    def test_tools_of_a_warm_toolset_may_be_chosen_by_name(self, run_agent, toolset):
-        toolset.warm_up()
-        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
-        assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
-        assert shown(agent) == [["add"], ["add"]]
-
     @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack chooses before it warms up")
     def test_tools_of_a_cold_toolset_may_be_chosen_by_name(self, run_agent, toolset):
         agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
         assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
-
-    def test_a_warm_toolset_may_be_passed_to_a_run(self, run_agent, named, toolset):
-        agent = agent_of(named, call("pid"), say("done"))
-        toolset.warm_up()
-        assert len(tool_results(run_agent(agent, tools=toolset))) == 1
-        assert "pid" in shown(agent)[0]
 
     def test_a_cold_toolset_passed_to_a_run_is_warmed_up_or_shows_nothing(self, run_agent, named, toolset):
         agent = agent_of(named, say("done"))
@@ -162,22 +142,11 @@ class TestAgents:
         else:
             assert names == []
 
-    def test_a_cold_toolset_with_names_passed_to_a_run_works(self, run_agent, named):
-        plain = MCPTool("pid", COUNTER)
-        agent = agent_of([plain], call("add", a=1, b=2), say("done"))
-        assert tool_results(run_agent(agent, tools=named)) == ["3"]
-        plain.close()
-
     def test_a_named_tool_may_be_an_exit_condition(self, run_agent, named):
         agent = agent_of(named, call("echo", text="x"), call("add", a=1, b=2), exit_conditions=["add"])
         result = run_agent(agent)
         assert tool_results(result) == ["x", "3"]
         assert result["last_message"].tool_call_result is not None
-
-    def test_a_warm_tool_may_be_an_exit_condition(self, run_agent, toolset):
-        toolset.warm_up()
-        agent = agent_of(toolset, call("add", a=1, b=2), exit_conditions=["add"])
-        assert tool_results(run_agent(agent)) == ["3"]
 
     @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack checks exit conditions at construction")
     def test_any_tool_may_be_an_exit_condition(self, run_agent, toolset):
@@ -191,28 +160,6 @@ class TestAgents:
         assert tool_results(run_agent(agent))[1] == "3"
         assert shown(agent)[0] == ["search_tools"]
         assert "add" in shown(agent)[1]
-
-    def test_a_small_searchable_toolset_passes_them_through(self, run_agent, named):
-        agent = agent_of(SearchableToolset(catalog=named), call("add", a=1, b=2), say("done"))
-        assert tool_results(run_agent(agent)) == ["3"]
-
-    @pytest.mark.parametrize("run_method", ["run", "run_async"])
-    def test_a_streaming_callback_that_is_passed_through_does_no_harm(self, run_method, toolset):
-        passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
-        if HAS_TOOL_INVOKER:
-            passthrough = {"tool_invoker_kwargs": {"enable_streaming_callback_passthrough": True}}
-        chunks: list[Any] = []
-
-        async def stream_async(chunk: Any) -> None:
-            chunks.append(chunk)
-
-        agent = agent_of(toolset, call("echo", text="x"), say("done"), **passthrough)
-        if run_method == "run":
-            result = agent.run(messages=GO, streaming_callback=chunks.append)
-        else:
-            result = asyncio.run(agent.run_async(messages=GO, streaming_callback=stream_async))
-        assert tool_results(result) == ["x"]
-        assert [chunk.tool_call_result.result for chunk in chunks if chunk.tool_call_result] == ["x"]
 
     @rows("run_method", ["run", "run_async"])
     def test_a_streaming_callback_that_is_passed_through_gets_progress(self, run_method):
@@ -279,35 +226,6 @@ class TestFailures:
             run_agent(agent)
         assert _came_from(raised.value, MCPInvocationError)
 
-    def test_an_error_is_raised_even_if_the_server_cannot_be_serialised(self, run_agent):
-        server = MCPServer("in a notebook")
-
-        @server.tool()
-        def fail() -> str:
-            raise ValueError("no luck")
-
-        with MCPToolset(InProcessServerInfo(server)) as toolset:
-            agent = agent_of(toolset, call("fail"), raise_on_tool_invocation_failure=True)
-            with pytest.raises(Exception, match="fail") as raised:
-                run_agent(agent)
-        assert _came_from(raised.value, MCPInvocationError)
-
-    def test_a_server_that_is_down_becomes_a_message(self, run_agent, http_server):
-        server = http_server()
-        info = StreamableHttpServerInfo(server.url, max_retries=1, base_delay=0.01)
-        with MCPToolset(info, tool_names=["add"]) as toolset:
-            agent = agent_of([toolset[0]], call("add", a=1, b=2), say("sorry"))
-            if hasattr(agent, "warm_up"):
-                agent.warm_up()
-            agent.chat_generator.run = _kill_first(agent.chat_generator.run, server)
-            agent.chat_generator.run_async = _kill_first_async(agent.chat_generator.run_async, server)
-            result = run_agent(agent)
-        (failed,) = [each for message in result["messages"] for each in message.tool_call_results]
-        assert failed.error
-        assert failed.result.startswith("Failed to invoke Tool `add`: ")
-        assert "did not run" in failed.result
-        assert result["last_message"].text == "sorry"
-
     def test_a_server_that_dies_in_a_call_becomes_a_message_and_serves_the_next_one(self, run_agent, stdio_server):
         server = stdio_server()
         with MCPToolset(stdio_info(server, base_delay=0.01)) as toolset:
@@ -333,22 +251,6 @@ def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
     return False
 
 
-def _kill_first(run: Any, server: Any) -> Any:
-    def killing(*arguments: Any, **options: Any) -> Any:
-        server.kill()
-        return run(*arguments, **options)
-
-    return killing
-
-
-def _kill_first_async(run: Any, server: Any) -> Any:
-    async def killing(*arguments: Any, **options: Any) -> Any:
-        server.kill()
-        return await run(*arguments, **options)
-
-    return killing
-
-
 class TestConcurrentRuns:
     def test_sixteen_cold_runs_start_one_server(self, stdio_server):
         server = stdio_server()
@@ -366,25 +268,6 @@ class TestConcurrentRuns:
         assert len(server.pids()) == 1
         assert len(server.requests("tools/list")) == 1
         assert server.calls("add") == ["add"] * 16
-
-    async def test_sixteen_cold_runs_in_a_loop_start_one_server(self, stdio_server):
-        server = stdio_server()
-        toolset = MCPToolset(stdio_info(server))
-        agents = [agent_of(toolset, call("add", a=number, b=0), say("done")) for number in range(16)]
-        results = await asyncio.gather(*(agent.run_async(messages=GO) for agent in agents))
-        assert [tool_results(result) for result in results] == [[str(number)] for number in range(16)]
-        await toolset.close_async()
-        assert len(server.pids()) == 1
-        assert len(server.requests("tools/list")) == 1
-
-    def test_toolsets_of_one_server_start_it_once(self, stdio_server):
-        server = stdio_server()
-        toolsets = [MCPToolset(stdio_info(server), tool_name_prefix=f"t{number}") for number in range(8)]
-        agent = agent_of(toolsets, *(call(f"t{number}_add", a=number, b=0) for number in range(8)), say("done"))
-        assert tool_results(agent.run(messages=GO)) == [str(number) for number in range(8)]
-        for toolset in toolsets:
-            toolset.close()
-        assert len(server.pids()) == 1
 
 
 class TestPipelines:
@@ -420,16 +303,6 @@ class TestPipelines:
         pipeline.connect("llm.replies", "invoker.messages")
         result = pipeline.run({"llm": {"messages": GO}})
         assert [message.tool_call_result.result for message in result["invoker"]["tool_messages"]] == ["3", "x"]
-
-    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
-    async def test_an_async_pipeline_with_a_tool_invoker(self, toolset):
-        from haystack import AsyncPipeline
-        from haystack.components.tools import ToolInvoker
-
-        pipeline = AsyncPipeline()
-        pipeline.add_component("invoker", ToolInvoker(tools=[toolset]))
-        result = await pipeline.run_async({"invoker": {"messages": [call("add", a=1, b=2)]}})
-        assert result["invoker"]["tool_messages"][0].tool_call_result.result == "3"
 
     @every_executor
     def test_every_executor_takes_a_cold_toolset(self, execute, toolset):
@@ -467,13 +340,6 @@ class TestClosing:
         pipeline.close()
         assert toolset.connection.status().state == "closed"
 
-    def test_closing_an_agent_of_single_tools_ends_their_session(self):
-        tool = MCPTool("add", COUNTER)
-        agent = agent_of([tool], call("add", a=1, b=2), say("done"))
-        agent.run(messages=GO)
-        agent.close()
-        assert tool._connection.status().state == "closed"
-
 
 class TestWarmingUpInALoop:
     SLOW = ("--slow-list", "1")
@@ -501,35 +367,6 @@ class TestWarmingUpInALoop:
         await tool.close_async()
         assert len(server.pids()) == 1
 
-    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack warms up in the loop")
-    async def test_the_loop_goes_on_while_a_cold_agent_runs(self, stdio_server):
-        server = stdio_server(*self.SLOW)
-        toolset = MCPToolset(stdio_info(server))
-        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
-        running = asyncio.create_task(agent.run_async(messages=GO))
-        await server.wait_for_async("@tools/list")
-        assert not running.done()
-        assert tool_results(await running) == ["3"]
-        await agent.close_async()
-
-    async def test_the_loop_goes_on_while_a_tool_works(self):
-        server = MCPServer("waits")
-        started, finish = anyio.Event(), threading.Event()
-
-        @server.tool()
-        async def work() -> str:
-            started.set()
-            await asyncio.to_thread(finish.wait, 30)
-            return "worked"
-
-        async with MCPTool("work", InProcessServerInfo(server)) as tool:
-            working = asyncio.create_task(tool.ainvoke())
-            while not started.is_set():
-                await asyncio.sleep(0)
-            assert not working.done()
-            finish.set()
-            assert "worked" in await working
-
 
 class TestWarmingUpTogether:
     def test_all_are_warm(self):
@@ -542,22 +379,12 @@ class TestWarmingUpTogether:
         for each in (*toolsets, tool):
             each.close()
 
-    def test_none_is_fine(self):
-        warm_up_toolsets([])
-
     async def test_it_can_be_awaited(self):
         toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
         await warm_up_toolsets_async(toolsets)
         assert all(len(toolset) for toolset in toolsets)
         for toolset in toolsets:
             await toolset.close_async()
-
-    def test_awaited_without_an_asyncio_loop_it_is_refused_before_anything_is_started(self):
-        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
-        awaiting = warm_up_toolsets_async(toolsets)
-        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
-            awaiting.send(None)  # as another library's loop does
-        assert [toolset.connection.status().state for toolset in toolsets] == ["idle", "idle"]
 
     def test_they_start_at_the_same_time(self):
         here: list[str] = []
@@ -582,24 +409,6 @@ class TestWarmingUpTogether:
         assert set(here) == {"a", "b", "c"}  # perhaps twice, since they are listed again once changes are heard
         for toolset in toolsets:
             toolset.close()
-
-    def test_a_filter_may_call_tools_itself(self):
-        with MCPTool("add", COUNTER) as adder:
-            toolset = MCPToolset(
-                COUNTER,
-                tool_selection=ToolSelection(
-                    tool_filter=lambda tool: bool(adder.invoke(a=1, b=2)) and tool.name == "add"
-                ),
-            )
-            warm_up_toolsets([toolset])
-            assert [tool.name for tool in toolset] == ["add"]
-            toolset.close()
-
-    def test_a_single_one_is_warmed_up_too(self):
-        with MCPToolset(COUNTER) as toolset:
-            toolset.close()
-            warm_up_toolsets(toolset)
-            assert toolset.connection.is_ready
 
     def test_something_else_is_an_error(self):
         with pytest.raises(TypeError, match="list of MCPToolsets and MCPTools"):

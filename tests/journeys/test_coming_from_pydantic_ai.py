@@ -6,16 +6,11 @@
 What `docs/migration.md` promises to those who come from Pydantic AI.
 """
 
-from typing import Any
-
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
-from mcp import types
 from mcp.server import MCPServer
-from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, instructions_for_model
-from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 GO = [ChatMessage.from_user("go")]
@@ -52,42 +47,3 @@ def test_the_instructions_of_a_server_are_in_a_system_message_of_an_agent() -> N
     text = generator.turns[0].messages[0].text
     assert text.startswith('<server_instructions server="notes">')
     assert "Read before you write." in text
-
-
-async def _list_resources(_context: Any, _params: Any) -> types.ListResourcesResult:
-    note = types.Resource(
-        uri="notes://1",
-        name="note",
-        title="A note",
-        description="Buy milk",
-        mime_type="text/plain",
-        size=8,
-        annotations=types.Annotations(audience=["user"], priority=0.5),
-        _meta={"color": "red"},
-    )
-    return types.ListResourcesResult(resources=[note])
-
-
-def test_a_listing_has_all_that_the_server_says_of_a_resource() -> None:
-    with MCPToolset(InProcessServerInfo(Server("notes", on_list_resources=_list_resources))) as toolset:
-        [note] = toolset.list_resources()
-    assert isinstance(note, types.Resource)
-    assert (note.uri, note.name, note.title, note.description) == ("notes://1", "note", "A note", "Buy milk")
-    assert (note.mime_type, note.size, note.meta) == ("text/plain", 8, {"color": "red"})
-    assert note.annotations is not None
-    assert (note.annotations.audience, note.annotations.priority) == (["user"], 0.5)
-
-
-@rows("name", ["tools", "prompts", "completions"])
-def test_capabilities_are_those_of_the_protocol(name: str) -> None:
-    server = MCPServer("all")
-
-    @server.completion()
-    async def complete(ref: Any, argument: Any, context: Any) -> None:
-        return None
-
-    toolset = MCPToolset(InProcessServerInfo(server))
-    assert toolset.capabilities is None
-    with toolset:
-        assert isinstance((toolset.capabilities or {})[name], dict)
-        assert "logging" not in (toolset.capabilities or {})

@@ -7,23 +7,21 @@ Agents whose server changes its tools while they run: each run goes on with the 
 """
 
 import asyncio
-import queue
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from haystack import Pipeline, component
+from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
-from haystack.tools import Tool
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset, ToolSelection
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, ToolSelection
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers.changing_server import build_server
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT
 
 QUESTION = [ChatMessage.from_user("Do it.")]
 OWN = ["list_more", "locate", "offer", "withdraw", "write"]
@@ -67,20 +65,6 @@ class Pausing:
 
 # An Agent of Haystack 2 does not tell its toolsets that a run begins.
 needs_spawn = pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 has no toolset of a run")
-
-
-@component
-class PausingInThreads:
-    """
-    The same without `run_async`, so that an asynchronous run of an Agent calls it in a thread.
-    """
-
-    def __init__(self, replies: list[ChatMessage], pause_at: int) -> None:
-        self.inner = Pausing(replies, pause_at)
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        return self.inner.run(messages, tools)
 
 
 @component
@@ -151,36 +135,6 @@ def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server,
 
 @needs_spawn
 @pytest.mark.parametrize("way", ["run", "run_async"])
-def test_runs_of_one_agent_that_overlap_have_each_what_they_began_with(server, way):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
-        toolset["offer"].invoke(name="extra")
-        toolset.refresh()
-        assert changed.wait(LIMIT)  # else the first change may be told in place of the second
-        generator = Pausing([call("extra", text="1"), call("write", text="2"), call("extra", text="3"), say("done")], 1)
-        agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
-        thread, results = _in_thread(lambda: _run(agent, way))
-        assert generator.asked.wait(LIMIT)
-
-        changed.clear()
-        toolset["withdraw"].invoke(name="extra")
-        assert changed.wait(LIMIT)
-        other = Pausing([say("nothing to do")], 9)
-        agent.chat_generator, kept = other, agent.chat_generator
-        _run(agent, way)
-        agent.chat_generator = kept
-        assert other.shown == [OWN]
-
-        generator.go_on.set()
-        thread.join(LIMIT)
-        assert generator.shown[0] == ["extra", *OWN]
-        # What the server has no more fails clearly.
-        assert "Unknown tool: extra" in _results(results[0])[0]
-
-
-@needs_spawn
-@pytest.mark.parametrize("way", ["run", "run_async"])
 def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         changed = threading.Event()
@@ -227,26 +181,6 @@ def test_between_steps_if_asked_for(server, way):
         assert _results(results[0]) == ["written", "extra: 2"]
 
 
-@needs_spawn
-def test_a_generator_without_run_async_is_shown_what_the_run_began_with(server):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
-        generator = PausingInThreads([call("write", text="1"), call("write", text="2"), say("done")], 1)
-        agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
-        thread, _ = _in_thread(lambda: _run(agent, "run_async"))
-        assert generator.inner.asked.wait(LIMIT)
-        changed.clear()
-        toolset["offer"].invoke(name="extra")
-        assert changed.wait(LIMIT)
-        generator.inner.go_on.set()
-        thread.join(LIMIT)
-        assert generator.inner.shown == [OWN] * 3
-        after = ScriptedChatGenerator([say("done")])
-        _run(Agent(chat_generator=after, tools=toolset, exit_conditions=["text"]), "run")
-        assert after.turns[0].tool_names == ["extra", *OWN]
-
-
 @rows("way", ["run", "run_async"])
 def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
     server = build_server()
@@ -261,78 +195,6 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
         assert [turn.tool_names for turn in generator.turns] == [OWN, sorted([*OWN, "quiet"])]
 
 
-def test_by_name_a_run_has_the_tools_that_it_asked_for(server):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        generator = ScriptedChatGenerator([call("write", text="1"), say("done")])
-        agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
-        result = agent.run(messages=QUESTION, tools=["write"])
-        assert [turn.tool_names for turn in generator.turns] == [["write"]] * 2
-        assert _results(result) == ["written"]
-
-
-def test_tools_that_are_added_to_the_toolset_are_there_at_the_next_step(server):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-
-        def grow() -> str:
-            schema = {"type": "object", "properties": {}}
-            toolset.add(Tool(name="late", description="", parameters=schema, function=lambda: "it"))
-            return "grown"
-
-        schema: dict[str, Any] = {"type": "object", "properties": {}}
-        toolset.add(Tool(name="grow", description="", parameters=schema, function=grow))
-        generator = ScriptedChatGenerator([call("grow"), call("late"), say("done")])
-        result = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"]).run(messages=QUESTION)
-        assert _results(result) == ["grown", "it"]
-
-
-@pytest.mark.skipif(HAS_SPAWN, reason="this Haystack has no ToolInvoker")
-def test_a_pipeline_with_a_tool_invoker_has_the_tools_of_warm_up_or_those_it_is_given(server):
-    from haystack.components.tools import ToolInvoker
-
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
-        generator = Pausing([call("write", text="1"), call("extra", text="2")], 1)
-
-        @component
-        class WithTools:
-            @component.output_types(replies=list[ChatMessage])
-            def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-                return generator.run(messages, toolset if tools is None else tools)
-
-        pipeline = Pipeline()
-        pipeline.add_component("llm", WithTools())
-        pipeline.add_component("invoker", ToolInvoker(tools=toolset))
-        pipeline.connect("llm.replies", "invoker.messages")
-        thread, results = _in_thread(lambda: pipeline.run({"llm": {"messages": QUESTION}}))
-        assert generator.asked.wait(LIMIT)
-        changed.clear()
-        toolset["offer"].invoke(name="extra")
-        assert changed.wait(LIMIT)
-        assert [tool.name for tool in toolset] == OWN  # the generator and the invoker go on alike
-        generator.go_on.set()
-        thread.join(LIMIT)
-        (message,) = results[0]["invoker"]["tool_messages"]
-        assert message.tool_call_result.result == "written"
-
-        toolset.warm_up()
-        given = pipeline.run({"llm": {"messages": QUESTION, "tools": toolset}, "invoker": {"tools": toolset}})
-        (message,) = given["invoker"]["tool_messages"]
-        assert message.tool_call_result.result == "extra: 2"
-        assert generator.shown == [OWN, ["extra", *OWN]]
-
-
-def test_a_run_that_ended_is_forgotten(server):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        generator = ScriptedChatGenerator([call("write", text="1"), say("done")])
-        Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"]).run(messages=QUESTION)
-        fresh = toolset._fresh
-        wait_until(
-            lambda: not [each for each in fresh._spawned if each() is not None],
-            "nothing of the run is left",
-        )
-
-
 def test_a_run_that_failed_is_over_while_its_error_is_held(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         agent = Agent(chat_generator=Failing(), tools=toolset, exit_conditions=["text"])
@@ -342,50 +204,3 @@ def test_a_run_that_failed_is_over_while_its_error_is_held(server):
         toolset.refresh()
         assert [tool.name for tool in toolset] == ["extra", *OWN]
         assert failed.tb is not None
-
-
-async def test_an_asynchronous_run_that_failed_is_over_while_its_error_is_held(server):
-    async with MCPToolset(InProcessServerInfo(server)) as toolset:
-        agent = Agent(chat_generator=Failing(), tools=toolset, exit_conditions=["text"])
-        with pytest.raises(Exception, match="no model today") as failed:
-            await agent.run_async(messages=QUESTION)
-        await toolset["offer"].call_async(name="extra")
-        await toolset.refresh_async()
-        assert [tool.name for tool in toolset] == ["extra", *OWN]
-        # A thread and a task have a copy of the context in which the run was.
-        assert [tool.name for tool in await asyncio.to_thread(list, toolset)] == ["extra", *OWN]
-
-        async def names() -> list[str]:
-            return [tool.name for tool in toolset]
-
-        assert await asyncio.create_task(names()) == ["extra", *OWN]
-        assert failed.tb is not None
-
-
-def test_on_change_tells_of_tools_that_are_added_and_of_a_failing_function_there_is_a_log_line(server, caplog):
-    seen: queue.Queue[MCPToolsChange] = queue.Queue()
-
-    def fail(change: MCPToolsChange) -> None:
-        seen.put(change)
-        raise LookupError("not mine")
-
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        unsubscribe = toolset.on_change(fail)
-        schema: dict[str, Any] = {"type": "object", "properties": {}}
-        for name in ("one", "two"):
-            toolset.add(Tool(name=name, description="", parameters=schema, function=lambda: "it"))
-            assert seen.get(timeout=LIMIT) == MCPToolsChange(added=(name,))
-        unsubscribe()
-        toolset.add(Tool(name="three", description="", parameters=schema, function=lambda: "it"))
-        toolset["offer"].invoke(name="extra")
-        toolset.refresh()
-        assert "extra" in toolset
-        assert seen.empty()
-    assert "`on_change` failed: LookupError: not mine" in caplog.text
-
-
-async def test_it_is_refreshed_without_blocking_the_loop(server):
-    async with MCPToolset(InProcessServerInfo(server)) as toolset:
-        await toolset["offer"].invoke_async(name="extra")
-        await toolset.refresh_async()
-        assert "extra" in toolset

@@ -7,7 +7,6 @@ Interceptors around the calls of an Agent, from code and from a stored pipeline.
 """
 
 import asyncio
-import threading
 from typing import Any
 
 import pytest
@@ -16,13 +15,12 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 HERE = "tests.journeys.test_interceptors_in_agents"
 GO = [ChatMessage.from_user("go")]
 
 seen: list[str] = []
-both = threading.Barrier(2)
 
 
 def note(wrapped: MCPToolCall, call_next: Any) -> Any:
@@ -35,11 +33,6 @@ async def refuse_echo(wrapped: MCPToolCall, call_next: Any) -> Any:
         msg = f"nobody may say {wrapped.arguments['text']}"
         raise PermissionError(msg)
     return await call_next(wrapped)
-
-
-def meet(wrapped: MCPToolCall, call_next: Any) -> Any:
-    both.wait(30)
-    return call_next(wrapped)
 
 
 @pytest.fixture(params=["run", "run_async"])
@@ -80,13 +73,6 @@ def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_ref
     assert is_error
     assert f"the interceptor '{HERE}:refuse_echo' raised PermissionError: nobody may say x" in refused
     assert seen == ["add", "echo"]
-
-
-def test_calls_of_a_step_go_through_them_at_the_same_time(way: str) -> None:
-    toolset = toolset_with(meet)
-    agent = agent_of(toolset, calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"})), say("done"))
-    assert run(agent, way) == [("3", False), ("x", False)]
-    toolset.close()
 
 
 def test_what_they_quote_of_the_state_is_redacted_for_the_model(way: str) -> None:

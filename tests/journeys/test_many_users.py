@@ -9,16 +9,15 @@ One Agent, or one pipeline, with one toolset that many users run at the same tim
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from haystack import Pipeline, component
+from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo, mcp_request_context
-from tests.support.executors import HAS_TOOL_INVOKER, ToolInvoker
+from tests.support.executors import HAS_TOOL_INVOKER
 from tests.support.identity_server import IdentityServer
 from tests.support.scripted_chat import call, say
 
@@ -93,24 +92,3 @@ def test_concurrent_runs_of_an_agent_call_as_their_users(server: IdentityServer,
         return await asyncio.gather(*map(run, range(USERS)))
 
     assert_not_crossed(server, asyncio.run(run_all()), STEPS)
-
-
-def test_concurrent_runs_of_a_pipeline_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
-    pipeline = Pipeline()
-    if HAS_TOOL_INVOKER:
-        pipeline.add_component("tools", ToolInvoker(tools=toolset))
-    else:
-        pipeline.add_component("agent", Agent(chat_generator=Caller(), tools=toolset))
-        server.gathering = USERS
-
-    def run(number: int) -> list[ChatMessage]:
-        with identity(number):
-            if HAS_TOOL_INVOKER:
-                messages = [call("whoami", name=f"user{number}")]
-                return pipeline.run({"tools": {"messages": messages}})["tools"]["tool_messages"]
-            return pipeline.run({"agent": {"messages": question(number)}})["agent"]["messages"]
-
-    pipeline.warm_up()
-    with ThreadPoolExecutor(USERS) as threads:
-        answers = list(threads.map(run, range(USERS)))
-    assert_not_crossed(server, answers, 1 if HAS_TOOL_INVOKER else STEPS)

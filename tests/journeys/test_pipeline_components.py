@@ -118,19 +118,6 @@ class TestServerEverything:
         assert all(each.embedding and each.meta["uri"].startswith("demo://resource/static/") for each in written)
         assert any("features" in (each.content or "") for each in written)
 
-    def test_a_template_gives_text_and_bytes(self, run, everything_stdio: StdioServer) -> None:
-        fetcher = MCPResourceFetcher(
-            everything(everything_stdio),
-            uris=["demo://resource/dynamic/blob/2"],
-            uri_template="demo://resource/dynamic/text/{resourceId}",
-            connection_timeout=START,
-        )
-        outputs = run({"fetcher": fetcher}, [], {"fetcher": {"resourceId": 1}})["fetcher"]
-        [document] = outputs["documents"]
-        assert "Resource 1" in document.content
-        [stream] = outputs["streams"]
-        assert b"Resource 2" in stream.data
-
     def test_its_prompt_goes_to_a_chat_generator(self, run, everything_stdio: StdioServer) -> None:
         llm = ScriptedChatGenerator([say("It rains.")])
         builder = MCPPromptBuilder(
@@ -142,14 +129,6 @@ class TestServerEverything:
         assert result["llm"]["replies"][0].text == "It rains."
         [message] = llm.turns[0].messages
         assert "Paris" in (message.text or "")
-
-    def test_an_embedded_resource_of_a_prompt_is_in_its_messages(self, run, everything_stdio: StdioServer) -> None:
-        arguments = {"resourceType": "Text", "resourceId": "1"}
-        builder = MCPPromptBuilder(
-            everything(everything_stdio), "resource-prompt", list(arguments), connection_timeout=START
-        )
-        messages = run({"builder": builder}, [], {"builder": arguments})["builder"]["prompt"]
-        assert any("demo://resource/dynamic/text/1" in (message.text or "") for message in messages)
 
     def test_a_model_follows_a_link_in_the_result_of_a_tool(self, everything_stdio: StdioServer) -> None:
         info = everything(everything_stdio)
@@ -173,13 +152,6 @@ class TestServerEverything:
         assert "demo://resource/static/" in listed
         for each in tools:
             each.close()
-
-    def test_a_tool_is_a_step_of_a_pipeline(self, run, everything_stdio: StdioServer) -> None:
-        tool = MCPTool("get-structured-content", everything(everything_stdio), connection_timeout=START)
-        runner = MCPToolRunner(tool, ["location"], outputs={"temperature": float, "conditions": str})
-        outputs = run({"runner": runner}, [], {"runner": {"location": "New York"}})["runner"]
-        assert isinstance(outputs["temperature"], int | float)
-        assert outputs["structured"]["conditions"] == outputs["conditions"]
 
 
 def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:

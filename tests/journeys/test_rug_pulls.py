@@ -95,21 +95,10 @@ def use(toolset: MCPToolset, way: str) -> tuple[list[tuple[bool, str]], list[dic
     return results(run(Agent(chat_generator=generator, tools=toolset), way)), seen(generator)
 
 
-@every_way
-def test_nothing_is_connected_until_the_model_calls_a_tool(pinned, way):
-    toolset = pinned()
-    generator = ScriptedChatGenerator([say("3, without any tool")])
-    run(Agent(chat_generator=generator, tools=toolset), way)
-    assert generator.turns[0].tool_names == OURS
-    assert toolset.connection.status().state == "idle"
-    assert use(toolset, way)[0] == [(False, "3"), (False, "n")]
-    assert toolset.connection.status().state == "ready"
-
-
 @every_mode
 @every_change
-@every_way
-def test_a_rug_that_is_pulled_between_two_sessions(server, pinned, on_drift, change, way):
+def test_a_rug_that_is_pulled_between_two_sessions(server, pinned, on_drift, change):
+    way = "run"
     toolset = pinned(on_drift=on_drift)
     answers, before = use(toolset, way)
     assert answers == [(False, "3"), (False, "n")]

@@ -10,12 +10,8 @@ import asyncio
 from typing import Any
 
 import pytest
-import yaml
-from haystack import Pipeline
 from haystack.components.agents import Agent
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import ChatMessage
-from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from haystack_integrations.tools.mcp import (
     MCPRegistry,
@@ -86,18 +82,3 @@ def test_tools_of_an_alias_are_found_and_called_as_they_are_needed(
             ["search_tools", "git_status", "get_current_time"],
             ["search_tools", "git_status", "get_current_time"],
         ]
-
-
-def test_a_stored_pipeline_searches_after_loading(providers, git_server: StdioServer) -> None:
-    catalog = [MCPToolset(each) if isinstance(each, StdioServerInfo) else each for each in providers.values()]
-    retriever = InMemoryBM25Retriever(InMemoryDocumentStore(index="tools of published servers"))
-    pipeline = Pipeline()
-    toolset = MCPSearchableToolset(catalog, retriever=retriever)
-    generator = ScriptedChatGenerator(script(str(git_server.cwd)))
-    pipeline.add_component("agent", Agent(chat_generator=generator, tools=toolset))
-    loaded = Pipeline.from_dict(yaml.safe_load(yaml.safe_dump(pipeline.to_dict())))
-    agent: Any = loaded.get_component("agent")
-    with agent.tools:
-        messages = loaded.run({"agent": {"messages": GO}})["agent"]["messages"]
-    assert "branch" in messages[4].tool_call_result.result
-    assert messages[-1].text == "done"
