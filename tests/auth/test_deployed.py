@@ -16,7 +16,7 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPAuthorizationError
-from haystack_integrations.tools.mcp.auth import outgoing, tokens
+from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.discovery import same_issuer
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
@@ -182,7 +182,7 @@ async def test_a_token_that_is_over_at_once_is_used_once_at_least(
     token = {"expires_in": 1, "refresh_token": refresh}
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
     auth = server.auth(**options)
-    monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: time.time() + 60))
+    monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
         answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
         assert {answer.text for answer in answers} == {"welcome"}

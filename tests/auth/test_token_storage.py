@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp import (
     login,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.auth import tokens
+from haystack_integrations.tools.mcp.auth import token_storage
 from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer, allow
@@ -74,7 +74,7 @@ def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> N
     Have the tokens expire that were issued so far, and not those that are issued from now on.
     """
     server.lifetime *= 4
-    monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: time.time() + server.lifetime / 2))
+    monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + server.lifetime / 2))
 
 
 @pytest.mark.parametrize("kind", KINDS)

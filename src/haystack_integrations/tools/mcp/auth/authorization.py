@@ -41,8 +41,14 @@ from haystack_integrations.tools.mcp.auth.discovery import Challenge
 from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, plain_client
 from haystack_integrations.tools.mcp.auth.signing import Proofs
-from haystack_integrations.tools.mcp.auth.token_storage import MCPTokenStorage, Record, TokenKey
-from haystack_integrations.tools.mcp.auth.tokens import has_expired, has_token, is_same
+from haystack_integrations.tools.mcp.auth.token_storage import (
+    MCPTokenStorage,
+    Record,
+    TokenKey,
+    has_expired,
+    has_token,
+    is_same,
+)
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity

@@ -18,7 +18,7 @@ import sys
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import anyio.to_thread
@@ -139,13 +139,14 @@ class AuthorizationCode(Flow):
         registered = map(str, self.client.redirect_uris or []) if self.client is not None else ()
         # Many authorization servers take the port of the registration only.
         first = self.config.redirect_uri or next(filter(is_loopback, registered), uri)
+        listener = Listener(state)
         try:
-            listener = await Listener.at(first, state)
+            await listener.listen(first)
         except OSError as error:
             if urlsplit(uri).port is not None:
                 msg = f"the port of the `redirect_uri` cannot be listened on ({error.strerror})"
                 raise MCPAuthorizationError(msg) from None
-            listener = await Listener.at(uri, state)
+            await listener.listen(uri)
         try:
             yield listener
         finally:
@@ -282,35 +283,30 @@ class Listener:
     Waits for one answer of an authorization server, at a loopback address.
     """
 
-    def __init__(self, redirect_uri: str, state: str) -> None:
+    def __init__(self, state: str) -> None:
         """
-        Initialize the Listener; `at` makes one that listens.
+        Initialize the Listener.
 
-        :param redirect_uri: Where to listen: `http://` with a loopback host. Without a port, any free one.
         :param state: The `state` of the login that the answer must be for.
         """
         self._state = state
         self._server: asyncio.Server
-        self.redirect_uri: str = redirect_uri
+        self.redirect_uri: str = ""
         self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
-    @classmethod
-    async def at(cls, redirect_uri: str, state: str) -> Self:
+    async def listen(self, redirect_uri: str) -> None:
         """
         Listen.
 
-        :param redirect_uri: As in `__init__`.
-        :param state: Likewise.
-        :returns: The listener.
+        :param redirect_uri: Where: `http://` with a loopback host. Without a port, any free one.
         """
-        self, parts = cls(redirect_uri, state), urlsplit(redirect_uri)
+        parts = urlsplit(redirect_uri)
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
         port = parts.port or 0
         self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_LIMIT, reuse_address=True)
         name = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         netloc = f"{name}:{self._server.sockets[0].getsockname()[1]}"
         self.redirect_uri = urlunsplit(("http", netloc, parts.path, parts.query, ""))
-        return self
 
     async def close(self) -> None:
         """

@@ -20,6 +20,7 @@ How tokens are got, and how they end: one flow a grant.
 from __future__ import annotations
 
 import base64
+import math
 import time
 import uuid
 from abc import ABC, abstractmethod
@@ -37,10 +38,17 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 
 from haystack_integrations.tools.mcp.auth.config import MCPAssertionRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.discovery import Challenge, Discovered, Discovery, ResourceMetadata
-from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, Outgoing
+from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, Outgoing, json_object
 from haystack_integrations.tools.mcp.auth.signing import Proofs, client_assertion
-from haystack_integrations.tools.mcp.auth.token_storage import MCPTokenStorage, Record, TokenKey, client_of
-from haystack_integrations.tools.mcp.auth.tokens import has_expired, has_token, is_same, json_object, read_tokens
+from haystack_integrations.tools.mcp.auth.token_storage import (
+    MCPTokenStorage,
+    Record,
+    TokenKey,
+    client_of,
+    has_expired,
+    has_token,
+    is_same,
+)
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
@@ -55,6 +63,13 @@ _CLIENT_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+
+# Longer lifetimes, in seconds, are not worth watching.
+_LONGEST_LIFETIME = 100 * 365 * 86_400
+
+# Types of tokens that cannot be sent as bearer tokens. Whatever else servers write ("BearerToken", "bot", "", nothing)
+# is one: they differ in the word, and not in what they expect.
+_OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
@@ -151,7 +166,7 @@ class Flow(ABC):
         form = await self.grant(scope)
         if scope and "code" not in form:  # which is for the scope
             form["scope"] = scope
-        tokens = read_tokens(await self._request_token(form, self.step), dpop=self.config.dpop)
+        tokens = _read_tokens(await self._request_token(form, self.step), dpop=self.config.dpop)
         if scope:
             tokens.setdefault("scope", scope)  # RFC 6749, 5.1
         return await self._saved(tokens, (scope or "").split(), "Got a token for {server}")
@@ -234,7 +249,7 @@ class Flow(ABC):
             return None
         # The answer may leave out what stays as it is (RFC 6749, 6).
         kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
-        new = {**kept, **read_tokens(response, dpop=self.config.dpop)}
+        new = {**kept, **_read_tokens(response, dpop=self.config.dpop)}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
@@ -451,3 +466,42 @@ class IdJag(JwtBearer):
             msg = f"the identity provider gave a token of the type {kind!r} in place of an ID-JAG"
             raise MCPAuthorizationError(msg)
         return token
+
+
+def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
+    """
+    Read the answer to a token request (RFC 6749, 5.1), and what servers make of it: the `tokens` of a record.
+    """
+    body = json_object(response)
+    token = body.get("access_token")
+    if not response.is_success or "error" in body or not isinstance(token, str) or not token:
+        text = f": {response.text}" if response.text else ""
+        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{text}"
+        raise MCPAuthorizationError(msg)
+    kind = str(body.get("token_type") or "").lower()
+    if dpop and kind != "dpop":
+        msg = "the authorization server gave a token that is not bound to the client's key, although `dpop` is set"
+        raise MCPAuthorizationError(msg)
+    if not dpop and kind in _OTHER_TYPES:
+        advice = "; set `dpop`" if kind == "dpop" else ""
+        msg = f"the authorization server gave a token of the type '{kind}', which is no bearer token{advice}"
+        raise MCPAuthorizationError(msg)
+    scope = body.get("scope")
+    tokens = {
+        "access_token": token,
+        "token_type": "Bearer",  # which the storages of the SDK expect
+        "expires_in": _lifetime(body.get("expires_in")),
+        "scope": " ".join(map(str, scope)) if isinstance(scope, list) else scope,
+        "refresh_token": body.get("refresh_token"),
+    }
+    return {name: value for name, value in tokens.items() if value and isinstance(value, (str, int))}
+
+
+def _lifetime(value: Any) -> int | None:
+    # A number, also as text. Of a token that is said to live for no time at all, only the server knows when it ends:
+    # some mean for ever.
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return math.ceil(seconds) if 0 < seconds < _LONGEST_LIFETIME and not isinstance(value, bool) else None

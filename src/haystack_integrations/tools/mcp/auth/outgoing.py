@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -30,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from haystack_integrations.tools.mcp.auth.tokens import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 if TYPE_CHECKING:
@@ -101,6 +101,20 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
         raise failure
+
+
+def json_object(response: httpx2.Response) -> dict[str, Any]:
+    """
+    Read the body of a response.
+
+    :param response: The response.
+    :returns: The object, empty if the body is something else.
+    """
+    try:
+        body = json.loads(response.content)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
 
 
 def uses_environment_proxies() -> bool:
@@ -197,7 +211,7 @@ class Outgoing:
                 if proofs is not None:
                     proofs.prove(request)
                 response = await self._send(request, shown)
-                if proofs is not None and proofs.wants_another(response):
+                if proofs is not None and proofs.wants_another(response, json_object(response).get("error")):
                     proofs.prove(request)
                     response = await self._send(request, shown)
         except TimeoutError:

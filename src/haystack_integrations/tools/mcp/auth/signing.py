@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from jwt.algorithms import ECAlgorithm
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.tokens import json_object
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 _NONCE_ERROR = "use_dpop_nonce"
@@ -74,11 +73,12 @@ class Proofs:
         headers = {"typ": "dpop+jwt", "jwk": self._jwk}
         request.headers["DPoP"] = jwt.encode(claims, self._key, algorithm="ES256", headers=headers)
 
-    def wants_another(self, response: httpx2.Response) -> bool:
+    def wants_another(self, response: httpx2.Response, error: Any = None) -> bool:
         """
         Keep the nonce of a response.
 
         :param response: The response.
+        :param error: The `error` of an authorization server.
         :returns: Whether it refuses the request for the lack of this nonce.
         """
         nonce = response.headers.get("dpop-nonce")
@@ -87,7 +87,7 @@ class Proofs:
         self._nonces[response.request.url.netloc] = nonce
         if response.status_code == httpx2.codes.UNAUTHORIZED:
             return _NONCE_ERROR in response.headers.get("www-authenticate", "")
-        return response.status_code == httpx2.codes.BAD_REQUEST and json_object(response).get("error") == _NONCE_ERROR
+        return bool(error == _NONCE_ERROR)
 
 
 def client_assertion(config: OAuthConfig, audience: str) -> str:

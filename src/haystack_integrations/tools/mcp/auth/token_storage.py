@@ -28,7 +28,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import anyio.to_thread
 from haystack import default_from_dict, default_to_dict, logging
@@ -49,6 +49,9 @@ Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
 _POLL = 0.05
+
+# A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
+_EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
 
 # How long a process may hold a lock in a key-value store, in seconds: longer than any refresh takes. A login may take
 # longer, and then two processes may ask for one.
@@ -544,6 +547,42 @@ def client_of(record: Record) -> OAuthClientInformationFull | None:
     from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 - likewise
 
     return OAuthClientInformationFull.model_validate(record["client"]) if record.get("client") else None
+
+
+def has_token(record: Record | None) -> TypeGuard[Record]:
+    """
+    Return whether a record has a token.
+
+    :param record: The record.
+    :returns: True if it has.
+    """
+    return record is not None and bool(record.get("tokens", {}).get("access_token"))
+
+
+def is_same(record: Record | None, other: Record | None) -> bool:
+    """
+    Return whether two records come from the same answer of an authorization server.
+
+    :param record: A record.
+    :param other: Another.
+    :returns: True if they do. Servers may issue the same token twice, so the serial numbers decide, if both have one.
+    """
+    one, two = record or {}, other or {}
+    if "serial" in one and "serial" in two:
+        return bool(one["serial"] == two["serial"])
+    return bool(one.get("tokens", {}).get("access_token") == two.get("tokens", {}).get("access_token"))
+
+
+def has_expired(record: Record | None) -> bool:
+    """
+    Return whether the token of a record has expired, or will soon.
+
+    :param record: The record.
+    :returns: True if it has.
+    """
+    expires_at = (record or {}).get("expires_at")
+    lifetime = (record or {}).get("tokens", {}).get("expires_in") or 0
+    return expires_at is not None and time.time() >= expires_at - min(_EARLY_SECONDS, lifetime * _EARLY_SHARE)
 
 
 # Where tokens are without a `token_storage`: a server info that is loaded twice must not log in twice.
