@@ -181,7 +181,7 @@ def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_call_may(serv
         assert text(connection.call_tool("steps", {"count": 2})) == "done"
     go_on.set()
     assert "has not ended within the time of a call" in caplog.text
-    wait_until(lambda: all(thread.name != "mcp-haystack-progress" for thread in threading.enumerate()), "its end")
+    wait_until(lambda: all(thread.name != "mcp-haystack-handler" for thread in threading.enumerate()), "its end")
 
 
 @pytest.mark.parametrize("tool", ["stop_after_one", "wait_after_one"])

@@ -171,8 +171,7 @@ class MCPHandlers(Options):
         ones send none.
     :param messages: Gets the notifications of a server, as types of the MCP SDK, one after the other and after the
         package has dealt with them. Reports of progress are not among them, see `progress`.
-    :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. A function runs in
-        a thread of the call; what an asynchronous one awaits is awaited where async functions run. The call returns
+    :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. The call returns
         after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
         progress.
     :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for

@@ -15,11 +15,10 @@ from haystack import logging
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
-from haystack_integrations.tools.mcp.handlers.answers import elicit_result
+from haystack_integrations.tools.mcp.handlers.answers import elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later
 from haystack_integrations.tools.mcp.handlers.logging import log_message
-from haystack_integrations.tools.mcp.handlers.roots import roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.request_context import current_request
 

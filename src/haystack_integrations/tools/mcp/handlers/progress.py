@@ -5,19 +5,17 @@
 """
 Progress of tool calls, and how it gets to the functions of users.
 
-No function of a user runs in the executor's loop, which holds all sessions: those in `MCPHandlers` run in a thread of
-the call, those given to a single call run where its caller is. Each gets all reports of a call, in order, before the
+No function of a user runs in the executor's loop, which holds all sessions: those in `MCPHandlers` run where other
+handlers do, those given to a single call run where its caller is. Each gets all reports of a call, in order, before the
 call returns.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import inspect
 import queue
-import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -26,8 +24,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.executor import Waiter, caller_loop
-from haystack_integrations.tools.mcp.handlers.calling import awaited
+from haystack_integrations.tools.mcp.executor import Waiter
+from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -92,23 +90,19 @@ class _Reports:
 
 class HandlerReports(_Reports):
     """
-    Those for the function in `MCPHandlers`, which a thread of this call runs. Used in the executor's loop.
-
-    What the function awaits, if it is asynchronous, is awaited in the event loop of the caller if that is running, and
-    in the executor's otherwise.
+    Those for the function in `MCPHandlers`, which runs where functions of handlers do. Used in the executor's loop.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
         """
-        Initialize the HandlerReports. The thread starts with the first report.
+        Initialize the HandlerReports.
 
         :param callback: The function.
         """
         super().__init__(callback)
-        self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
-        self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
-        self._done: asyncio.Future[None] | None = None
+        self._queue: asyncio.Queue[MCPProgress | None] = asyncio.Queue()
+        self._delivery: asyncio.Task[None] | None = None
 
     def add(self, report: MCPProgress) -> None:
         """
@@ -116,46 +110,24 @@ class HandlerReports(_Reports):
 
         :param report: The report.
         """
-        self._queue.put(report)
-        if self._done is None:
-            self._done = self._loop.create_future()
-            # A daemon: a function that hangs must not hold up the interpreter's exit.
-            threading.Thread(
-                target=self._context.run, args=(self._run,), name="mcp-haystack-progress", daemon=True
-            ).start()
+        self._queue.put_nowait(report)
+        if self._delivery is None:
+            self._delivery = asyncio.create_task(self._deliver(), context=self._context)
 
-    def _run(self) -> None:
-        try:
-            while (report := self._queue.get()) is not None:
-                awaitable = self._start(report)
-                if awaitable is not None and inspect.isawaitable(awaitable):
-                    self._wait(awaitable, report)
-        finally:
+    async def _deliver(self) -> None:
+        while (report := await self._queue.get()) is not None:
+            if self._has_failed:
+                continue
             try:
-                self._loop.call_soon_threadsafe(self._finish)
-            except RuntimeError:
-                pass  # the loop was closed; nobody waits
-
-    def _wait(self, awaitable: Awaitable[None], report: MCPProgress) -> None:
-        coro = awaited(awaitable)
-        try:
-            asyncio.run_coroutine_threadsafe(coro, caller_loop() or self._loop).result()
-        except RuntimeError as error:
-            coro.close()  # the loop may be closed
-            self._fail(error, report)
-        except (Exception, concurrent.futures.CancelledError) as error:
-            self._fail(error, report)
-
-    def _finish(self) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+                await call(self._callback, report)
+            except Exception as error:
+                self._fail(error, report)
 
     def end(self) -> None:
         """
         Take note that there are no more reports. Those that are waiting are still delivered.
         """
-        if self._done is not None:
-            self._queue.put(None)
+        self._queue.put_nowait(None)
 
     async def delivered(self, timeout: float | None) -> bool:
         """
@@ -165,10 +137,10 @@ class HandlerReports(_Reports):
         :returns: Whether it has.
         """
         self.end()
-        if self._done is None:
+        if self._delivery is None:
             return True
-        await asyncio.wait({self._done}, timeout=timeout)
-        return self._done.done()
+        await asyncio.wait({self._delivery}, timeout=timeout)
+        return self._delivery.done()
 
 
 class WaitingReports(_Reports, Waiter):
