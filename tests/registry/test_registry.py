@@ -394,7 +394,7 @@ class TestConfiguration:
     @rows(
         ("make", "reason"),
         [
-            (lambda: MCPProvider("a", "no url"), "MCPProvider: 'a': Invalid url"),
+            (lambda: MCPProvider("a", "no url"), "MCPProvider: 'a': SSEServerInfo: Invalid url"),
             (lambda: MCPProvider("", "http://h/sse"), "`name` must have at least 1 character"),
             (lambda: MCPProvider("a", "http://h/sse", provider_type="stdio"), "`provider_type` must be 'sse' or"),
             (lambda: LocalStdioMCPProvider("a", "two words"), "LocalStdioMCPProvider: 'a'"),

@@ -64,89 +64,19 @@ class PlainInfo(MCPServerInfo):
 
 class TestDocumentedFields:
     @rows(
-        ("info_class", "fields"),
+        ("info_class", "positional"),
         [
-            (
-                StdioServerInfo,
-                {
-                    "command": inspect.Parameter.empty,
-                    "args": None,
-                    "env": None,
-                    "max_retries": 3,
-                    "base_delay": 1.0,
-                    "max_delay": 30.0,
-                    "cwd": None,
-                    "inherit_env": None,
-                    "max_message_size": 16 * 1024 * 1024,
-                    "max_in_flight": None,
-                    "failure_pause": 5.0,
-                    "negotiation": "auto",
-                },
-            ),
-            (
-                SSEServerInfo,
-                {
-                    "url": None,
-                    "base_url": None,
-                    "token": None,
-                    "headers": None,
-                    "timeout": 30,
-                    "max_retries": 3,
-                    "base_delay": 1.0,
-                    "max_delay": 30.0,
-                    "max_message_size": 16 * 1024 * 1024,
-                    "verify": True,
-                    "client_cert": None,
-                    "proxy": None,
-                    "http_transport": None,
-                    "token_provider": None,
-                    "headers_provider": None,
-                    "oauth_config": None,
-                    "auth": None,
-                    "max_in_flight": None,
-                    "failure_pause": 5.0,
-                    "negotiation": "auto",
-                },
-            ),
-            (
-                StreamableHttpServerInfo,
-                {
-                    "url": inspect.Parameter.empty,
-                    "token": None,
-                    "headers": None,
-                    "timeout": 30,
-                    "max_retries": 3,
-                    "base_delay": 1.0,
-                    "max_delay": 30.0,
-                    "max_message_size": 16 * 1024 * 1024,
-                    "sse_fallback": False,
-                    "verify": True,
-                    "client_cert": None,
-                    "proxy": None,
-                    "http_transport": None,
-                    "token_provider": None,
-                    "headers_provider": None,
-                    "oauth_config": None,
-                    "auth": None,
-                    "max_in_flight": None,
-                    "failure_pause": 5.0,
-                    "negotiation": "auto",
-                },
-            ),
-            (
-                InProcessServerInfo,
-                {
-                    "server": inspect.Parameter.empty,
-                    "max_in_flight": None,
-                    "failure_pause": 5.0,
-                    "negotiation": "auto",
-                },
-            ),
+            (StdioServerInfo, "command args env max_retries base_delay max_delay"),
+            (SSEServerInfo, "url base_url token headers timeout max_retries base_delay max_delay"),
+            (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay"),
+            (InProcessServerInfo, "server"),
         ],
     )
-    def test_they_are_there_in_order_with_their_defaults(self, info_class, fields):
-        parameters = list(inspect.signature(info_class).parameters.values())
-        assert [(parameter.name, parameter.default) for parameter in parameters] == list(fields.items())
+    def test_those_of_2_1_are_positional_and_the_others_are_keywords(self, info_class, positional):
+        parameters = inspect.signature(info_class).parameters.values()
+        keywords = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        assert [parameter.name for parameter in parameters if parameter.name not in keywords] == positional.split()
+        assert {"max_in_flight", "failure_pause", "negotiation"} <= set(keywords)
         assert dataclasses.is_dataclass(info_class)
 
     def test_the_base_class_is_abstract(self):
@@ -171,24 +101,24 @@ class TestValidation:
         [
             ({"command": ""}, "`command` must be a non-empty string, got ''"),
             ({"command": "  "}, "`command`"),
-            ({"command": None}, "`command`.*None"),
+            ({"command": None}, "`command`.*NoneType"),
             ({"command": ["uvx"]}, "`command`"),
             ({"command": "python server.py"}, r"`command` must be a program alone.*command='python', args=\[...\]"),
             ({"command": "uvx  some-server --token s3same"}, r"arguments belong in `args`(?!.*s3same)"),
-            ({"args": "server.py"}, "`args` must be a list of strings or None"),
+            ({"args": "server.py"}, "`args` must be a valid list"),
             ({"args": ["a", 1]}, "`args`"),
             ({"args": 5}, "`args`"),
-            ({"env": ["A=1"]}, "`env` must be a dict or None, got list"),
-            ({"env": {"A": 1}}, "`env` maps strings to strings or Secrets; the value of 'A' is of type int"),
+            ({"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
+            ({"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
             ({"env": {1: "A"}}, "`env`"),
-            ({"max_retries": -1}, "`max_retries` must be a number at least 0, got -1"),
+            ({"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
             ({"max_retries": "3"}, "`max_retries`"),
             ({"max_retries": 1.5}, "`max_retries`"),
             ({"base_delay": -0.1}, "`base_delay`"),
             ({"base_delay": True}, "`base_delay`"),
             ({"base_delay": float("nan")}, "`base_delay`"),
             ({"max_delay": None}, "`max_delay`"),
-            ({"max_message_size": None}, "`max_message_size` must be a whole number of bytes, at least 1024, got None"),
+            ({"max_message_size": None}, "`max_message_size`.* got None"),
             ({"max_message_size": 1023}, "`max_message_size`.*1023"),
             ({"max_message_size": 1e6}, "`max_message_size`"),
             ({"max_message_size": True}, "`max_message_size`"),
@@ -214,7 +144,6 @@ class TestValidation:
             "http://h:-1/x",
             "http://[::1/mcp",
             "http://[nonsense]/mcp",
-            5,
         ],
     )
     def test_an_invalid_url_is_refused_by_name(self, http_info, url):
@@ -259,14 +188,14 @@ class TestValidation:
         ("parameters", "message"),
         [
             ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
-            ({"headers": "X: y"}, "`headers` must be a dict or None, got str"),
-            ({"headers": {"X": 1}}, "`headers` maps strings to strings or Secrets; the value of 'X' is of type int"),
-            ({"timeout": 0}, "`timeout` must be a number greater than 0, got 0"),
+            ({"headers": "X: y"}, "`headers` must be a valid dictionary, got str"),
+            ({"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
+            ({"timeout": 0}, "`timeout` must be a number greater than 0, .*got 0"),
             ({"timeout": None}, "`timeout`"),
             ({"timeout": float("nan")}, "`timeout`"),
             ({"max_retries": -1}, "`max_retries`"),
             ({"max_delay": "x"}, "`max_delay`"),
-            ({"max_message_size": 0}, "`max_message_size` must be a whole number of bytes, at least 1024, got 0"),
+            ({"max_message_size": 0}, "`max_message_size` must be greater than or equal to 1024, got 0"),
         ],
     )
     def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
@@ -471,7 +400,7 @@ class TestDictionaries:
         "info",
         [
             StdioServerInfo("a"),
-            StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, "/tmp"),
+            StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, cwd="/tmp"),
             SSEServerInfo(
                 "http://h/sse", token=Secret.from_env_var(["A", "B"]), headers={"X": Secret.from_env_var("Y")}
             ),

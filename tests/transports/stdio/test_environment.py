@@ -114,12 +114,10 @@ def test_a_server_gets_what_inherit_env_names(stdio_server):
 @rows(
     ("inherit_env", "said"),
     [
-        ("PATH", "got str"),
-        ({"A": "b"}, "got dict"),
-        (1, "got int"),
-        ([1], "int is no such name"),
-        (["A=s3cret"], "'A' is no such name"),
-        (["*"], "True inherits all"),
+        ("PATH", "must be a valid list, got str"),
+        ([1], "must be a valid string, got int"),
+        (["A=s3cret"], "must be a list of names .* and 'A' is no such name"),
+        (["*"], "or True for all"),
         (["A*B"], r"'A\*B' is no such name"),
         ([""], "'' is no such name"),
     ],
@@ -127,11 +125,11 @@ def test_a_server_gets_what_inherit_env_names(stdio_server):
 def test_an_invalid_inherit_env_is_refused_with_the_valid_choices(inherit_env, said):
     with pytest.raises(ValueError, match=said) as refusal:
         StdioServerInfo("a", inherit_env=inherit_env)
-    assert "`inherit_env` must be a list of names" in str(refusal.value)
+    assert "`inherit_env`" in str(refusal.value)
     assert "s3cret" not in str(refusal.value)
 
 
-@rows("inherit_env", [None, ["A", "B_*"], ("A",), [], True, False])
+@rows("inherit_env", [None, ["A", "B_*"], [], True, False])
 def test_inherit_env_is_stored_only_if_it_is_given(inherit_env):
     info = StdioServerInfo("a", inherit_env=inherit_env)
     stored = json.loads(json.dumps(info.to_dict()))

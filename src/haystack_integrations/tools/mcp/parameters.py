@@ -169,9 +169,7 @@ def explains_options(cls: C) -> C:
     """
     construct = cls.__init__  # type: ignore[misc]
     is_group = issubclass(cls, Options)
-    own = (
-        [each.name for each in dataclasses.fields(cls)] if is_group else [*inspect.signature(construct).parameters][1:]
-    )
+    own = [*inspect.signature(cls).parameters]
     _parameters[cls.__name__] = own
     if is_group:
         _groups[cls.__name__] = cls
@@ -255,13 +253,17 @@ def _fault(own: list[str], error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"`{first['loc'][0]}` is missing"
     value = first["input"]
-    given = repr(value) if isinstance(value, _QUOTED) else type(value).__name__
     name, *inside = first["loc"]
+    # What is in a mapping, or should have been one or a list, may be a secret.
+    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str", "unexpected_positional_argument")
+    is_shown = isinstance(value, _QUOTED) and not is_hidden
+    given = repr(value) if is_shown else type(value).__name__
     place = f"`{own[name] if isinstance(name, int) else name}`"
     # What else pydantic says of the place is about its own schema.
     if inside and (isinstance(inside[0], int) or inside[0].isidentifier()):
         place += f" ({inside[0]})"
-    return f"{place} {first['msg'].replace('Input should', 'must', 1).replace('String should', 'must', 1)}, got {given}"
+    said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
+    return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"
 
 
 def _unknown(owner: str, name: str) -> str:

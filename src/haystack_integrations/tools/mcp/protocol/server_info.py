@@ -9,13 +9,15 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeGuard, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeGuard, TypeVar
 
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.parameters import unchanged_fields
+from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Seconds, unchanged_fields
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
 
@@ -32,7 +34,6 @@ DEFAULT_FAILURE_PAUSE = 5.0
 
 # How the revision of the protocol is agreed on.
 Negotiation = Literal["auto", "handshake", "discover"]
-NEGOTIATIONS: tuple[str, ...] = get_args(Negotiation)
 
 # Stored pipelines know the built-in kinds by the first module, wherever below the second they are defined.
 _STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
@@ -43,8 +44,12 @@ _BUILT_IN = "haystack_integrations.tools.mcp.transports."
 # large a message, such as copying it, takes 10 to 40 ms.
 DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
+# The types of fields that several kinds of server infos have.
+Retries = Annotated[int, Field(ge=0)]
+Delay = Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT)]
 # The answer to a handshake must fit.
-_SMALLEST_MESSAGE_SIZE = 1024
+MessageSize = Annotated[int, Field(ge=1024)]
+Secrets = dict[str, str | Secret]
 
 
 def _serialize(value: Any) -> Any:
@@ -191,64 +196,7 @@ class MCPServerInfo(ABC):
         :param text: What is wrong.
         :raises ValueError: Always.
         """
-        msg = f"{type(self).__name__}: {text}"
-        raise ValueError(msg)
-
-    def _check_number(self, parameter: str, *, minimum: float, exclusive: bool = False) -> None:
-        """
-        Check that a field is a finite number and not below its minimum.
-
-        :param parameter: Name of the field.
-        :param minimum: The smallest valid value.
-        :param exclusive: Whether the minimum itself is invalid, too.
-        :raises ValueError: If the value is invalid. The message names the parameter and its minimum.
-        """
-        value = getattr(self, parameter)
-        if not is_number(value) or value < minimum or (exclusive and value == minimum):
-            bound = f"greater than {minimum:g}" if exclusive else f"at least {minimum:g}"
-            self._refuse(f"`{parameter}` must be a number {bound}, got {value!r}")
-
-    def _check_secrets(self, parameter: str) -> None:
-        """
-        Check that a field is None or a mapping from strings to strings or Secrets.
-
-        :param parameter: Name of the field.
-        :raises ValueError: If the field is invalid. The message names the parameter and contains no values.
-        """
-        value = getattr(self, parameter)
-        if value is not None and not isinstance(value, Mapping):
-            self._refuse(f"`{parameter}` must be a dict or None, got {type(value).__name__}")
-        for key, item in (value or {}).items():
-            if not isinstance(key, str) or not isinstance(item, (str, Secret)):
-                kind = type(item).__name__
-                self._refuse(
-                    f"`{parameter}` maps strings to strings or Secrets; the value of {key!r} is of type {kind}"
-                )
-
-    def _check_shared_fields(self: Any) -> None:
-        """
-        Check the fields that the built-in server infos share.
-
-        One of a server in this process has no retries, and no limit of messages.
-
-        :raises ValueError: If a value is invalid. The message names the parameter and its valid values.
-        """
-        if hasattr(self, "max_retries"):
-            for parameter in ("max_retries", "base_delay", "max_delay"):
-                self._check_number(parameter, minimum=0)
-            if not isinstance(self.max_retries, int):
-                self._refuse(f"`max_retries` must be a whole number, got {self.max_retries!r}")
-            size, least = self.max_message_size, _SMALLEST_MESSAGE_SIZE
-            if not _is_whole(size, least):
-                self._refuse(f"`max_message_size` must be a whole number of bytes, at least {least}, got {size!r}")
-        most = self.max_in_flight
-        if most is not None and not _is_whole(most, 1):
-            self._refuse(f"`max_in_flight` must be a whole number from 1, or None for no limit, got {most!r}")
-        if self.failure_pause is not None:
-            self._check_number("failure_pause", minimum=0, exclusive=True)
-        if self.negotiation not in NEGOTIATIONS:
-            *others, last = map(repr, NEGOTIATIONS)
-            self._refuse(f"`negotiation` must be {', '.join(others)} or {last}, got {self.negotiation!r}")
+        raise ValueError(text)
 
     def _redacted_fields(self) -> dict[str, Any]:
         return redact_fields(self._fields())
@@ -261,6 +209,25 @@ class MCPServerInfo(ABC):
         shown = {name: value for name, value in self._redacted_fields().items() if name not in usual}
         fields = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         return f"{type(self).__name__}({fields})"
+
+
+@checked_dataclass(kw_only=True, repr=False, config=CHECKED)
+class BuiltInServerInfo(MCPServerInfo):
+    """
+    What all server infos of this package have.
+
+    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
+        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
+        any number.
+    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
+        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
+        twice as long, up to a minute. Default: 5 seconds. None for never.
+    :param negotiation: How the revision of the protocol is agreed on.
+    """
+
+    max_in_flight: Annotated[int, Field(ge=1)] | None = None
+    failure_pause: Seconds | None = DEFAULT_FAILURE_PAUSE
+    negotiation: Negotiation = "auto"
 
 
 def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
@@ -292,10 +259,6 @@ def is_number(value: object) -> TypeGuard[float]:
     :returns: Whether it is one.
     """
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_whole(value: Any, minimum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
+from pydantic import GetPydanticSchema
+from pydantic.dataclasses import dataclass as checked_dataclass
+from pydantic_core import core_schema
 
 from haystack_integrations.tools.mcp.auth.config import OAuthConfig, login_seconds
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -19,22 +22,28 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
+from haystack_integrations.tools.mcp.parameters import CHECKED
 from haystack_integrations.tools.mcp.protocol.server_info import (
-    DEFAULT_FAILURE_PAUSE,
     DEFAULT_MAX_MESSAGE_SIZE,
-    MCPServerInfo,
-    Negotiation,
+    BuiltInServerInfo,
+    Delay,
+    MessageSize,
+    Retries,
+    Secrets,
     is_number,
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_url, secrets_in
-from haystack_integrations.tools.mcp.request_context import IdentityRefusedError
+from haystack_integrations.tools.mcp.request_context import IdentityRefusedError, MCPRequestContext
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
 
 if TYPE_CHECKING:
-    import httpx2
+    from httpx2 import Auth
 
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
+
+else:
+    Auth = Any  # a pipeline that is only built or loaded must not wait for httpx2
 
 # The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
 _PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
@@ -46,8 +55,11 @@ _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "a
 # What `auth="oauth"` is short for.
 _ALL_BY_DEFAULT = OAuthConfig()
 
-TokenProvider = Callable[["MCPRequestContext"], str | Awaitable[str]]
-HeadersProvider = Callable[["MCPRequestContext"], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+# For what is checked by hand, with better messages than those of pydantic about unions.
+_UNCHECKED = GetPydanticSchema(lambda *_: core_schema.any_schema())
+
+TokenProvider = Callable[[MCPRequestContext], str | Awaitable[str]]
+HeadersProvider = Callable[[MCPRequestContext], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 # `cert`, `(cert, key)` or `(cert, key, password)`.
 ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
 
@@ -81,40 +93,23 @@ def is_url(url: object, schemes: Collection[str] = ("http", "https")) -> bool:
         return False
 
 
-def check_proxy_url(url: str, owner: str) -> None:
+def check_proxy_url(url: str) -> None:
     """
     Check the URL of a proxy.
 
     :param url: The URL.
-    :param owner: Whose parameter it is, for the message.
     :raises ValueError: If it is no such URL. The message contains no credentials.
     """
     if not is_url(url, _PROXY_SCHEMES):
         msg = (
-            f"{owner}: `proxy` must be a URL like http://user:password@host:3128 with the scheme "
+            f"`proxy` must be a URL like http://user:password@host:3128 with the scheme "
             f"{', '.join(_PROXY_SCHEMES[:-1])} or {_PROXY_SCHEMES[-1]}, got {redact_url(url)!r}"
         )
         raise ValueError(msg)
 
 
-@dataclass(repr=False)
-class FirstFields(MCPServerInfo):
-    """
-    The fields before those that only one of the transports has: positional arguments rely on the order.
-    """
-
-    url: Any
-    token: str | Secret | TokenSource | None = None
-    headers: dict[str, str | Secret] | None = None
-    timeout: float | dict[str, float | None] = 30
-    max_retries: int = 3
-    base_delay: float = 1.0
-    max_delay: float = 30.0
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-
-
-@dataclass(repr=False)
-class HttpServerInfo(FirstFields):
+@checked_dataclass(repr=False, config=CHECKED)
+class HttpServerInfo(BuiltInServerInfo):
     """
     The parameters that `SSEServerInfo` and `StreamableHttpServerInfo` share.
 
@@ -168,17 +163,23 @@ class HttpServerInfo(FirstFields):
         Default: `"auto"`.
     """
 
-    verify: bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext] = True
-    client_cert: ClientCert | None = None
+    url: Any
+    token: Annotated[str | Secret | TokenSource | None, _UNCHECKED] = None
+    headers: Secrets | None = None
+    timeout: Annotated[float | dict[str, float | None], _UNCHECKED] = 30
+    max_retries: Retries = 3
+    base_delay: Delay = 1.0
+    max_delay: Delay = 30.0
+    _: KW_ONLY
+    max_message_size: MessageSize = DEFAULT_MAX_MESSAGE_SIZE
+    verify: Annotated[bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext], _UNCHECKED] = True
+    client_cert: Annotated[ClientCert | None, _UNCHECKED] = None
     proxy: str | Secret | None = None
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
-    oauth_config: OAuthConfig | None = None
-    auth: str | httpx2.Auth | None = None
-    max_in_flight: int | None = None
-    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
+    oauth_config: Annotated[OAuthConfig | None, _UNCHECKED] = None
+    auth: Annotated[str | Auth | None, _UNCHECKED] = None
 
     _always_stored = "url base_url token headers timeout max_retries base_delay max_delay".split()
 
@@ -191,34 +192,26 @@ class HttpServerInfo(FirstFields):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        self._check_secrets("headers")
-        self._check_shared_fields()
         self._check_timeout()
         self._check_tls()
         if isinstance(self.proxy, str):
-            check_proxy_url(self.proxy, type(self).__name__)
-        elif self.proxy is not None and not isinstance(self.proxy, Secret):
-            self._refuse(f"`proxy` must be a URL, a Secret with a URL, or None, got {type(self.proxy).__name__}")
+            check_proxy_url(self.proxy)
         for parameter in ("http_transport", "token_provider", "headers_provider"):
             value = getattr(self, parameter)
-            if value is not None and not callable(value) and not is_import_path(value):
-                self._refuse(
-                    f"`{parameter}` must be a function, its import path 'package.module:name', or None, got another "
-                    f"{type(value).__name__}",
-                )
+            if isinstance(value, str) and not is_import_path(value):
+                self._refuse(f"`{parameter}` must be a function, or its import path 'package.module:name'")
         self._check_auth()
 
     def _check_timeout(self) -> None:
-        if not isinstance(self.timeout, Mapping):
-            self._check_number("timeout", minimum=0, exclusive=True)
-            return
-        if unknown := [phase for phase in self.timeout if phase not in _PHASES]:
-            known = ", ".join(map(repr, _PHASES))
-            self._refuse(f"`timeout` has no phase {', '.join(map(repr, unknown))}; the phases are {known}")
-        for phase, seconds in self.timeout.items():
+        phases = self.timeout if isinstance(self.timeout, Mapping) else {"connect": self.timeout}
+        for phase, seconds in phases.items():
+            if phase not in _PHASES:
+                self._refuse(f"`timeout` has no phase {phase!r}; the phases are {', '.join(map(repr, _PHASES))}")
             if not (is_number(seconds) and seconds > 0) and not (phase == "read" and seconds is None):
-                choices = "a number greater than 0" + (" or None" if phase == "read" else "")
-                self._refuse(f"`timeout['{phase}']` must be {choices}, got {seconds!r}")
+                self._refuse(
+                    f"`timeout` must be a number greater than 0, or a dict of such numbers by phase, got {seconds!r} "
+                    f"for {phase!r}"
+                )
 
     def _check_tls(self) -> None:
         verify = self.verify
@@ -229,7 +222,7 @@ class HttpServerInfo(FirstFields):
                 f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
             )
         if isinstance(self.client_cert, list):  # from YAML
-            self.client_cert = cast("ClientCert", tuple(self.client_cert))
+            self.client_cert = tuple(self.client_cert)
         cert = self.client_cert
         if cert is None:
             return

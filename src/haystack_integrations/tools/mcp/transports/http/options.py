@@ -171,7 +171,7 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     url = proxy.resolve_value() if isinstance(proxy, Secret) else proxy
     if url is None:
         return None
-    check_proxy_url(url, "the server info")
+    check_proxy_url(url)
     # A proxy connects to wherever it wants, and reads the requests to servers without TLS.
     check_host(url, "the `proxy` of the server info, ")
     # A proxy with TLS is trusted as the servers behind it are.

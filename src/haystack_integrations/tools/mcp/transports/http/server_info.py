@@ -4,39 +4,33 @@
 
 """
 How to reach a server over HTTP.
-
-A class puts its own parameters between those that both share, because positional arguments rely on their order.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 from haystack.utils import Secret
+from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options
 from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.transports.http.http_server_info import FirstFields, HttpServerInfo
+from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.transports.http.client import SSEClient, StreamableHttpClient
 
 
 @dataclass(repr=False)
-class _BeforeToken:
+class _BeforeToken:  # positional arguments rely on this order
     url: str | Secret | None = None
     base_url: str | None = None
 
 
-@dataclass(repr=False)
-class _BeforeVerify(FirstFields):
-    sse_fallback: bool = False
-
-
 @explains_options
-@dataclass(repr=False)
+@checked_dataclass(repr=False, config=CHECKED)
 class SSEServerInfo(HttpServerInfo, _BeforeToken):
     """
     Data class that encapsulates SSE MCP server connection parameters.
@@ -71,8 +65,6 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
         if not self.url and not self.base_url:
             msg = "Either url or base_url must be provided"
             raise ValueError(msg)
-        if self.base_url is not None and not isinstance(self.base_url, str):
-            self._refuse(f"`base_url` must be a string or None, got {type(self.base_url).__name__}")
         if self.base_url:
             derived_url = f"{self.base_url.rstrip('/')}/sse"
             if self.url and self.url != derived_url:
@@ -102,8 +94,8 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
 
 
 @explains_options
-@dataclass(repr=False)
-class StreamableHttpServerInfo(HttpServerInfo, _BeforeVerify):
+@checked_dataclass(repr=False, config=CHECKED)
+class StreamableHttpServerInfo(HttpServerInfo):
     """
     Data class that encapsulates streamable HTTP MCP server connection parameters.
 
@@ -138,6 +130,8 @@ class StreamableHttpServerInfo(HttpServerInfo, _BeforeVerify):
     _transport_name = "streamable-http"
 
     url: str | Secret
+    _: KW_ONLY
+    sse_fallback: bool = False
 
     def create_client(self) -> StreamableHttpClient:
         """

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
 from haystack_integrations.tools.mcp.import_paths import import_object
-from haystack_integrations.tools.mcp.parameters import explains_options
-from haystack_integrations.tools.mcp.protocol.server_info import (
-    DEFAULT_FAILURE_PAUSE,
-    MCPServerInfo,
-    Negotiation,
-)
+from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options
+from haystack_integrations.tools.mcp.protocol.server_info import BuiltInServerInfo
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import MCPClient
@@ -27,8 +24,8 @@ _CLIENT = "haystack_integrations.tools.mcp.transports.in_process.client:InProces
 
 
 @explains_options
-@dataclass(repr=False)
-class InProcessServerInfo(MCPServerInfo):
+@checked_dataclass(repr=False, config=CHECKED)
+class InProcessServerInfo(BuiltInServerInfo):
     """
     An MCP server in the same process, without a child process or a port.
 
@@ -65,9 +62,6 @@ class InProcessServerInfo(MCPServerInfo):
     _transport_name: ClassVar[str] = "in-process"
 
     server: Any
-    max_in_flight: int | None = None
-    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
 
     _always_stored = ("server",)
 
@@ -88,7 +82,6 @@ class InProcessServerInfo(MCPServerInfo):
                 "`server` must be an MCP server object or its import path 'package.module:server', got "
                 f"{type(self.server).__name__}{advice}",
             )
-        self._check_shared_fields()
 
     def create_client(self) -> MCPClient:
         """

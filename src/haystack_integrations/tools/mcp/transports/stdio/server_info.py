@@ -9,18 +9,22 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import KW_ONLY
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from haystack.utils import Secret
+from pydantic import BeforeValidator
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.import_paths import import_object
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import (
-    DEFAULT_FAILURE_PAUSE,
     DEFAULT_MAX_MESSAGE_SIZE,
-    MCPServerInfo,
-    Negotiation,
+    BuiltInServerInfo,
+    Delay,
+    MessageSize,
+    Retries,
+    Secrets,
 )
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import shown
@@ -102,9 +106,13 @@ _OF_THE_CONNECTION = ("max_in_flight", "failure_pause")
 _CLIENT = "haystack_integrations.tools.mcp.transports.stdio.client:StdioClient"
 
 
+def _text_of_path(value: Any) -> Any:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 @explains_options
-@dataclass(repr=False)
-class StdioServerInfo(MCPServerInfo):
+@checked_dataclass(repr=False, config=CHECKED)
+class StdioServerInfo(BuiltInServerInfo):
     """
     Connection parameters of an MCP server that is started as a child process and uses stdio.
 
@@ -157,16 +165,14 @@ class StdioServerInfo(MCPServerInfo):
 
     command: str | Secret
     args: Sequence[str | Secret] | None = None
-    env: dict[str, str | Secret] | None = None
-    max_retries: int = 3
-    base_delay: float = 1.0
-    max_delay: float = 30.0
-    cwd: str | Secret | None = None
-    inherit_env: list[str] | bool | None = None
-    max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    max_in_flight: int | None = None
-    failure_pause: float | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
+    env: Secrets | None = None
+    max_retries: Retries = 3
+    base_delay: Delay = 1.0
+    max_delay: Delay = 30.0
+    _: KW_ONLY
+    cwd: Annotated[str | Secret | None, BeforeValidator(_text_of_path)] = None
+    inherit_env: Sequence[str] | bool | None = None
+    max_message_size: MessageSize = DEFAULT_MAX_MESSAGE_SIZE
 
     _always_stored = "command args env max_retries base_delay max_delay".split()
 
@@ -177,22 +183,14 @@ class StdioServerInfo(MCPServerInfo):
         :raises ValueError: If a parameter is invalid. The message names it and its valid values.
         """
         self._check_command()
-        args = self.args
-        if args is not None and (
-            not isinstance(args, (list, tuple)) or not all(isinstance(arg, (str, Secret)) for arg in args)
-        ):
-            self._refuse("`args` must be a list of strings or None")
-        if self.cwd is not None and not isinstance(self.cwd, Secret):
-            self.cwd = str(self.cwd)
-        self._check_secrets("env")
-        self._check_inherit_env()
-        self._check_shared_fields()
+        if not isinstance(self.inherit_env, bool):
+            self._check_inherit_env(self.inherit_env or ())
 
     def _check_command(self) -> None:
         command = self.command
         if isinstance(command, Secret):
             return
-        if not isinstance(command, str) or not command.strip():
+        if not command.strip():
             self._refuse(f"`command` must be a non-empty string, got {command!r}")
         program, *rest = command.split()
         if rest and not (os.path.isfile(command) or shutil.which(command)):
@@ -201,22 +199,14 @@ class StdioServerInfo(MCPServerInfo):
                 f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given.",
             )
 
-    def _check_inherit_env(self) -> None:
-        names = self.inherit_env
-        if names is None or isinstance(names, bool):
-            return
-        what = (
-            "must be a list of names of environment variables, each perhaps with a `*` at its end, or True for all, or "
-            "None"
-        )
-        if not isinstance(names, (list, tuple, set, frozenset)):
-            self._refuse(f"`inherit_env` {what}, got {type(names).__name__}")
+    def _check_inherit_env(self, names: Sequence[str]) -> None:
         for name in names:
-            if not isinstance(name, str) or not name.removesuffix("*") or set("*=\0") & set(name.removesuffix("*")):
-                hint = " (True inherits all)" if name == "*" else ""
-                shown = repr(name.partition("=")[0]) if isinstance(name, str) else type(name).__name__
-                self._refuse(f"`inherit_env` {what}, and {shown} is no such name{hint}")
-        self.inherit_env = list(names)
+            stem = name.removesuffix("*")
+            if not stem or set("*=\0") & set(stem):
+                self._refuse(
+                    "`inherit_env` must be a list of names of environment variables, each perhaps with a `*` at its "
+                    f"end, or True for all, and {name.partition('=')[0]!r} is no such name"
+                )
 
     def create_client(self) -> MCPClient:
         """
