@@ -318,7 +318,7 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
         json.dumps([{"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}] * 2)
     )
     monkeypatch.chdir(tmp_path)
-    for words in ([], ["mcp.json"], ["--config", "mcp.json"]):
+    for words in ([], ["mcp.json"]):
         ran = run("list", *words)
         assert ran.code == 0
         assert [ran.screen.count(text) for text in ("first\n", "last\n", "Divide a by b.", "off")] == [1, 1, 2, 0]
@@ -330,19 +330,8 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     assert found["last"]["prompts"] == []
     assert found["dead"]["error"]["type"] == "MCPConnectionError"
     assert run("list", "dead.json").code == 3
-    assert run("list", "stored.yaml").screen.count("Divide a by b.") == 2
     ran = run("list", "stored.yaml", "--header", "X: y")
     assert (ran.code, ran.errors.count("are for servers with a URL")) == (2, 2)
-
-
-def test_list_without_any_file_says_what_a_target_is(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("HOME", "XDG_CONFIG_HOME", "USERPROFILE", "APPDATA"):
-        monkeypatch.setenv(name, str(tmp_path))
-    ran = run("list")
-    assert ran.code == 2
-    assert "no configuration file" in ran.errors
-    assert "A target is a URL" in ran.errors
 
 
 def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

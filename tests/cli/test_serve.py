@@ -9,7 +9,6 @@
 import contextlib
 import json
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -19,15 +18,18 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPConnection,
+    MCPInvocationError,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.cli.serve import Look, make_server
-from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.cli.conftest import Run
 from tests.support.majors import on_one_major
 from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import end
 from tests.support.rows import rows
-from tests.support.served import ServedProcess
 from tests.support.terminal import COMMAND, LIMIT, ROOT, environment, in_a_pipe
 
 BUILDER = "haystack.components.builders.prompt_builder.PromptBuilder"
@@ -123,7 +125,6 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}
     toolset = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
     (tmp_path / "tools.yaml").write_text(json.dumps({"tools": [toolset]}))
-    (tmp_path / "toolset.yaml").write_text(json.dumps(toolset))
     monkeypatch.chdir(tmp_path)
     modules, path = set(sys.modules), list(sys.path)
     yield tmp_path
@@ -171,7 +172,6 @@ KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "a function": ("shelf:add", "add", {"a": 5, "b": 3}, {"result": 8}),
     "YAML": ("answer.yaml", "answer", {"topic": "bread"}, {"prompt": "Tell me of bread."}),
     "tools in YAML": ("tools.yaml", "add", {"a": 5, "b": 3}, {"result": 8.0}),
-    "a toolset in YAML": ("toolset.yaml", "add", {"a": 5, "b": 3}, {"result": 8.0}),
     "another server": ("shelf:other", "add", {"a": 5, "b": 3}, {"result": 8.0}),
     "the servers of a file": ("mcp.json", "maths_add", {"a": 5, "b": 3}, {"result": 8.0}),
 }
@@ -199,63 +199,28 @@ def test_documents_prompts_and_skills_are_served(shelf: Path) -> None:
         assert [(each.name, each.uri) for each in connection.list_skills()] == [("bake", "skill://bake/SKILL.md")]
 
 
-@pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 imports whatever a YAML names")
-def test_a_pipeline_with_a_forbidden_class_is_refused_as_an_error_of_the_command(shelf: Path) -> None:
-    (shelf / "bad.yaml").write_text(
-        "components: {x: {type: subprocess.Popen, init_parameters: {args: [touch, made]}}}\nconnections: []\n"
-    )
-    ran = in_a_pipe("serve", "bad.yaml", cwd=shelf)
-    assert ran.code == 2, ran.errors
-    assert ran.screen == ""
-    assert "subprocess" in ran.errors and "allowlist" in ran.errors
-    assert "Traceback" not in ran.errors
-    assert not (shelf / "made").exists()
-
-
 def test_the_options_choose_what_clients_see(shelf: Path) -> None:
-    look = Look(
-        name="Library",
-        description="Search the library.",
-        input=["question=retriever.query"],
-        output=["found=retriever.documents"],
-    )
+    look = Look(name="Library", description="Search the library.", input=["q=retriever.query"])
     with MCPConnection(InProcessServerInfo(make_server("shelf:search", look))) as connection:
         [tool] = connection.list_tools()
         assert connection.status().server_name == "Library"
-        assert tool.description == "Search the library."
-        assert list(tool.input_schema["properties"]) == ["question"]
-        assert connection.call_tool("search", {"question": "roses"}).structured_content.keys() == {"found"}  # type: ignore[union-attr]
-
-
-def test_one_argument_goes_to_several_inputs(shelf: Path) -> None:
+        assert (tool.description, list(tool.input_schema["properties"])) == ("Search the library.", ["q"])
     parts = {
         name: {"type": BUILDER, "init_parameters": {"template": f"{name} {{{{ it }}}}.", "required_variables": "*"}}
         for name in ("find", "ask")
     }
     (shelf / "both.yaml").write_text(json.dumps({"components": parts, "connections": []}))
-    look = Look(input=["q=find.it", "q=ask.it"])
+    look = Look(input=["q=find.it", "q=ask.it"], output=["asked=ask.prompt"])
     with MCPConnection(InProcessServerInfo(make_server("both.yaml", look))) as connection:
-        result = connection.call_tool("both", {"q": "tea"}).structured_content
-    assert result == {"find_prompt": "find tea.", "ask_prompt": "ask tea."}
+        assert connection.call_tool("both", {"q": "tea"}).structured_content == {"asked": "ask tea."}
 
 
-def test_inputs_and_outputs_of_an_agent_are_chosen(shelf: Path) -> None:
-    look = Look(input=["ask=task"], output=["said=answer", "last=last_message"])
-    with MCPConnection(InProcessServerInfo(make_server("shelf.py:baker", look))) as connection:
-        given = connection.call_tool("baker", {"ask": "how long"}).structured_content
-    assert given is not None
-    assert (given["said"], list(given)) == ("Forty minutes.", ["said", "last"])
-
-
-def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, run: Run) -> None:
-    command = shlex.join([prepared_python(), *COMMAND[1:], "serve", "shelf.py:add"])
-    words = ["call", "--env", f"PYTHONPATH={ROOT / 'src'}", "--cwd", str(shelf)]
-    hidden = run(*words, command, "add", "a=-1", "b=3")
-    shown = run(*words, f"{command} --show-errors", "add", "a=-1", "b=3")
-    assert (hidden.code, shown.code) == (1, 1)
-    assert "a-detail-of-the-error" not in hidden.errors
-    assert "a-detail-of-the-error" in shown.errors
-    assert run(*words, command, "add", "a=5", "b=3").screen == "8\n"
+@rows("shows", [False, True])
+def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, shows: bool) -> None:
+    server = make_server("shelf.py:add", Look(show_errors=shows))
+    with MCPConnection(InProcessServerInfo(server)) as connection, pytest.raises(MCPInvocationError) as caught:
+        connection.call_tool("add", {"a": -1, "b": 3})
+    assert ("a-detail-of-the-error" in str(caught.value)) is shows
 
 
 def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
@@ -268,25 +233,6 @@ def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
         output, errors = process.communicate(timeout=LIMIT)
     assert (process.returncode, output) == (0, "")
     assert "secret-token-value" not in errors
-
-
-def test_sigterm_over_stdio_lets_calls_finish(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(
-        "import sys, time\n\n\ndef slow(seconds: int) -> str:\n    print('EVENT slow', file=sys.stderr, flush=True)\n"
-        "    time.sleep(seconds)\n    return 'answered'\n"
-    )
-    command = tmp_path / "command.py"
-    command.write_text(
-        "import sys\nfrom haystack_integrations.tools.mcp.cli.__main__ import main\nsys.exit(main(sys.argv[2:]))\n"
-    )
-    with ServedProcess(command, {}, "serve", f"{tmp_path / 'slow.py'}:slow") as served:
-        served.shake_hands()
-        served.call(1, "slow", seconds=2)
-        served.wait_for("EVENT slow")
-        served.signal()
-        assert served.answer(1)["result"]["structuredContent"] == {"result": "answered"}
-        assert served.wait() == 0
-    assert "Traceback" not in served.errors
 
 
 @pytest.mark.parametrize(
