@@ -226,13 +226,12 @@ def test_a_server_that_is_down_and_not_required_gives_no_messages(build, prompte
 @rows(
     ("parameters", "problem"),
     [
-        ({"prompt_name": ""}, "`prompt_name` must be a non-empty string"),
-        ({"variables": "name"}, "`variables` must be a list of names, got str"),
-        ({"variables": [5]}, "`variables` must be a list of non-empty strings, but one is 5"),
+        ({"prompt_name": ""}, "`prompt_name` must have at least 1 character"),
+        ({"variables": "name"}, "`variables` must be a valid list"),
         ({"variables": ["arguments"]}, "'arguments', which is an input of MCPPromptBuilder already"),
         ({"variables": ["a"], "required_variables": ["b"]}, "`required_variables` has 'b', which `variables` does not"),
-        ({"arguments": ["a"]}, "`arguments` must be a dictionary from names to values or None, got list"),
-        ({"system_role": "all"}, "`system_role` must be 'first' or None, got 'all'"),
+        ({"arguments": ["a"]}, "`arguments` must be a valid dictionary, got list"),
+        ({"system_role": "all"}, "`system_role` must be 'first', got 'all'"),
     ],
 )
 def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):

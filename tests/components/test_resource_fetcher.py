@@ -286,14 +286,12 @@ async def test_it_is_warmed_up_and_closed_asynchronously(library):
 @rows(
     ("parameters", "problem"),
     [
-        ({"uris": "notes://today"}, "`uris` must be a list of URIs, got str"),
-        ({"uris": [""]}, "`uris` must be a list of non-empty strings"),
-        ({"uri_template": 5}, "`uri_template` must be a string or None, got int"),
+        ({"uris": "notes://today"}, "`uris` must be a valid list"),
+        ({"uri_template": 5}, "`uri_template` must be a valid string, got 5"),
         ({"uri_template": "a://{day"}, "has a brace without its counterpart"),
         ({"uri_template": "a://{prefix}"}, "the variable 'prefix', which is an input"),
-        ({"prefix": 5}, "`prefix` must be a string or None"),
-        ({"max_resources": 0}, "`max_resources` must be an integer of at least 1"),
-        ({"max_concurrency": True}, "`max_concurrency` must be an integer of at least 1"),
+        ({"max_resources": 0}, "`max_resources` must be greater than or equal to 1"),
+        ({"max_concurrency": True}, "`max_concurrency` must be a valid integer"),
         ({"invocation_timeout": -1}, "invocation_timeout"),
     ],
 )

@@ -197,15 +197,14 @@ def test_a_parameter_that_the_tool_does_not_have_is_told_at_warm_up(adder, caplo
 @rows(
     ("parameters", "problem"),
     [
-        ({"tool": "total"}, "`tool` must be an MCPTool, got str"),
-        ({"inputs": "numbers"}, "`inputs` must be a list of names or a dictionary from names to types, got str"),
-        ({"inputs": [""]}, "`inputs` must have non-empty strings as names"),
+        ({"tool": "total"}, "`tool` must be an instance of MCPTool"),
+        ({"inputs": "numbers"}, "`inputs` must be a valid list"),
         ({"inputs": ["arguments"]}, "`inputs` has 'arguments', which MCPToolRunner has already"),
         ({"inputs": {"numbers": "list"}}, "`inputs` must have types as values, but that of 'numbers' is 'list'"),
         ({"inputs": ["a"], "optional_inputs": ["b"]}, "`optional_inputs` has 'b', which `inputs` does not have"),
-        ({"outputs": ["total"]}, "`outputs` must be a dictionary from names to types, got list"),
+        ({"outputs": ["total"]}, "`outputs` must be a valid dictionary"),
         ({"outputs": {"text": str}}, "`outputs` has 'text', which MCPToolRunner has already"),
-        ({"arguments": [1]}, "`arguments` must be a dictionary"),
+        ({"arguments": [1]}, "`arguments` must be a valid dictionary"),
     ],
 )
 def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):

@@ -27,6 +27,7 @@ CHECKED: Final = ConfigDict(strict=True, arbitrary_types_allowed=True)
 LONGEST_TIMEOUT: Final = 10_000_000.0
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Positive: TypeAlias = Annotated[int, Field(ge=1)]
 
 # Values that are quoted in errors. Anything else may hold what nobody else should read.
 _QUOTED = (bool, int, float, str, type(None))

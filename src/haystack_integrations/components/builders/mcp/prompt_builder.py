@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from haystack import component, default_to_dict
@@ -13,6 +14,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo, prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
@@ -48,12 +50,13 @@ class MCPPromptBuilder(ReaderBase):
     ```
     """
 
+    @checked()
     def __init__(
         self,
         server_info: MCPServerInfo | Any,
-        prompt_name: str,
-        variables: list[str] | None = None,
-        required_variables: list[str] | Literal["*"] | None = "*",
+        prompt_name: Text,
+        variables: list[Text] | None = None,
+        required_variables: list[Text] | Literal["*"] | None = "*",
         *,
         arguments: dict[str, Any] | None = None,
         system_role: Literal["first"] | None = None,
@@ -93,16 +96,16 @@ class MCPPromptBuilder(ReaderBase):
             handlers=handlers,
             required=required,
         )
-        if not isinstance(prompt_name, str) or not prompt_name:
-            msg = f"`prompt_name` must be a non-empty string, got {prompt_name!r}"
+        if _INPUT in (variables or []):
+            msg = f"`variables` has {_INPUT!r}, which is an input of MCPPromptBuilder already: the dictionary of all"
             raise ValueError(msg)
-        if system_role not in (None, "first"):
-            msg = f"`system_role` must be 'first' or None, got {system_role!r}"
+        if isinstance(required_variables, list) and (unknown := set(required_variables) - set(variables or [])):
+            msg = f"`required_variables` has {', '.join(map(repr, sorted(unknown)))}, which `variables` does not have"
             raise ValueError(msg)
         self.prompt_name = prompt_name
-        self.variables: list[str] | None = None if variables is None else _checked_names("variables", variables)
-        self.required_variables: list[str] | Literal["*"] | None = _checked_required(required_variables, self.variables)
-        self.arguments: dict[str, Any] = _checked_arguments(arguments)
+        self.variables = variables
+        self.required_variables = required_variables
+        self.arguments: dict[str, Any] = dict(arguments or {})
         self.system_role = system_role
         self._has_inputs = variables is not None
         for name in self.variables or []:
@@ -203,21 +206,7 @@ class MCPPromptBuilder(ReaderBase):
             argument is missing.
         :raises ValueError: If an argument has no name.
         """
-        sent = self._sent(arguments, variables)
-        try:
-            result = self._connection.get_prompt(self.prompt_name, sent)
-        except MCPConnectionError as error:
-            if is_out_of_reach(error, "get_prompt"):
-                self._note_absence(error)
-                return {"prompt": []}
-            if error.code is None:
-                raise
-            try:
-                listed = self._connection.list_prompts()
-            except MCPConnectionError:
-                raise error from None  # it says more than that there is no list
-            raise self._explained(error, sent, listed) from error
-        return {"prompt": self._messages(result)}
+        return self._run(partial(self._get, self._sent(arguments, variables)))
 
     @component.output_types(prompt=list[ChatMessage])
     async def run_async(
@@ -232,7 +221,9 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: As `run`.
         :raises ValueError: As `run`.
         """
-        sent = self._sent(arguments, variables)
+        return await self._get(self._sent(arguments, variables))
+
+    async def _get(self, sent: dict[str, str]) -> dict[str, list[ChatMessage]]:
         try:
             result = await self._connection.get_prompt_async(self.prompt_name, sent)
         except MCPConnectionError as error:
@@ -250,7 +241,7 @@ class MCPPromptBuilder(ReaderBase):
 
     def _sent(self, arguments: dict[str, Any] | None, variables: dict[str, Any]) -> dict[str, str]:
         given = {name: value for name, value in variables.items() if value is not None}
-        values = {**self.arguments, **given, **_checked_arguments(arguments)}
+        values = {**self.arguments, **given, **(arguments or {})}
         return {
             name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             for name, value in values.items()
@@ -320,38 +311,3 @@ def _named(listed: Iterable[types.Prompt], name: str) -> types.Prompt | None:
 
 def _choices(name: str, listed: Iterable[types.Prompt]) -> str:
     return describe_choices([name], [prompt.name for prompt in listed], "The server", "prompts")
-
-
-def _checked_names(parameter: str, names: Any) -> list[str]:
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        msg = f"`{parameter}` must be a list of names, got {type(names).__name__}"
-        raise ValueError(msg)
-    checked = list(names)
-    for name in checked:
-        if not isinstance(name, str) or not name:
-            msg = f"`{parameter}` must be a list of non-empty strings, but one is {name!r}"
-            raise ValueError(msg)
-        if name == _INPUT:
-            msg = f"`{parameter}` has {name!r}, which is an input of MCPPromptBuilder already: the dictionary of all"
-            raise ValueError(msg)
-    return checked
-
-
-def _checked_required(required: Any, variables: list[str] | None) -> list[str] | Literal["*"] | None:
-    if required is None or required == "*":
-        return "*" if required == "*" else None
-    names = _checked_names("required_variables", required)
-    unknown = [name for name in names if name not in (variables or [])]
-    if unknown:
-        msg = f"`required_variables` has {', '.join(map(repr, unknown))}, which `variables` does not have"
-        raise ValueError(msg)
-    return names
-
-
-def _checked_arguments(arguments: Any) -> dict[str, Any]:
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
-        msg = f"`arguments` must be a dictionary from names to values or None, got {type(arguments).__name__}"
-        raise ValueError(msg)
-    return dict(arguments)

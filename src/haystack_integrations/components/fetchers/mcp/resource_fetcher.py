@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,8 @@ from haystack_integrations.tools.mcp import (
     resource_contents,
     resource_streams,
 )
-from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
+from haystack_integrations.tools.mcp.concurrency import gather_bounded
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
@@ -70,18 +70,19 @@ class MCPResourceFetcher(ReaderBase):
     ```
     """
 
+    @checked()
     def __init__(
         self,
         server_info: MCPServerInfo | Any,
-        uris: list[str] | None = None,
+        uris: list[Text] | None = None,
         *,
         uri_template: str | None = None,
         prefix: str | None = None,
         as_streams: bool = False,
         server_name: str | None = None,
         raise_on_failure: bool = False,
-        max_resources: int | None = 1000,
-        max_concurrency: int = 4,
+        max_resources: Positive | None = 1000,
+        max_concurrency: Positive = 4,
         connection_timeout: float = 30.0,
         invocation_timeout: float | None = 30.0,
         share: bool = True,
@@ -123,21 +124,16 @@ class MCPResourceFetcher(ReaderBase):
             handlers=handlers,
             required=required,
         )
-        self.uris: list[str] | None = None if uris is None else _checked_uris(uris)
+        self.uris = uris
         self.uri_template = uri_template
         # Whether each variable of the template needs a value.
         self._variables: dict[str, bool] = {} if uri_template is None else _checked_variables(uri_template)
-        self.prefix: str | None = _checked_text("prefix", prefix)
+        self.prefix = prefix
         self.as_streams = as_streams
-        self.server_name: str | None = _checked_text("server_name", server_name)
+        self.server_name = server_name
         self.raise_on_failure = raise_on_failure
-        if max_resources is not None and (
-            not isinstance(max_resources, int) or isinstance(max_resources, bool) or max_resources < 1
-        ):
-            msg = f"`max_resources` must be an integer of at least 1, or None for no limit, got {max_resources!r}"
-            raise ValueError(msg)
         self.max_resources = max_resources
-        self.max_concurrency: int = check_max_concurrency(max_concurrency)
+        self.max_concurrency = max_concurrency
         for name, is_required in self._variables.items():
             component.set_input_type(self, name, Any, **({} if is_required else {"default": None}))
 
@@ -185,10 +181,7 @@ class MCPResourceFetcher(ReaderBase):
     ) -> tuple[list[str], str | None]:
         if uris is None and prefix is None:
             uris, prefix = self.uris, self.prefix
-        else:
-            uris = None if uris is None else _checked_uris(uris)
-            prefix = _checked_text("prefix", prefix)
-        wanted = list(uris or [])
+        wanted = [] if uris is None else texts("uris", uris)
         if self.uri_template is not None:
             wanted.append(self._expanded(self.uri_template, variables))
         elif variables:
@@ -353,34 +346,12 @@ def _described(listed: types.Resource | None) -> dict[str, Any]:
     return {key: value for key, value in described.items() if value not in (None, "")}
 
 
-def _checked_uris(uris: Any) -> list[str]:
-    if not isinstance(uris, Iterable) or isinstance(uris, str | bytes):
-        msg = f"`uris` must be a list of URIs, got {type(uris).__name__}"
-        raise ValueError(msg)
-    checked = list(uris)
-    for uri in checked:
-        if not isinstance(uri, str) or not uri:
-            msg = f"`uris` must be a list of non-empty strings, but one is {uri!r}"
-            raise ValueError(msg)
-    return checked
-
-
-def _checked_text(parameter: str, value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        msg = f"`{parameter}` must be a string or None, got {type(value).__name__}"
-        raise ValueError(msg)
-    return value
-
-
 def _as_text(value: Any) -> str:
     # As JSON has it, and not as Python prints it.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _checked_variables(uri_template: Any) -> dict[str, bool]:
-    if not isinstance(uri_template, str):
-        msg = f"`uri_template` must be a string or None, got {type(uri_template).__name__}"
-        raise ValueError(msg)
+def _checked_variables(uri_template: str) -> dict[str, bool]:
     if re.search("[{}]", _EXPRESSION.sub("", uri_template)):
         msg = f"`uri_template` {uri_template!r} is none: it has a brace without its counterpart, or nothing in braces"
         raise ValueError(msg)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextvars
 import inspect
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +25,16 @@ from haystack.tools import (
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import deserialize_callable
+from pydantic import SkipValidation
 
-from haystack_integrations.tools.mcp.concurrency import check_max_concurrency, gather_bounded
+from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_state_schema,
     deserialize_state_schema,
     serialize_state_schema,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.parameters import Positive, checked
 from haystack_integrations.tools.mcp.tool_failures import calls_of
 from haystack_integrations.tools.mcp.tool_invocation import (
     Failure,
@@ -109,14 +110,15 @@ class MCPToolCaller:
     ```
     """
 
+    @checked()
     def __init__(
         self,
-        tools: ToolsType,
+        tools: SkipValidation[ToolsType],
         *,
         raise_on_failure: bool = False,
-        max_concurrency: int = 4,
+        max_concurrency: Positive = 4,
         state_schema: dict[str, Any] | None = None,
-        streaming_callback: StreamingCallbackT | None = None,
+        streaming_callback: SkipValidation[StreamingCallbackT | None] = None,
         tool_streaming_callback_passthrough: bool = False,
     ) -> None:
         """
@@ -135,15 +137,9 @@ class MCPToolCaller:
             an MCP server reports.
         :raises ValueError: If a parameter is invalid.
         """
-        if not isinstance(tools, Toolset) and not (isinstance(tools, Iterable) and not isinstance(tools, str | Tool)):
-            msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, got {type(tools).__name__}"
-            raise ValueError(msg)
-        items = tool_items(tools)
-        if wrong := [each for each in items if not isinstance(each, Tool | Toolset)]:
-            msg = f"`tools` must be a Toolset or a list of Tools and Toolsets, but has a {type(wrong[0]).__name__}"
-            raise ValueError(msg)
-        if not items:
-            msg = "`tools` is empty: MCPToolCaller needs at least one tool or toolset"
+        items = tool_items(tools) if isinstance(tools, Toolset | list | tuple) else []
+        if not items or not all(isinstance(each, Tool | Toolset) for each in items):
+            msg = "`tools` must be a Toolset, or a list with at least one Tool or Toolset"
             raise ValueError(msg)
         tools_by_name(flatten_tools_or_toolsets(tools))
         if taken := [key for key in state_schema or {} if key in _RESERVED]:
@@ -152,7 +148,7 @@ class MCPToolCaller:
         check_state_schema(state_schema or {})
         self.tools = tools
         self.raise_on_failure = raise_on_failure
-        self.max_concurrency: int = check_max_concurrency(max_concurrency)
+        self.max_concurrency = max_concurrency
         self.state_schema = state_schema
         self.streaming_callback = streaming_callback
         self.tool_streaming_callback_passthrough = tool_streaming_callback_passthrough

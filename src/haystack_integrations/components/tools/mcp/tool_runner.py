@@ -11,10 +11,12 @@ from haystack import Document, component, default_to_dict, logging
 from haystack.dataclasses import FileContent, ImageContent, TextContent
 from haystack.tools import deserialize_tools_or_toolset_inplace
 from haystack.utils import deserialize_type, serialize_type
+from pydantic import InstanceOf
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
 from haystack_integrations.tools.mcp.convert.results import json_value
 from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
+from haystack_integrations.tools.mcp.parameters import Text, checked
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -55,13 +57,14 @@ class MCPToolRunner:
     ```
     """
 
+    @checked()
     def __init__(
         self,
-        tool: MCPTool,
-        inputs: list[str] | dict[str, Any] | None = None,
+        tool: InstanceOf[MCPTool],
+        inputs: list[Text] | dict[Text, Any] | None = None,
         *,
         optional_inputs: list[str] | None = None,
-        outputs: dict[str, Any] | None = None,
+        outputs: dict[Text, Any] | None = None,
         arguments: dict[str, Any] | None = None,
         raise_on_failure: bool = True,
     ) -> None:
@@ -80,19 +83,15 @@ class MCPToolRunner:
             output `error`, and there are no other outputs.
         :raises ValueError: If a parameter is invalid.
         """
-        if not isinstance(tool, MCPTool):
-            msg = f"`tool` must be an MCPTool, got {type(tool).__name__}"
-            raise ValueError(msg)
         self.tool = tool
-        self.inputs: dict[str, Any] | None = _checked_inputs(inputs)
+        self.inputs: dict[str, Any] | None = dict.fromkeys(inputs, Any) if isinstance(inputs, list) else inputs
+        _check_types("inputs", self.inputs, [_INPUT])
         self.optional_inputs: list[str] = list(optional_inputs or [])
         if unknown := [name for name in self.optional_inputs if name not in (self.inputs or {})]:
             msg = f"`optional_inputs` has {unknown[0]!r}, which `inputs` does not have"
             raise ValueError(msg)
-        self.outputs: dict[str, Any] | None = _checked_outputs(outputs)
-        if arguments is not None and not isinstance(arguments, Mapping):
-            msg = f"`arguments` must be a dictionary from names to values or None, got {type(arguments).__name__}"
-            raise ValueError(msg)
+        self.outputs = outputs
+        _check_types("outputs", outputs, list(_OUTPUTS))
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
         self._has_inputs = inputs is not None
@@ -296,32 +295,8 @@ def _stored_types(types: dict[str, Any] | None) -> dict[str, str] | None:
     return None if types is None else {name: serialize_type(kind) for name, kind in types.items()}
 
 
-def _checked_inputs(inputs: Any) -> dict[str, Any] | None:
-    if inputs is None:
-        return None
-    if isinstance(inputs, str) or not isinstance(inputs, list | tuple | Mapping):
-        msg = f"`inputs` must be a list of names or a dictionary from names to types, got {type(inputs).__name__}"
-        raise ValueError(msg)
-    checked = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs, Any)
-    _check_names("inputs", checked, [_INPUT])
-    return checked
-
-
-def _checked_outputs(outputs: Any) -> dict[str, Any] | None:
-    if outputs is None:
-        return None
-    if not isinstance(outputs, Mapping):
-        msg = f"`outputs` must be a dictionary from names to types, got {type(outputs).__name__}"
-        raise ValueError(msg)
-    _check_names("outputs", outputs, list(_OUTPUTS))
-    return dict(outputs)
-
-
-def _check_names(parameter: str, types: Mapping[Any, Any], taken: list[str]) -> None:
-    for name, kind in types.items():
-        if not isinstance(name, str) or not name:
-            msg = f"`{parameter}` must have non-empty strings as names, but one is {name!r}"
-            raise ValueError(msg)
+def _check_types(parameter: str, types: dict[str, Any] | None, taken: list[str]) -> None:
+    for name, kind in (types or {}).items():
         if name in taken:
             msg = f"`{parameter}` has {name!r}, which MCPToolRunner has already"
             raise ValueError(msg)
