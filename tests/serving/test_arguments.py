@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from typing import Annotated, Any
 
 import pytest
@@ -149,24 +148,15 @@ def test_other_texts_are_no_objects(text: str):
         checked({"counts": text})
 
 
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
-    arguments = {"count": 1.0, "perhaps": 2.0, "counts": {"a": 3.0}, "pair": [4.0, "x"], "share": 1.0, "either": 5.0}
-    read = checked(arguments, strict=strict)
-    assert json.dumps(read) == (
-        '{"count": 1, "perhaps": 2, "counts": {"a": 3}, "pair": [4, "x"], "share": 1.0, "either": 5}'
-    )
-
-
 @rows("strict", [True, False])
 @rows("number", [float("nan"), float("inf"), -float("inf")])
 def test_nan_passes_no_limit(number: float, strict: bool):
-    for arguments, where in (({"share": number}, "share"), ({"counts": {"a": [number]}}, r"counts\.a\[0\]")):
-        with pytest.raises(ToolError, match=f"'{where}' must be a finite number"):
+    for arguments, where in (({"share": number}, "share"), ({"counts": {"a": number}}, r"counts\.a")):
+        with pytest.raises(ToolError, match=f"'{where}' must be of type"):
             checked(arguments, strict=strict)
 
 
-@rows("number", ["inf", "1e308", 1e308, 10**400])
+@rows("number", ["inf", "1e308", 1e308])
 def test_no_number_is_too_much_for_multiple_of(number: Any):
     try:
         assert checked({"price": number})

@@ -11,6 +11,7 @@ Nothing that a client sent is quoted in a message: it goes to logs, too.
 from __future__ import annotations
 
 import collections.abc
+import copy
 import dataclasses
 import json
 import logging
@@ -582,8 +583,17 @@ def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterat
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
 
 
+def _is_number(_checker: Any, value: Any) -> bool:
+    # NaN, which some clients send, would pass any comparison.
+    return Draft202012Validator.TYPE_CHECKER.is_type(value, "number") and isfinite(value)
+
+
 _extend: Any = validators.extend  # which has no annotations
-_Validator = _extend(Draft202012Validator, {"pattern": _pattern})
+_Validator = _extend(
+    Draft202012Validator,
+    {"pattern": _pattern},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number),
+)
 
 
 def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
@@ -634,78 +644,32 @@ class ArgumentCheck:
         """
         if self._plain_fields.fit(arguments):
             return arguments
-        arguments = self._coerce(arguments, self._schema, "", strict=strict)
-        try:
-            errors = sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)
-        except OverflowError:
-            raise invalid_arguments(self._tool_name, ["a number is too large"]) from None
+        errors = self._errors(arguments)
+        if errors and not strict:
+            arguments = copy.deepcopy(arguments)
+            # What is in the objects and lists that were read is read in the next round.
+            while True in [_read_at(arguments, error) for error in errors]:
+                errors = self._errors(arguments)
         if errors:
             raise invalid_arguments(self._tool_name, map(_describe, errors))
         return arguments
 
-    def _coerce(self, value: Any, schema: Any, where: str, *, strict: bool) -> Any:
-        """
-        Read a value as what the schema wants.
+    def _errors(self, arguments: dict[str, Any]) -> list[SchemaViolation]:
+        return sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)
 
-        A text is read as a number or boolean, or as the object or list that its JSON is, unless that is strict. A
-        number like 1.0 is an integer, in JSON schema.
-        """
-        if isinstance(value, float) and not isfinite(value):
-            # It would pass any comparison.
-            raise invalid_arguments(self._tool_name, [f"'{_shortened(where)}' must be a finite number"])
-        schema = self._resolved(schema)
-        for alternatives in (schema[keyword] for keyword in _ALTERNATIVES if keyword in schema):
-            value = self._coerce_to_one_of(value, alternatives, where, strict=strict)
-        declared = schema.get("type")
-        kinds = [declared] if isinstance(declared, str) else declared or []
-        if isinstance(value, str) and not strict and "string" not in kinds:
-            value = _read(value, kinds)
-        if isinstance(value, dict):
-            properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-            return {
-                name: self._coerce(
-                    each, properties.get(name, others), f"{where}.{name}" if where else name, strict=strict
-                )
-                for name, each in value.items()
-            }
-        if isinstance(value, list):
-            first = schema.get("prefixItems") or []
-            items = [*first, *[schema.get("items")] * (len(value) - len(first))]
-            return [
-                self._coerce(each, item, f"{where}[{number}]", strict=strict)
-                for number, (each, item) in enumerate(zip(value, items, strict=False))
-            ]
-        if isinstance(value, float) and value.is_integer() and "integer" in kinds and "number" not in kinds:
-            return int(value)
-        return value
 
-    def _coerce_to_one_of(self, value: Any, alternatives: list[Any], where: str, *, strict: bool) -> Any:
-        for only_strict in (True, strict):  # as it is, if it fits, and otherwise as what it can be read as
-            for each in alternatives:
-                coerced = self._coerce(value, each, where, strict=only_strict)
-                if self._is_valid(coerced, each):
-                    return coerced
-        return value
-
-    def _is_valid(self, value: Any, schema: Any) -> bool:
-        try:
-            return next(self._validator.descend(value, schema), None) is None
-        except OverflowError:
-            return False
-
-    def _resolved(self, schema: Any) -> Any:
-        # References of a schema that the server itself made are to its own definitions.
-        for _ in range(10):
-            if not isinstance(schema, dict):
-                return {}
-            reference = schema.get("$ref")
-            if not isinstance(reference, str) or not reference.startswith("#/"):
-                return schema
-            target: Any = self._schema
-            for key in reference[2:].split("/"):
-                target = target.get(key) if isinstance(target, dict) else None
-            schema = target
-        return {}
+def _read_at(arguments: dict[str, Any], error: SchemaViolation) -> bool:
+    """Replace a text where the schema wants another type by what it can be read as, and return whether it could."""
+    if error.validator == "type" and isinstance(error.instance, str):
+        wanted: Any = error.validator_value
+        read = _read(error.instance, [wanted] if isinstance(wanted, str) else wanted)
+        *path, last = error.absolute_path
+        place: Any = arguments
+        for key in path:
+            place = place[key]
+        place[last], is_read = read, read is not error.instance
+        return is_read
+    return any(_read_at(arguments, each) for each in error.context or ())
 
 
 def _read(text: str, kinds: Collection[str]) -> Any:
