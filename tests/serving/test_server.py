@@ -297,9 +297,9 @@ async def test_a_cancelled_call_that_waits_gives_its_place_to_nobody_twice():
         may_end.set()
         assert (await client.call_tool("wait", {"text": "last"})).content[0].text == "last"
     with anyio.fail_after(10):
-        while server.haystack.pool.running:
+        while server.haystack.pool.limiter.borrowed_tokens:
             await anyio.sleep(0.01)
-    assert server.haystack.pool.waiting == 0
+    assert server.haystack.pool.limiter.statistics().tasks_waiting == 0
 
 
 def test_options_for_what_is_not_served_are_refused():

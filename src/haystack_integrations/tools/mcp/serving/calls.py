@@ -16,7 +16,6 @@ import inspect
 import logging as python_logging
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
 import anyio.to_thread
@@ -105,7 +104,7 @@ def is_for_others(error: BaseException) -> bool:
 
 class CallPool:
     """
-    Bounds how many calls run at a time. It may be used from several event loops.
+    Bounds how many calls run at a time in an event loop.
     """
 
     def __init__(self, max_concurrency: int = DEFAULT_MAX_CONCURRENCY) -> None:
@@ -115,16 +114,17 @@ class CallPool:
         :param max_concurrency: How many calls may run at a time. Eight times as many may wait.
         """
         self.max_concurrency: int = check_max_concurrency(max_concurrency)
-        self._lock = threading.Lock()
-        self.running: int = 0
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
 
     @property
-    def waiting(self) -> int:
+    def limiter(self) -> anyio.CapacityLimiter:
         """
-        How many calls wait for a place.
+        The limiter of the running event loop.
         """
-        return len(self._waiting)
+        loop = asyncio.get_running_loop()
+        if loop not in self._limiters:
+            self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
+        return self._limiters[loop]
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[Place]:
@@ -134,55 +134,20 @@ class CallPool:
         :returns: A context manager; the place is free again when it was left and the threads of the place ended.
         :raises ServerBusyError: If too many calls wait already.
         """
-        await self._enter()
-        place = Place(self)
+        place = Place(self.limiter)
+        try:
+            place.limiter.acquire_on_behalf_of_nowait(place)
+        except anyio.WouldBlock:
+            waiting = place.limiter.statistics().tasks_waiting
+            if waiting >= self.max_concurrency * _WAITING_PER_PLACE:
+                counts = f"{self.max_concurrency} calls are running and {waiting} are waiting"
+                msg = f"The server is busy: {counts}. Try again in a while."
+                raise ServerBusyError(msg) from None
+            await place.limiter.acquire_on_behalf_of(place)
         try:
             yield place
         finally:
             place.leave()
-
-    async def _enter(self) -> None:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if self.running < self.max_concurrency:
-                self.running += 1
-                return
-            if self.waiting >= self.max_concurrency * _WAITING_PER_PLACE:
-                counts = f"{self.running} calls are running and {self.waiting} are waiting"
-                msg = f"The server is busy: {counts}. Try again in a while."
-                raise ServerBusyError(msg)
-            turn: asyncio.Future[None] = loop.create_future()
-            waiting = (loop, turn)
-            self._waiting.append(waiting)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            with self._lock:
-                with suppress(ValueError):
-                    self._waiting.remove(waiting)
-                    raise
-            # The place was handed over already.
-            self.free()
-            raise
-
-    def free(self) -> None:
-        """
-        Give a place to the call that waits longest. From any thread.
-        """
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self.running -= 1
-                    return
-                loop, turn = self._waiting.popleft()
-            with suppress(RuntimeError):  # its loop was closed, and it waits no more
-                loop.call_soon_threadsafe(_take_turn, turn)
-                return
-
-
-def _take_turn(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
 
 
 class Place:
@@ -190,25 +155,23 @@ class Place:
     The place of one call.
     """
 
-    def __init__(self, pool: CallPool) -> None:
+    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
         """
         Initialize the Place.
 
-        :param pool: The pool.
+        :param limiter: Where the place is taken.
         """
-        self._pool = pool
+        self.limiter = limiter
+        self._loop = asyncio.get_running_loop()
         self._users = 1
-        self._lock = threading.Lock()
 
     def leave(self) -> None:
         """
-        Free the place, unless a thread of it still runs.
+        Free the place, unless a thread of it still runs. In the event loop of the call.
         """
-        with self._lock:
-            self._users -= 1
-            if self._users:
-                return
-        self._pool.free()
+        self._users -= 1
+        if not self._users:
+            self.limiter.release_on_behalf_of(self)
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """
@@ -221,8 +184,7 @@ class Place:
         :param args: Its arguments.
         :returns: What it returns.
         """
-        with self._lock:
-            self._users += 1
+        self._users += 1
         # Taken once: by the thread when it begins, or by a caller that is cancelled before. That one leaves the place.
         claim = threading.Lock()
 
@@ -235,7 +197,8 @@ class Place:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
             finally:
-                self.leave()
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    self._loop.call_soon_threadsafe(self.leave)
 
         try:
             # The number of threads is bounded by the number of places.
