@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
@@ -281,22 +281,20 @@ class Verdict(Enum):
 @dataclass
 class Review:
     verdict: Verdict
-    tone: Literal["rather enthusiastic", "calm"]
     written: datetime
     number: UUID
     text: str
 
 
-async def test_what_may_have_certain_values_only_is_never_cut():
+async def test_values_of_enums_dates_and_ids_are_never_cut():
     def review() -> Review:
-        return Review(Verdict.GOOD, "rather enthusiastic", WRITTEN, UUID(int=7), "well" * 100)
+        return Review(Verdict.GOOD, WRITTEN, UUID(int=7), "well" * 100)
 
     server = create_mcp_server("s", tools=[(review, ServeOptions(max_characters=12))])
     async with Client(server) as client:
         result = await client.call_tool("review", {})
     assert result.structured_content == {
         "verdict": "definitely positive",
-        "tone": "rather enthusiastic",
         "written": "2026-11-23T12:30:00Z",
         "number": "00000000-0000-0000-0000-000000000007",
         "text": "wellwellwell...",

@@ -27,7 +27,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
-from pydantic import BaseModel, PydanticUserError, RootModel
+from pydantic import PydanticUserError
 from pydantic import ValidationError as PydanticValidationError
 from pydantic.fields import FieldInfo
 
@@ -226,14 +226,12 @@ def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     """
     declared = _declared_return(function)
     derived = _derived_schema(function)
-    # FastMCP does not know what Haystack's types look like as JSON. Media become content for the model, which no schema
-    # describes.
-    of_haystack = _contains(declared, _OF_HAYSTACK)
-    if _mentions(declared, _MEDIA) or (derived is None and not of_haystack):
+    # Media become content for the model, which no schema describes.
+    if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, _OF_HAYSTACK)):
         return None
-    if _is_object(declared) if of_haystack or derived is None else not derived.get(WRAP_RESULT):
-        return object_schema(declared)
-    return {**output_schema({"result": declared}), "required": ["result"], WRAP_RESULT: True}
+    if derived is None or derived.get(WRAP_RESULT) or declared in _OF_HAYSTACK:
+        return {**output_schema({"result": declared}), "required": ["result"], WRAP_RESULT: True}
+    return object_schema(declared)
 
 
 def _derived_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
@@ -253,33 +251,6 @@ def _declared_return(function: Callable[..., Any]) -> Any:
 
 def _mentions(declared: Any, kinds: tuple[type, ...]) -> bool:
     return declared in kinds or any(_mentions(each, kinds) for each in get_args(declared))
-
-
-def _contains(declared: Any, kinds: tuple[type, ...], seen: frozenset[Any] = frozenset()) -> bool:
-    """
-    Tell whether values of a type have values of some others in them, also in fields of models and dataclasses.
-    """
-    if declared in kinds:
-        return True
-    parts = list(get_args(declared))
-    if _is_object(declared) and declared not in seen:
-        seen = seen | {declared}
-        parts += _hints(declared).values()
-    return any(_contains(each, kinds, seen) for each in parts)
-
-
-def _is_object(declared: Any) -> bool:
-    if not isinstance(declared, type) or declared in _OF_HAYSTACK:
-        return False
-    is_root_model = issubclass(declared, RootModel)
-    return (issubclass(declared, BaseModel) and not is_root_model) or dataclasses.is_dataclass(declared)
-
-
-def _hints(declared: Any) -> dict[str, Any]:
-    try:
-        return get_type_hints(declared, include_extras=True)
-    except (NameError, TypeError):
-        return {}
 
 
 def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTool:

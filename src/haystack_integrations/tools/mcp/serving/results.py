@@ -61,12 +61,10 @@ class JsonWriter:
     Turns values into JSON, within the limits of the options.
 
     :param options: What to leave out.
-    :param whole: Texts that are never cut, because the output schema allows no others where they are.
     :param notes: What was left out because of a limit, for the client.
     """
 
     options: ServeOptions
-    whole: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)
 
     def write(self, value: Any) -> Any:
@@ -104,7 +102,7 @@ class JsonWriter:
         """
         text = well_formed(text)
         limit = self.options.max_characters
-        if limit is None or len(text) <= limit or text in self.whole:
+        if limit is None or len(text) <= limit:
             return text
         self._note(f"Texts are cut to {limit} characters, marked with '...'.")
         return f"{text[:limit]}..."
@@ -255,7 +253,6 @@ class ResultWriter:
         if output_schema is not None:
             self._validator = Draft202012Validator(output_schema, registry=Registry())
             self._plain_fields = PlainFields(output_schema)
-        self._whole = frozenset(_only_values(output_schema))
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
     def result(self, value: Any) -> ToolResult:
@@ -273,7 +270,7 @@ class ResultWriter:
             return ToolResult.from_mcp_result(self._cut(value))
         if isinstance(value, types.InputRequiredResult):
             return InputRequiredToolResult(value)
-        writer = JsonWriter(self._options, whole=self._whole)
+        writer = JsonWriter(self._options)
         value, shown = (value.value, value.shown) if isinstance(value, Answer) else (value, _SAME)
         written = writer.write(value) if self._validator or not _only_content(value) else None
         structured = self._structured(written)
@@ -294,7 +291,7 @@ class ResultWriter:
         """Keep to `max_characters` in the result of another server."""
         if self._options.max_characters is None:
             return result
-        writer = JsonWriter(self._options, whole=self._whole)
+        writer = JsonWriter(self._options)
         structured = writer.write(result.structured_content)
         if self._validator is not None and not self._validator.is_valid(structured):
             # E.g. a text of which the schema wants the end. Clients would throw the answer away.
@@ -303,10 +300,7 @@ class ResultWriter:
         def shortened(block: types.ContentBlock) -> types.ContentBlock:
             if not isinstance(block, types.TextContent):
                 return block
-            # For the model, servers write structured content as a text, too. A part of that would be no JSON.
-            is_json = _is_json_of(result.structured_content, block.text)
-            text = json.dumps(structured, ensure_ascii=False) if is_json else writer.text(block.text)
-            return block.model_copy(update={"text": text})
+            return block.model_copy(update={"text": writer.text(block.text)})
 
         content = [shortened(block) for block in result.content]
         if not writer.notes:
@@ -346,27 +340,6 @@ def _without_repetition(
     note = f"This was the beginning of {len(block.text):,} characters. All of it is in the structured content."
     beginning = types.TextContent(type="text", text=block.text[:_BEGINNING])
     return [beginning, types.TextContent(type="text", text=note)]
-
-
-def _is_json_of(structured: Any, text: str) -> bool:
-    if structured is None:
-        return False
-    try:
-        return bool(json.loads(text) == structured)
-    except ValueError:
-        return False
-
-
-def _only_values(schema: Any) -> Iterator[str]:
-    """Find the texts that a schema allows where it allows no others."""
-    if isinstance(schema, Mapping):
-        for keyword, each in schema.items():
-            if keyword in ("enum", "const"):
-                yield from (value for value in (each if isinstance(each, list) else [each]) if isinstance(value, str))
-            yield from _only_values(each)
-    elif isinstance(schema, list):
-        for each in schema:
-            yield from _only_values(each)
 
 
 def content_blocks(value: Any, options: ServeOptions) -> list[types.ContentBlock]:
