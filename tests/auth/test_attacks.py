@@ -11,9 +11,10 @@ import ipaddress
 import socket
 import ssl
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -21,16 +22,15 @@ from haystack.utils import Secret
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
     MCPInvocationError,
     MCPLoginRequest,
-    OAuthConfig,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
+from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
 from tests.support.kinds import LONG
 from tests.support.oauth_server import OAuthServer, allow
@@ -42,21 +42,9 @@ RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 
 
 @pytest.fixture
-def server() -> Iterator[OAuthServer]:
-    with OAuthServer() as server:
-        yield server
-
-
-@pytest.fixture
 def other() -> Iterator[OAuthServer]:
     with OAuthServer() as other:
         yield other
-
-
-def info(url: str, **options: object) -> StreamableHttpServerInfo:
-    transport = options.pop("http_transport", None)
-    options = {"redirect_handler": allow, "token_storage": InMemoryTokenStorage(), **options}
-    return StreamableHttpServerInfo(url, oauth_config=OAuthConfig(**options), http_transport=transport)
 
 
 def failure(server_info: StreamableHttpServerInfo) -> str:
@@ -172,29 +160,18 @@ async def test_addresses_are_recognized_however_they_are_written(host: str) -> N
     assert await is_refused("http://127.0.0.1/mcp") is (host in (*CLOUD, *CLOUD_IN_6))
 
 
-class Names:
-    """
-    A name server that gives each name one address, and says which names were asked for.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **addresses: str) -> None:
-        self.asked: list[str] = []
-        look_up = outgoing._addresses
-
-        async def asked(host: str) -> list[outgoing.Address]:
-            name = host.removesuffix(".test")
-            self.asked.append(name)
-            return [ipaddress.ip_address(addresses[name])] if name in addresses else await look_up(host)
-
-        monkeypatch.setattr(outgoing, "_addresses", asked)
-
-
-@pytest.mark.parametrize("is_of_transport", [True, False], ids=["connection", "any client"])
 def test_a_connection_goes_to_the_address_that_was_checked(
-    server: OAuthServer, is_of_transport: bool, monkeypatch: pytest.MonkeyPatch
+    server: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Nobody else knows the name, so a second look for it fails.
-    names, port = Names(monkeypatch, authorization="127.0.0.1"), urlsplit(server.origin).port
+    asked: list[str] = []
+    look_up, port = outgoing._addresses, urlsplit(server.origin).port
+
+    async def known(host: str) -> list[outgoing.Address]:
+        asked.append(host)
+        return [ipaddress.ip_address("127.0.0.1")] if host == "authorization.test" else await look_up(host)
+
+    monkeypatch.setattr(outgoing, "_addresses", known)
     issuer = f"http://authorization.test:{port}"
     metadata = httpx2.get(f"{server.origin}{METADATA}").json()
     members = {name: f"{issuer}{path}" for name, path in (("token_endpoint", "/token"), ("issuer", ""))}
@@ -202,15 +179,10 @@ def test_a_connection_goes_to_the_address_that_was_checked(
     answers = {RESOURCE: moved, METADATA: {**metadata, **members}}
     server.tamper = lambda path, body: JSONResponse(answers[path]) if path in answers else None
     server.answer = {"iss": issuer}
-    used = info(server.url)
-    if is_of_transport:
-        with MCPConnection(used) as connection:
-            assert connection.call_tool("whoami").content[0].text == "alice"
-    else:
-        auth = used.oauth_config.create_auth(server.url)
-        asyncio.run(auth.log_in(httpx2.Response(401), None))
+    with MCPConnection(info(server.url)) as connection:
+        assert said(connection) == "alice"
     assert "/token" in server.paths
-    assert names.asked.count("authorization") == 2  # for its metadata, and for a token
+    assert asked.count("authorization.test") == 2  # for its metadata, and for a token
 
 
 async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp_path: Path) -> None:
@@ -285,7 +257,7 @@ def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServ
         await allow(login)
 
     with MCPConnection(info(server.url, redirect_handler=rebind)) as connection:
-        assert connection.call_tool("whoami").content[0].text == "alice"
+        assert said(connection) == "alice"
 
 
 def test_nobody_listens_after_a_login(server: OAuthServer) -> None:
@@ -314,6 +286,22 @@ def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: 
             with pytest.raises(Exception, match=r"HTTP 503.*The tool did not run"):
                 connection.call_tool("whoami")
     assert server.calls == []
+
+
+@pytest.mark.parametrize("path", ["/token", "/register"])
+def test_what_an_authorization_server_quotes_is_redacted(server: OAuthServer, path: str) -> None:
+    sent: set[str] = set()
+
+    def quote(asked: str, body: bytes) -> Response | None:
+        sent.update(value for name, value in parse_qsl(body.decode()) if name in ("code", "code_verifier"))
+        quoted = body.decode() + " ".join(server.issued)
+        return JSONResponse({"error": "invalid_grant", "error_description": quoted}, 400) if asked == path else None
+
+    server.tamper = quote
+    with pytest.raises(MCPAuthorizationError, match="invalid_grant") as caught:
+        MCPConnection(info(server.url)).open()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(secret in shown for secret in sent | server.issued)
 
 
 def test_an_error_of_a_token_endpoint_with_status_200_is_told(server: OAuthServer) -> None:

@@ -9,7 +9,6 @@ People who allow the access, against the authorization server of the MCP SDK.
 import asyncio
 import socket
 import webbrowser
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -26,23 +25,12 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     OAuthConfig,
     SSEServerInfo,
-    StreamableHttpServerInfo,
     mcp_request_context,
 )
+from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
-
-
-@pytest.fixture
-def server() -> Iterator[OAuthServer]:
-    with OAuthServer() as server:
-        yield server
-
-
-def info(server: OAuthServer, **options: object) -> StreamableHttpServerInfo:
-    options = {"redirect_handler": allow, "token_storage": InMemoryTokenStorage(), **options}
-    return StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(**options))
 
 
 @rows("handshake", [False, True], ids=["stateless", "sessions"])
@@ -51,10 +39,6 @@ def test_a_person_allows_the_access_once_for_a_whole_session(handshake: bool) ->
         assert said(connection, "whoami") == "alice"
         assert said(connection, "whoami") == "alice"
         assert server.count["authorizations"] == server.count["registrations"] == 1
-
-
-def said(connection: MCPConnection, tool: str, **arguments: object) -> str:
-    return str(connection.call_tool(tool, arguments).content[0].text)
 
 
 def test_a_person_allows_the_access_over_sse() -> None:

@@ -34,11 +34,6 @@ P256, P384, P521 = (ec.generate_private_key(curve) for curve in (ec.SECP256R1(),
 ED = ed25519.Ed25519PrivateKey.generate()
 
 
-@pytest.fixture
-def network() -> TokenNetwork:
-    return TokenNetwork()
-
-
 async def failure(network: TokenNetwork, **options: Any) -> str:
     with pytest.raises(MCPAuthorizationError) as caught:
         await network.use(network.auth(**options))

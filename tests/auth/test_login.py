@@ -7,7 +7,6 @@ Logging in before a service needs the tokens, and logging out.
 """
 
 import asyncio
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,16 +27,11 @@ from haystack_integrations.tools.mcp import (
     logout_async,
     mcp_request_context,
 )
+from tests.auth.conftest import info, said
 from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
-
-
-@pytest.fixture
-def server() -> Iterator[OAuthServer]:
-    with OAuthServer() as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -46,29 +40,25 @@ def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def whose(connection: MCPConnection) -> str:
-    return str(connection.call_tool("whoami").content[0].text)
-
-
 def test_a_service_finds_the_tokens_of_a_login(server: OAuthServer, tmp_path: Path) -> None:
     storage = FileTokenStorage(str(tmp_path))
-    here = StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(redirect_handler=allow, token_storage=storage))
+    here = info(server, token_storage=storage)
     service = StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(token_storage=storage))
     login(here)
     asyncio.run(login_async(here, user="bob"))
     with MCPConnection(service) as connection:
-        assert whose(connection) == "alice"
+        assert said(connection) == "alice"
         with mcp_request_context(user="bob"):
-            assert whose(connection) == "bob"
+            assert said(connection) == "bob"
         with mcp_request_context(user="carol"), pytest.raises(Exception, match="has no browser"):
-            whose(connection)
+            said(connection)
     assert server.count["authorizations"] == 2
 
 
 def test_tokens_without_a_storage_are_those_of_the_process(server: OAuthServer) -> None:
     login(StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(redirect_handler=allow)))
     with MCPConnection(StreamableHttpServerInfo(server.url, auth="oauth")) as connection:
-        assert whose(connection) == "alice"
+        assert said(connection) == "alice"
 
 
 def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
@@ -105,34 +95,29 @@ def test_a_login_where_there_is_no_oauth_says_what_else_there_is() -> None:
 def test_a_logout_forgets_the_tokens_of_one_user_and_has_them_revoked(tmp_path: Path) -> None:
     storage = FileTokenStorage(str(tmp_path))
     with OAuthServer(revokes=True) as server:
-        config = OAuthConfig(redirect_handler=allow, token_storage=storage)
-        info = StreamableHttpServerInfo(server.url, oauth_config=config)
-        login(info)
-        login(info, user="bob")
+        here = info(server, token_storage=storage)
+        login(here)
+        login(here, user="bob")
 
-        assert logout(info) is True
-        assert logout(info) is False
+        assert logout(here) is True
+        assert logout(here) is False
         assert [each.subject for each in server.provider.access.values()] == ["bob"]
-        with mcp_request_context(user="bob"), MCPConnection(info) as connection:
-            assert whose(connection) == "bob"
-        assert asyncio.run(logout_async(info, user="bob")) is True
+        with mcp_request_context(user="bob"), MCPConnection(here) as connection:
+            assert said(connection) == "bob"
+        assert asyncio.run(logout_async(here, user="bob")) is True
         assert server.provider.access == server.provider.refresh == {}
     assert not list(tmp_path.glob("*.json"))
 
 
 def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pytest.LogCaptureFixture) -> None:
-    info = StreamableHttpServerInfo(
-        server.url, oauth_config=OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
-    )
-    login(info)
-    assert logout(info) is True  # it knows no way to revoke tokens
+    here = info(server)
+    login(here)
+    assert logout(here) is True  # it knows no way to revoke tokens
     assert "revoke" not in caplog.text
     with OAuthServer(revokes=True) as other:
-        info = StreamableHttpServerInfo(
-            other.url, oauth_config=OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
-        )
-        login(info)
-    assert logout(info) is True
+        there = info(other)
+        login(there)
+    assert logout(there) is True
     assert "did not revoke the tokens" in caplog.text
     assert not any(secret in caplog.text for secret in other.issued)
     with pytest.raises(ValueError, match="uses no OAuth"):

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,15 +27,14 @@ from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
     MCPTokenStorage,
-    OAuthConfig,
-    StreamableHttpServerInfo,
     login,
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.auth import token_storage
 from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
+from tests.auth.conftest import info, said
 from tests.support.background import together
-from tests.support.oauth_server import OAuthServer, allow
+from tests.support.oauth_server import OAuthServer
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import end
 from tests.support.rows import rows
@@ -54,21 +52,6 @@ def storage_of(kind: str, folder: Path) -> MCPTokenStorage:
     return FileTokenStorage(str(folder)) if kind == "file" else KeyValueTokenStorage(MemoryStore())
 
 
-@pytest.fixture
-def server() -> Iterator[OAuthServer]:
-    with OAuthServer() as server:
-        yield server
-
-
-def info(server: OAuthServer, storage: MCPTokenStorage | None, **options: object) -> StreamableHttpServerInfo:
-    options = {"redirect_handler": allow, **options}
-    return StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(token_storage=storage, **options))
-
-
-def whose(connection: MCPConnection, name: str = "") -> str:
-    return str(connection.call_tool("whoami", {"name": name}).content[0].text)
-
-
 def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Have the tokens expire that were issued so far, and not those that are issued from now on.
@@ -83,13 +66,13 @@ def test_tokens_outlive_a_connection_and_are_refreshed_without_a_person(
 ) -> None:
     storage = storage_of(kind, tmp_path / "tokens")
     for _ in range(2):
-        with MCPConnection(info(server, storage)) as connection:
-            assert whose(connection) == "alice"
+        with MCPConnection(info(server, token_storage=storage)) as connection:
+            assert said(connection) == "alice"
     let_tokens_expire(server, monkeypatch)
-    with MCPConnection(info(server, storage, redirect_handler=None)) as connection:
-        assert whose(connection) == "alice"
+    with MCPConnection(info(server, token_storage=storage, redirect_handler=None)) as connection:
+        assert said(connection) == "alice"
         server.provider.access.clear()  # revoked early
-        assert whose(connection) == "alice"
+        assert said(connection) == "alice"
     assert (server.count["refreshes"], server.count["authorizations"]) == (2, 1)
 
 
@@ -100,9 +83,9 @@ def test_twenty_users_share_a_process_and_no_token(kind: str, server: OAuthServe
 
     def calls(connection: MCPConnection, user: str) -> list[str]:
         with mcp_request_context(user=user):
-            return [whose(connection, user) for _ in range(2)]
+            return [said(connection, name=user) for _ in range(2)]
 
-    with MCPConnection(info(server, storage), connection_timeout=60) as connection:
+    with MCPConnection(info(server, token_storage=storage), connection_timeout=60) as connection:
         for _ in range(2):
             answers = together([lambda user=user: calls(connection, user) for user in users for _ in range(2)])
             assert [future.result(90) for future in answers] == [[user] * 2 for user in users for _ in range(2)]
@@ -116,16 +99,16 @@ def test_a_hundred_calls_with_an_expired_token_refresh_it_once(
     server: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.refresh_takes = 0.5
-    with MCPConnection(info(server, InMemoryTokenStorage())) as connection:
-        assert whose(connection) == "alice"
+    with MCPConnection(info(server)) as connection:
+        assert said(connection) == "alice"
         let_tokens_expire(server, monkeypatch)
-        answers = together([lambda: whose(connection)] * 100)
+        answers = together([lambda: said(connection)] * 100)
         assert {future.result(60) for future in answers} == {"alice"}
     assert server.count["refreshes"] == 1
 
 
 def test_slow_calls_do_not_wait_for_each_other(server: OAuthServer) -> None:
-    with MCPConnection(info(server, InMemoryTokenStorage())) as connection:
+    with MCPConnection(info(server)) as connection:
         # One after the other they would take longer than is waited for them.
         slow = together([lambda: connection.call_tool("whoami", {"seconds": 4.0})] * int(2 * LIMIT / 4))
         for future in slow:
@@ -134,10 +117,10 @@ def test_slow_calls_do_not_wait_for_each_other(server: OAuthServer) -> None:
 
 def test_a_refused_refresh_asks_the_person_again(server: OAuthServer) -> None:
     server.refuses_refresh = True
-    with MCPConnection(info(server, InMemoryTokenStorage())) as connection:
-        assert whose(connection) == "alice"
+    with MCPConnection(info(server)) as connection:
+        assert said(connection) == "alice"
         server.provider.access.clear()
-        assert whose(connection) == "alice"
+        assert said(connection) == "alice"
     assert server.count["authorizations"] == 2
 
 
@@ -156,13 +139,13 @@ def test_a_refresh_that_comes_too_late_uses_the_token_of_the_process_that_was_fa
 
     storage, storage.faster = RacedStorage(), InMemoryTokenStorage()
     server.refuses_refresh = True
-    with MCPConnection(info(server, storage)) as connection:
-        assert whose(connection) == "alice"
+    with MCPConnection(info(server, token_storage=storage)) as connection:
+        assert said(connection) == "alice"
         server.provider.access.clear()
-        with MCPConnection(info(server, storage.faster)) as other:
-            assert whose(other) == "alice"
+        with MCPConnection(info(server, token_storage=storage.faster)) as other:
+            assert said(other) == "alice"
         storage.loads_until_raced = 1
-        assert whose(connection) == "alice"
+        assert said(connection) == "alice"
     assert server.count["authorizations"] == 2
 
 
@@ -192,7 +175,7 @@ def storages(kind: str, folder: str) -> MCPTokenStorage:
 def test_two_processes_with_one_storage_refresh_once(kind: str, server: OAuthServer, tmp_path: Path) -> None:
     folder, users = tmp_path / "tokens", ("ann", "ben", "cleo")
     folder.mkdir()
-    own = info(server, storages(kind, str(folder)))
+    own = info(server, token_storage=storages(kind, str(folder)))
     for user in (None, *users):
         login(own, user=user)
     authorizations = server.count["authorizations"]
@@ -221,24 +204,24 @@ def test_two_processes_with_one_storage_refresh_once(kind: str, server: OAuthSer
 @pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
 def test_files_with_tokens_are_for_their_owner_only(server: OAuthServer, tmp_path: Path) -> None:
     folder = tmp_path / "tokens"
-    login(info(server, FileTokenStorage(str(folder))))
+    login(info(server, token_storage=FileTokenStorage(str(folder))))
     assert folder.stat().st_mode & 0o777 == 0o700
     [path] = folder.glob("*.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["tokens"]["access_token"] in server.issued
     path.chmod(0o644)
-    with MCPConnection(info(server, FileTokenStorage(str(folder)))) as connection:
-        whose(connection)
+    with MCPConnection(info(server, token_storage=FileTokenStorage(str(folder)))) as connection:
+        said(connection)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_file_fails_the_connect_and_says_so(server: OAuthServer, tmp_path: Path) -> None:
     storage = FileTokenStorage(str(tmp_path))
-    login(info(server, storage))
+    login(info(server, token_storage=storage))
     [path] = tmp_path.glob("*.json")
     path.write_text("{")
     with pytest.raises(MCPAuthorizationError, match="delete the file to log in again"):
-        MCPConnection(info(server, storage)).list_tools()
+        MCPConnection(info(server, token_storage=storage)).list_tools()
 
 
 KEY = TokenKey("https://mcp.example.com", "client")
