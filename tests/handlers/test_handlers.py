@@ -817,7 +817,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 
 
 class NewKindOfResult(ClientExtension):
-    """Has results of its own, which only the new era has."""
+    """Has results of its own, which are not supported."""
 
     identifier = "com.example/results"
 
@@ -839,8 +839,8 @@ def test_the_status_tells_the_extensions_of_both_sides(ask: Ask) -> None:
     assert connection.status().extensions is None
     connection.open()
     expected: dict[str, Any] = {"com.example/one": {"server": None, "client": {"level": 2}}}
-    if (connection.status().protocol_version or "") > "2026":  # sessions have no results of other kinds
-        expected["com.example/results"] = expected[TASKS] = {"server": None, "client": {}}
+    if (connection.status().protocol_version or "") > "2026":
+        expected[TASKS] = {"server": None, "client": {}}
     assert connection.status().extensions == expected
     with MCPConnection(
         InProcessServerInfo(with_extension()), handlers=MCPHandlers(extensions=[advertise("com.example/one")])

@@ -3,16 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Requests whose server wants input first, makes a task of them, or answers with a result of an extension.
+Requests whose server wants input first, or makes a task of them.
 """
 
 import asyncio
-from typing import Any, Literal
+from typing import Any
 
-import mcp_types as types
 import pytest
-from mcp import MCPError
-from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp import MCPPendingCall, answer_later
@@ -54,7 +51,7 @@ async def scripted(*answers: Any, version: str = "2026-07-28", **fields: Any) ->
 
 
 async def call(client: ScriptedClient, continuation: Continuation | None = None) -> dict[str, Any]:
-    return await client._finished("order", lambda more: client._request("tools/call", more), continuation)
+    return await client._finished(lambda more: client._request("tools/call", more), continuation)
 
 
 def sent(client: ScriptedClient) -> list[dict[str, Any]]:
@@ -182,51 +179,6 @@ async def test_a_task_leaves_the_call_open_and_is_asked_for_by_its_name():
     assert (await client.task_result("order", {"content": [{"type": "text", "text": "x"}]})).content[0].text == "x"
     with pytest.raises(ValidationError):
         await call(await scripted({**TASK, "status": "odd"}))
-
-
-class Ticket(types.Result):
-    result_type: Literal["ticket"] = "ticket"
-    number: int
-
-
-class TicketRequest(types.Request[dict[str, Any], str]):
-    name_param = "number"
-
-
-class Tickets(ClientExtension):
-    identifier = "com.example/tickets"
-
-    def claims(self) -> Any:
-        return [ResultClaim(result_type="ticket", model=Ticket, resolve=self.resolve)]
-
-    async def resolve(self, ticket: Ticket, context: ClaimContext) -> types.CallToolResult:
-        request = TicketRequest(method="tickets/get", params={"number": str(ticket.number)})
-        try:
-            result = await context.session.send_request(request, types.CallToolResult)
-        except MCPError as error:
-            if error.code == 1:
-                return types.CallToolResult(content=[], is_error=True)
-            raise
-        return result
-
-
-@rows(
-    ("answer", "expected"),
-    [
-        ({"content": [], "structuredContent": {"n": 1}}, {"content": [], "structuredContent": {"n": 1}}),
-        (ProtocolError(1, "gone"), {"content": [], "isError": True}),
-        (ProtocolError(2, "other"), None),
-    ],
-)
-async def test_an_extension_of_the_user_makes_a_result_of_its_kind(answer, expected):
-    client = await scripted({"resultType": "ticket", "number": 5}, answer, extensions=[Tickets()])
-    if expected is None:
-        with pytest.raises(ProtocolError, match="other"):
-            await call(client)
-    else:
-        result = await call(client)
-        assert {key: result[key] for key in expected} == expected
-    assert client.sent[-1] == ("tickets/get", {"number": "5"}, "5")
 
 
 async def test_a_kind_of_result_that_nobody_knows_is_an_error():

@@ -171,10 +171,9 @@ class Callbacks:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
-        if not is_modern:
-            for extension in self.extensions:
-                if extension.claims():
-                    self._warn_dead("extensions", f"{extension.identifier} is for revisions from 2026-07-28 on")
+        for extension in self.extensions:
+            if extension.claims():
+                self._warn_dead("extensions", f"results of the kinds that {extension.identifier} has are not supported")
         return None if is_modern or capabilities.logging is None else handlers.log_level
 
     def refused_level(self, error: Exception) -> None:

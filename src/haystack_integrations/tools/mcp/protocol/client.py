@@ -539,7 +539,7 @@ class WireClient(TaskClient):
         try:
             try:
                 is_simple = continuation is None and not self._is_modern
-                answer = await (send({}) if is_simple else self._finished(tool_name, send, continuation))
+                answer = await (send({}) if is_simple else self._finished(send, continuation))
             finally:
                 if reports is not None and reports.last is not None:
                     await asyncio.wait({reports.last})  # they come before the answer

@@ -26,9 +26,11 @@ from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks
 from haystack_integrations.tools.mcp.handlers.calling import InOrder
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
-from haystack_integrations.tools.mcp.protocol.extensions import Extensions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# Servers may run calls as tasks (SEP-2663).
+_TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 _LOG: Final = "notifications/message"
 
@@ -45,10 +47,17 @@ class ServerRequests:
         :param callbacks: The user's handlers. They are loaded.
         """
         self.callbacks = callbacks
-        self.extensions: Extensions = Extensions(callbacks.extensions)
+        # The user's extensions of the protocol, but for those with kinds of results of their own, and what the server
+        # may tell of, by method.
+        self._extensions: dict[str, Any] = {
+            each.identifier: each.settings() for each in callbacks.extensions if not each.claims()
+        }
+        self._bindings: dict[str, Any] = {
+            binding.method: binding for each in callbacks.extensions for binding in each.notifications()
+        }
         self._bound = {
             method: InOrder(partial(self._deliver, binding.handler), lambda: callbacks.overflowed("extensions"))
-            for method, binding in self.extensions.bindings.items()
+            for method, binding in self._bindings.items()
         }
 
     def capabilities(self, version: str) -> dict[str, Any]:
@@ -66,7 +75,9 @@ class ServerRequests:
             told["elicitation"] = {"form": {}, "url": {}}
         if handlers.roots is not None:
             told["roots"] = {} if version in MODERN_PROTOCOL_VERSIONS else {"listChanged": True}
-        extensions = self.extensions.advertised(version)
+        extensions = dict(self._extensions)
+        if version in MODERN_PROTOCOL_VERSIONS:
+            extensions.setdefault(_TASKS_EXTENSION, {})
         return {**told, "extensions": extensions} if extensions else told
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -135,7 +146,7 @@ class ServerRequests:
     def _notified(self, method: str, params: dict[str, Any]) -> None:
         version, handlers = self.callbacks.version, self.callbacks.handlers
         is_known = (method, version) in methods.SERVER_NOTIFICATIONS
-        binding = None if is_known else self.extensions.bindings.get(method)
+        binding = None if is_known else self._bindings.get(method)
         try:
             if binding is not None:
                 self._bound[method].put(binding.params_type.model_validate(params))

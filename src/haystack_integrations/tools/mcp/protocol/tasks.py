@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls that a server runs as tasks (SEP-2663), and other results that extensions of the protocol have.
+Calls that a server runs as tasks (SEP-2663).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.protocol.base import MCPClient
 from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.extensions import ClaimSession, resolve
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation, Responses, answered
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import read_requests
@@ -83,14 +82,12 @@ class TaskClient(MCPClient):
 
     async def _finished(
         self,
-        tool_name: str,
         send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
         continuation: Continuation | None = None,
     ) -> dict[str, Any]:
         """
         Send a call until there is a result of the tool.
 
-        :param tool_name: Name of the tool.
         :param send: Sends `tools/call` with the parameters that it gets in addition, as a request of its own each time.
         :param continuation: What to continue a call with that was left open.
         :returns: The result, as in the protocol.
@@ -108,12 +105,6 @@ class TaskClient(MCPClient):
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result
-        claim = requests.extensions.claim(kind, self._revision)
-        if claim is not None:
-            session = ClaimSession(
-                lambda method, params, name: self._request(method, params, name=name), self._revision
-            )
-            return await resolve(claim, tool_name, result, session)
         if kind == "task":
             TaskState.model_validate(result, by_name=False)
             raise CallLeftOpenError(result)
