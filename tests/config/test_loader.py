@@ -226,32 +226,6 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
                 )
             },
         ),
-        (
-            "librechat.yaml",
-            {
-                "files": StdioServerInfo(
-                    "npx", ["-y", "files-server", "/srv/files"], {"DEBUG": "true", "PORT": "8080"}
-                ),
-                "sheets": StreamableHttpServerInfo(
-                    "https://sheets.example.com/mcp",
-                    headers={
-                        "X-Key": Secret.from_env_var("SEARCH_KEY"),
-                        "X-User": Secret.from_env_var("MY_SERVICE_TOKEN"),
-                    },
-                ),
-            },
-        ),
-        (
-            "continue.yaml",
-            {
-                "Database": StdioServerInfo(
-                    "npx",
-                    ["-y", "database-server", "--access-token", Secret.from_env_var("DATABASE_URL")],
-                    {"DATABASE_URL": Secret.from_env_var("DATABASE_URL")},
-                ),
-                "Search": StreamableHttpServerInfo("https://search.example.com/mcp"),
-            },
-        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -419,14 +393,9 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
     ("entry", "argument"),
     [
         ({"args": ["$API_KEY"]}, KEY),
-        ({"args": ["${{ secrets.API_KEY }}"]}, KEY),
-        ({"args": ["a ${{env.API_KEY}} b"]}, f"a {KEY} b"),
-        ({"args": ["{{API_KEY}}"]}, KEY),
-        ({"args": ["{{ user }} {{title}}"]}, "{{ user }} {{title}}"),
         ({"args": ["$NOT_SET_1"]}, "$NOT_SET_1"),
         ({"args": ["a $API_KEY"]}, "a $API_KEY"),
         ({"args": ["$5 or $(x)"]}, "$5 or $(x)"),
-        ({"args": ["a $API_KEY"], "trust": False}, f"a {KEY}"),
     ],
 )
 @pytest.mark.usefixtures("variables")
@@ -464,10 +433,6 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
             "`servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?",
         ),
         ({"mcpServers": 5}, "`mcpServers` must be an object with an entry for each server"),
-        (
-            {"mcpServers": [{"name": "a"}, {"name": "a"}]},
-            "`mcpServers`: entry 2 must be an object with a `name` of its own",
-        ),
         ([], "must be an object with `mcpServers`"),
         ({"mcpServers": {"one": {"chatMenu": True}}}, "server 'one': an entry has either `command` with"),
         ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
@@ -595,15 +560,6 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     file.write_text('{\n// servers\n"mcpServers": {"a": }}')
     with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .* in line 3, column 21"):
         load_mcp_toolsets(str(file))
-    file.write_text('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
-    with pytest.raises(ValueError, match="the key 'a' stands twice"):
-        load_mcp_toolsets(file)
-    yaml = tmp_path / "mcp.yaml"
-    for text in ("mcpServers:\n  a: {env: 's3ntinel", "a: &a [*a]", "a: !!python/object:x.y {}"):
-        yaml.write_text(text)
-        with pytest.raises(ValueError, match=r"mcp\.yaml (is not valid YAML|has more than|must be|has no)") as error:
-            load_mcp_toolsets(yaml)
-        assert "s3ntinel" not in str(error.value)
     with pytest.raises(ValueError, match="has no server 'b'; it has a"):
         load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, servers=["b"])
 

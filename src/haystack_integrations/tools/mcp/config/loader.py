@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.concurrency import MAX_VALUES, count_values
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -36,8 +34,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
 
 _NAMES = ("mcpServers", "servers", "context_servers")
-
-_YAML = (".yaml", ".yml")
 
 # Which of their tools go by one alias: for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
@@ -72,9 +68,8 @@ def load_mcp_toolsets(
     Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}` and what other clients have) are kept as
     Secrets: they are resolved when a server is connected to, and stored by their names. So are those of an `envFile`.
 
-    :param config: Path of the file, or its content. In JSON, comments and trailing commas are allowed, as in VS Code;
-        files of LibreChat and Continue are YAML. The servers are under `mcpServers`, or under `servers` as in
-        VS Code, or `context_servers` as in Zed.
+    :param config: Path of the JSON file, or its content. Comments and trailing commas are allowed, as in VS Code. The
+        servers are under `mcpServers`, or under `servers` as in VS Code, or `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
         `tool_name_prefix` takes precedence.
@@ -85,7 +80,7 @@ def load_mcp_toolsets(
         precedence.
     :returns: The toolsets, in the order of the file, without disabled servers.
     :raises FileNotFoundError: If there is no such file.
-    :raises ValueError: If the file or an entry cannot be used: no JSON or YAML, a key that looks like a typo, a wrong
+    :raises ValueError: If the file or an entry cannot be used: no JSON, a key that looks like a typo, a wrong
         type, an environment variable that is not set and has no default. The message names the place and the valid
         choices.
     """
@@ -262,40 +257,14 @@ def _read(file: Path, where: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
-    if file.suffix.lower() in _YAML:
-        return _from_yaml(text, where)
     # In place of a comment white space of the same length, so that an error names the right place.
     text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            msg = f"{where}: the key '{twice}' stands twice in one object"
-            raise ValueError(msg)
-        return found
-
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         msg = f"{where} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise ValueError(msg) from None
-
-
-def _from_yaml(text: str, where: str) -> Any:
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
-        msg = f"{where} is not valid YAML{place}"  # its own text may quote a secret
-    else:
-        if count_values(content) <= MAX_VALUES:  # references in it may multiply it, or lead in circles
-            return content
-        msg = f"{where} has more than {MAX_VALUES:,} values"
-    raise ValueError(msg)
 
 
 class ConfigEntries(NamedTuple):
@@ -334,8 +303,6 @@ def config_entries(content: Any, where: str) -> ConfigEntries:
         if found is None:
             continue
         place = f"{where}: `{'.'.join(section)}`"
-        if isinstance(found, list):
-            found = _by_name(found, place)
         if not isinstance(found, Mapping):
             msg = f"{place} must be an object with an entry for each server"
             raise ValueError(msg)
@@ -350,20 +317,6 @@ def config_entries(content: Any, where: str) -> ConfigEntries:
     wanted = " or ".join(f"`{name}`" for name in _NAMES)
     msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
     raise ValueError(msg)
-
-
-def _by_name(entries: list[Any], place: str) -> dict[str, Any]:
-    """
-    Name the entries of a list, as Continue has them.
-    """
-    found: dict[str, Any] = {}
-    for position, entry in enumerate(entries, 1):
-        name = entry.get("name") if isinstance(entry, Mapping) else None
-        if not isinstance(name, str) or not name or name in found:
-            msg = f"{place}: entry {position} must be an object with a `name` of its own"
-            raise ValueError(msg)
-        found[name] = entry
-    return found
 
 
 def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:

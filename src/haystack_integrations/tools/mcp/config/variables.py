@@ -8,9 +8,7 @@ Variables of configuration files beyond those of the environment.
 .. code-block:: text
 
     ${NAME}, ${NAME:-default}, ${env:NAME}          left as they are: they become Secrets
-    ${{ secrets.NAME }}                             the same, as Continue writes it
-    {{NAME}}                                        the same, as LibreChat writes it
-    $NAME                                           the same, in an entry of Gemini CLI, or as a whole value
+    $NAME                                           the same, as a whole value, if there is such a variable
     ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, without its `.vscode` or `.cursor`
     ${userHome}, ${pathSeparator}, ${/}             of this machine
     ${input:ID}                                     what VS Code asks its user for: a value of `inputs`, or its default
@@ -32,15 +30,8 @@ from haystack_integrations.tools.mcp.secret_template import SecretTemplate
 _PLACEHOLDER = re.compile(
     r"\$\{(?:input:(?P<input>[^{}]+)"
     r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
-    r"|\$\{\{\s*(?:secrets|env|inputs)\.(?P<secret>[A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
-    r"|\{\{\s*(?P<braced>[A-Z][A-Z0-9_]*)\s*\}\}"
 )
-_DOLLAR = re.compile(r"\$(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 _WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
-
-# Only entries of Gemini CLI have these, and there `$NAME` is a variable wherever it stands.
-_OF_GEMINI = frozenset({"httpUrl", "trust", "includeTools", "excludeTools"})
-_GEMINI_FOLDER = ".gemini"
 
 # Folders that clients keep their files in, inside of a workspace.
 _CLIENT_FOLDERS = frozenset(
@@ -71,7 +62,6 @@ class Variables:
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
             folder = folder.parent
         self.folder: Path = folder
-        self._all_of_gemini = file is not None and file.resolve().parent.name == _GEMINI_FOLDER
         self._places: dict[str, str] = {
             "workspaceFolder": str(folder),
             "workspaceRoot": str(folder),
@@ -101,22 +91,17 @@ class Variables:
         :returns: The same, with environment variables only. A text that is one input becomes its Secret.
         :raises ValueError: If an input has no value.
         """
-        is_of_gemini = self._all_of_gemini or (isinstance(entry, Mapping) and not _OF_GEMINI.isdisjoint(entry))
-        return self._expanded(entry, where, _DOLLAR if is_of_gemini else None)
-
-    def _expanded(self, value: Any, where: str, dollar: re.Pattern[str] | None) -> Any:
-        if isinstance(value, Mapping):
-            return {key: self._expanded(item, where, dollar) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._expanded(item, where, dollar) for item in value]
-        if not isinstance(value, str):
-            return value
+        if isinstance(entry, Mapping):
+            return {key: self.expand(item, where) for key, item in entry.items()}
+        if isinstance(entry, list):
+            return [self.expand(item, where) for item in entry]
+        if not isinstance(entry, str):
+            return entry
+        value = entry
         whole = _PLACEHOLDER.fullmatch(value)
         if whole is not None and whole["input"]:
             return self._input(whole["input"], where)
-        if dollar is not None:
-            value = dollar.sub(r"${\g<name>}", value)
-        elif (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
+        if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
             # It may be a password as well, so it is one unless there is such a variable.
             value = f"${{{named['name']}}}"
         return _PLACEHOLDER.sub(lambda match: self._text(match, where), value)
@@ -124,8 +109,6 @@ class Variables:
     def _text(self, match: re.Match[str], where: str) -> str:
         if match["name"]:
             return self._places[match["name"]]
-        if variable := match["secret"] or match["braced"]:
-            return f"${{{variable}}}"
         value = self._input(match["input"], where)
         if isinstance(value, str):
             return value
