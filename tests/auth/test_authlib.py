@@ -7,12 +7,10 @@ Every grant against an authorization server that shares no code with the client:
 """
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import jwt
 import pytest
 from haystack.utils import Secret
 
@@ -26,7 +24,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
-from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, IdentityProvider, new_key
+from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, IdentityProvider
 
 
 @pytest.fixture
@@ -57,13 +55,6 @@ def test_a_service_has_a_secret(server: AuthlibServer, method: str, monkeypatch:
     assert said == "me/None"
 
 
-@pytest.mark.parametrize("kind", ["ES256", "RS256"])
-def test_a_service_has_a_key(server: AuthlibServer, kind: str) -> None:
-    private, public = new_key(kind)
-    server.clients["me"] = Client("me", "private_key_jwt", "client_credentials", public_key=public)
-    assert whose(server, client_id="me", private_key=Secret.from_token(private), issuer=server.issuer) == "me/None"
-
-
 def test_a_wrong_secret_is_told_in_the_words_of_the_server_and_not_repeated(server: AuthlibServer) -> None:
     server.clients["me"] = Client("me", "client_secret_basic", "client_credentials", secret="right")
     with pytest.raises(MCPAuthorizationError) as caught:
@@ -72,19 +63,6 @@ def test_a_wrong_secret_is_told_in_the_words_of_the_server_and_not_repeated(serv
     assert f"while asking for a token with the client's credentials at {host}" in str(caught.value)
     assert "invalid_client" in str(caught.value)
     assert "wrong-secret" not in str(caught.value)
-
-
-def test_a_workload_has_an_assertion_for_each_token(server: AuthlibServer) -> None:
-    private, public = new_key()
-    server.clients["workload"] = Client("workload", "none", JWT_BEARER, public_key=public)
-    server.trusted_workloads["https://cluster.example.com"] = "workload"
-
-    def assertion(request: MCPAssertionRequest) -> str:
-        claims = {"iss": "https://cluster.example.com", "sub": "billing", "aud": request.audience}
-        return jwt.encode({**claims, "exp": time.time() + 60}, private, algorithm="ES256")
-
-    said = whose(server, grant_type="jwt_bearer", assertion_provider=assertion, issuer=server.issuer)
-    assert said == "workload/billing"
 
 
 def vouched_for(server: AuthlibServer, provider: IdentityProvider, **options: Any) -> StreamableHttpServerInfo:
@@ -126,20 +104,6 @@ def test_an_identity_provider_vouches_for_each_user_and_again_once_a_token_is_ov
         with mcp_request_context(user="ann"):
             assert connection.call_tool("whoami").content[0].text == "app/ann"
         assert len(provider.asked) == 4
-
-
-def test_an_identity_provider_that_does_not_vouch_is_told_in_its_words(server: AuthlibServer) -> None:
-    with IdentityProvider() as provider, pytest.raises(MCPAuthorizationError) as caught:
-        MCPConnection(vouched_for(server, provider, id_token=Secret.from_token("an-0ld-id"))).list_tools()
-    host = provider.issuer.removeprefix("http://")
-    assert f"while asking the identity provider for an ID-JAG at {host}" in str(caught.value)
-    assert "the session of the user is over" in str(caught.value)
-    assert server.count[JWT_BEARER] == 0
-
-
-def test_a_person_logs_in_with_a_registered_client(server: AuthlibServer) -> None:
-    server.clients["app"] = Client("app", "none", "authorization_code")
-    assert whose(server, client_id="app", issuer=server.issuer, redirect_handler=browse) == "app/alice"
 
 
 def test_a_refresh_after_a_revocation_needs_no_person(server: AuthlibServer) -> None:

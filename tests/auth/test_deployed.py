@@ -135,14 +135,6 @@ async def test_tokens_are_had_and_renewed_once_each(
     assert renewed == (["login", again] if again == "authorization_code" else [again])
 
 
-async def test_a_resource_that_is_refused_is_told_in_the_words_of_the_server() -> None:
-    server = DeployedServer(ENTRA)
-    with pytest.raises(MCPAuthorizationError, match="refused: invalid_request: resource is not supported"):
-        await server.use(server.auth(**PERSON))
-    with pytest.raises(MCPAuthorizationError, match=r"HTTP 400.*resource is not supported"):
-        await server.use(server.auth(**SERVICE))
-
-
 @pytest.mark.parametrize("vendor", [GOOGLE, ENTRA], ids=["google", "entra"])
 async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed(vendor: Vendor) -> None:
     server = DeployedServer(vendor)
@@ -255,17 +247,6 @@ async def test_a_token_that_is_no_bearer_token_is_told(kind: str, advice: str) -
 )
 def test_only_issuers_of_an_origin_may_differ_by_a_slash(one: str, other: str, is_same: bool) -> None:
     assert same_issuer(one, other) is same_issuer(other, one) is is_same
-
-
-@pytest.mark.parametrize("slashes", range(8))
-async def test_the_slash_of_an_issuer_may_be_anywhere_and_may_change(slashes: int) -> None:
-    spelled, advertised, configured = (f"https://as.test{'/' * bool(slashes & bit)}" for bit in (1, 2, 4))
-    server = DeployedServer(Vendor(issuer=spelled, advertised=advertised, registration=REGISTERED))
-    auth = server.auth(issuer=configured)
-    for issuer in ("https://as.test", "https://as.test/"):
-        server.metadata["issuer"] = issuer
-        await auth.log_in(httpx2.Response(401), None)
-    assert len(server.asked("/register")) == 1
 
 
 async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells_it() -> None:

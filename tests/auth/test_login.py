@@ -9,14 +9,12 @@ Logging in before a service needs the tokens, and logging out.
 import asyncio
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     FileTokenStorage,
-    InMemoryTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
     OAuthConfig,
@@ -30,7 +28,6 @@ from haystack_integrations.tools.mcp import (
 from tests.auth.conftest import info, said
 from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
-from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
 
 
@@ -124,51 +121,12 @@ def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pyt
         logout(StreamableHttpServerInfo(server.url))
 
 
-SECRET = Secret.from_token("the-secret")
-REGISTERED = {"client_id": "given", "client_secret": "its secret", "token_endpoint_auth_method": "client_secret_basic"}
-
-
-async def logged_out(network: TokenNetwork, *, hints: tuple[str, ...], **options: Any) -> list[tuple[str, str | None]]:
-    """
-    Log out, and give what authenticated the client in each request to revoke a token.
-    """
-    storage = InMemoryTokenStorage()
-    auth = network.auth(token_storage=storage, **options)
-    tokens = {hint: f"the-{hint}" for hint in hints}
-    record = {"tokens": {"access_token": "", **tokens}, "client": REGISTERED, "authorization_server": network.metadata}
-    await storage.save(auth.holder_of(None).key, record)
+async def test_tokens_are_revoked_by_the_client_that_got_them(network: TokenNetwork) -> None:
+    auth = network.auth(client_id="me", client_secret=Secret.from_token("the-secret"))
+    key = auth.holder_of(None).key
+    tokens = {"refresh_token": "the-refresh", "access_token": "the-access"}
+    await auth.storage.save(key, {"tokens": tokens, "authorization_server": network.metadata})
     assert await auth.log_out(None) is True
-    assert await storage.load(auth.holder_of(None).key) is None
-    forms = network.forms("/revoke")
-    assert [(form["token"], form["token_type_hint"]) for form in forms] == [(f"the-{hint}", hint) for hint in hints][
-        : len(forms)
-    ]
-    requests = network.asked("/revoke")
-    return [
-        (request.headers.get("authorization") or form["client_id"], form.get("client_secret"))
-        for request, form in zip(requests, forms, strict=True)
-    ]
-
-
-@rows(
-    ("options", "authentication"),
-    [
-        ({}, (basic("given", "its%20secret"), None)),
-        ({"client_id": "me", "grant_type": "authorization_code"}, ("me", None)),
-        ({"client_id": "me", "client_secret": SECRET}, (basic("me", "the-secret"), None)),
-        (
-            {"client_id": "me", "client_secret": SECRET, "token_endpoint_auth_method": "client_secret_post"},
-            ("me", "the-secret"),
-        ),
-    ],
-    ids=["registered", "public", "basic", "post"],
-)
-async def test_tokens_are_revoked_by_the_client_that_got_them(
-    options: dict[str, Any], authentication: tuple[str, str | None]
-) -> None:
-    hints = ("refresh_token", "access_token")
-    assert await logged_out(TokenNetwork(), hints=hints, **options) == [authentication] * 2
-
-
-async def test_a_client_with_a_key_forgets_its_tokens_without_revoking_them() -> None:
-    assert await logged_out(TokenNetwork(), hints=("access_token",), client_id="me", private_key=SECRET) == []
+    assert await auth.storage.load(key) is None
+    assert [(form["token_type_hint"], form["token"]) for form in network.forms("/revoke")] == list(tokens.items())
+    assert {each.headers["authorization"] for each in network.asked("/revoke")} == {basic("me", "the-secret")}

@@ -250,51 +250,37 @@ class SDKStorage:
     """
 
     def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
+        self.kept: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
+        return self.kept.get("tokens")
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
+        self.kept["tokens"] = tokens
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
+        return self.kept.get("client")
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
+        self.kept["client"] = client_info
 
 
-class TestAStorageOfTheSDK:
-    def auth(self, network: TokenNetwork, storage: Any) -> Any:
-        return network.auth(
-            token_storage=storage,
-            redirect_uri="https://me.example.com/back",
-            redirect_handler=lambda _: None,
-            callback_handler=lambda request: {"code": "the-code", "state": request.state},
-        )
-
-    async def test_it_gets_the_tokens_and_the_registration_and_gives_them_back(self) -> None:
-        network, storage = TokenNetwork(), SDKStorage()
-        assert (await network.use(self.auth(network, storage))).text == "welcome"
-        assert (storage.tokens.access_token, storage.client.client_id) == ("the-access-token", "registered")
-        another = SDKStorage()
-        another.tokens, another.client = storage.tokens, storage.client
-        assert (await network.use(self.auth(network, another))).text == "welcome"
-        assert len(network.forms()) == 1
-
-    async def test_it_has_no_place_for_users_and_says_which_storages_have(self) -> None:
-        network = TokenNetwork()
-        with pytest.raises(MCPAuthorizationError) as caught:
-            await self.auth(network, SDKStorage()).log_in(httpx2.Response(401), "bob")
-        assert "so users of mcp_request_context cannot have their own. Use InMemoryTokenStorage" in str(caught.value)
-        assert network.requests == []
-
-    async def test_it_cannot_forget_tokens(self) -> None:
-        network = TokenNetwork()
-        with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
-            await self.auth(network, SDKStorage()).log_out(None)
+async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetwork) -> None:
+    storage = SDKStorage()
+    options: dict[str, Any] = {
+        "token_storage": storage,
+        "redirect_uri": "https://me.example.com/back",
+        "redirect_handler": lambda _: None,
+        "callback_handler": lambda request: {"code": "the-code", "state": request.state},
+    }
+    for _ in range(2):
+        assert (await network.use(network.auth(**options))).text == "welcome"
+    assert (storage.kept["tokens"].access_token, storage.kept["client"].client_id) == ("the-access-token", "registered")
+    assert len(network.forms()) == 1
+    with pytest.raises(MCPAuthorizationError, match="users of mcp_request_context cannot have their own"):
+        await network.auth(**options).log_in(httpx2.Response(401), "bob")
+    with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
+        await network.auth(**options).log_out(None)
 
 
 async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
