@@ -157,11 +157,6 @@ def test_without_variables_the_inputs_are_those_that_the_server_declares(prompte
     builder.close()
 
 
-async def test_the_declared_inputs_are_there_after_an_asynchronous_warm_up(prompter):
-    async with MCPPromptBuilder(prompter.info, "greet") as builder:
-        assert inputs(builder) == {"arguments": False, "name": True, "style": False}
-
-
 def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects(prompter):
     builder = MCPPromptBuilder.from_server(prompter.info, "greet", system_role="first")
     assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
@@ -204,11 +199,6 @@ def test_a_refusal_stays_the_error_where_the_prompts_cannot_be_listed(build, pro
     prompter.lists = False
     with pytest.raises(MCPConnectionError, match=r"something is missing$"):
         build(MCPPromptBuilder(prompter.info, "greet"))
-
-
-def test_a_server_that_cannot_be_reached_is_an_error(build):
-    with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
-        build(MCPPromptBuilder(StdioServerInfo(command="/there/is/no/such/program"), "greet"))
 
 
 def test_a_server_that_is_down_and_not_required_gives_no_messages(build, prompter):

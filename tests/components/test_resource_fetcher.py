@@ -275,14 +275,6 @@ def test_nothing_is_opened_before_warm_up_and_nothing_stays_open_after_close(lib
     fetcher.close()
 
 
-async def test_it_is_warmed_up_and_closed_asynchronously(library):
-    fetcher = MCPResourceFetcher(library.info)
-    await fetcher.warm_up_async()
-    assert fetcher.connection.is_ready
-    await fetcher.close_async()
-    assert not fetcher.connection.is_ready
-
-
 @rows(
     ("parameters", "problem"),
     [

@@ -164,14 +164,6 @@ def test_without_inputs_they_are_those_that_the_server_declares(adder):
     runner.close()
 
 
-async def test_the_declared_inputs_are_there_after_an_asynchronous_warm_up(adder):
-    runner = MCPToolRunner(adder.tool())
-    await runner.warm_up_async()
-    assert set(inputs(runner)) == {"arguments", "numbers", "note"}
-    await runner.close_async()
-    assert not runner.tool.connection.is_ready
-
-
 def test_a_call_that_fails_is_an_error_or_an_output(make, adder):
     with pytest.raises(MCPInvocationError, match="no sum today"):
         make(MCPToolRunner(adder.tool(), ["note"]), note="fail")

@@ -98,12 +98,6 @@ class TestBudget:
         assert result["tool_call_counts"]["echo"] == 2
         assert [message.text for message in result["messages"] if message.tool_calls] == ["Let me see.", None]
 
-    def test_a_tool_has_a_limit_of_its_own(self, agent):
-        generator = ScriptedChatGenerator([echoes("ab"), call("add", a=1, b=2), say("well")])
-        result = self.run(agent(generator, max_calls_per_tool={"echo": 1}))
-        assert generator.turns[-1].tool_results[-1] == "3"
-        assert result["tool_call_counts"] == {"add": 1, "echo": 1}
-
     def test_a_model_that_insists_is_stopped_with_words(self, agent):
         generator = ScriptedChatGenerator([echoes("x")] * 20)
         result = self.run(agent(generator, max_turns=1))

@@ -83,10 +83,6 @@ class TestFence:
         said = "Use <tools> if a < b. \u2764\ufe0f \u300a\u670d\u52a1\u5668\u300b <" + "\u65e5\u672c\u8a9e" * 9 + ">"
         assert fenced_instructions({"a": said}, template="{instructions}") == [said]
 
-    def test_a_long_text_is_cut(self):
-        [text] = fenced_instructions({"a": "x" * 50}, max_chars=10, template="{instructions}")
-        assert text == "xxxxxxxxxx [… 40 more characters]"
-
     def test_the_text_for_a_model_is_fenced_and_limited_and_that_of_the_toolset_is_not(self):
         long = f"Sell.\u200b{'x' * 9000}"
         with MCPToolset(info(long)) as toolset:
@@ -237,11 +233,6 @@ class TestHook:
         assert 'server="foreign 2"' in messages[0].text
         for tool in tools:
             tool.close()
-
-    def test_servers_that_say_nothing_leave_the_messages_alone(self):
-        with MCPRegistry({"quiet": info(None)}, [ToolConfig("x", ["quiet"])]) as registry:
-            messages = self.agent(registry.toolset("x")).run(messages=[ChatMessage.from_user("go")])["messages"]
-        assert [message.role.value for message in messages] == ["user", "assistant"]
 
     def test_a_server_with_a_snapshot_says_what_the_snapshot_has(self):
         server = build_server()

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -31,14 +30,11 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.connection import supervisor
 from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
-from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
-from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 ALL = ["add", "note", "pull"]
@@ -214,21 +210,6 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
             held[name].invoke()
 
 
-@rows("malformed", [{"properties": [{}]}, {"properties": {}, "required": [{}]}])
-def test_a_schema_that_became_malformed_hides_its_own_tool_only(malformed):
-    server = ForeignServer(definition("add"), definition("note"))
-    with MCPToolset(server.info) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    server.tools[0] = definition("add", {"type": "object", **malformed})
-    with MCPToolset(
-        server.info, snapshot=SnapshotCheck(snapshot, on_drift="quarantine"), eager_connect=True
-    ) as toolset:
-        assert names(toolset) == ["note"]
-        assert toolset["note"].call().text == "fine"
-    with pytest.raises(MCPDriftError, match=r"'add' \(input_schema"):
-        MCPToolset(server.info, snapshot=snapshot, eager_connect=True)
-
-
 @pytest.mark.parametrize("change", list(CHANGES))
 def test_a_warning_goes_on_with_what_the_server_says(pinned, server, change, caplog):
     toolset = pinned(on_drift="warn")
@@ -253,18 +234,6 @@ def test_annotations_that_promise_more_are_always_an_error(pinned, server, on_dr
         toolset["note"].invoke(text="a")
     with pytest.raises(MCPDriftError):
         toolset.warm_up()
-
-
-@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
-def test_a_change_in_the_middle_of_a_session_is_noticed_before_the_next_call(pinned, on_drift, requests):
-    toolset = pinned(on_drift=on_drift)
-    toolset["pull"].call(change="description", tell=True)
-    if on_drift == "warn":
-        assert toolset["add"].call(a=1, b=2).text == "3"
-    else:
-        with pytest.raises(MCPDriftedCallError, match="'add' \\(description\\)"):
-            toolset["add"].invoke(a=1, b=2)
-    assert requests.count("@tools/list") > 1
 
 
 def test_a_change_is_looked_at_as_soon_as_the_server_tells_of_it(pinned, caplog):
@@ -417,28 +386,6 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
 
 
 @every_way
-@pytest.mark.parametrize("on_drift", ["error", "quarantine"])
-def test_calls_go_on_once_the_server_is_started_again_as_it_was(rug_puller, kind, on_drift, monkeypatch, tmp_path):
-    peer = rug_puller(kind)
-    with MCPToolset(peer.reach()) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    with MCPToolset(
-        peer.reach(),
-        snapshot=SnapshotCheck(snapshot, on_drift=on_drift),
-    ) as toolset:
-        add = toolset["add"]
-        assert add.call(a=1, b=1).text == "2"
-        toolset["pull"].call(change="description", tell=True)
-        with pytest.raises(MCPDriftedCallError):
-            for _ in range(100):  # over HTTP, it may tell after its answer
-                add.invoke(a=1, b=2)
-        (tmp_path / "state.txt").write_text("")
-        peer.restart()
-        monkeypatch.setattr(supervisor, "_LISTED_AGAIN_AFTER", 0.0)
-        assert add.call(a=1, b=2).text == "3"
-
-
-@every_way
 def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
     peer = rug_puller(kind)
     with MCPToolset(peer.reach()) as toolset:
@@ -451,21 +398,6 @@ def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_
             for _ in range(100):  # over HTTP, it may tell after its answer
                 toolset["note"].invoke(text="b")
         assert one.call(text="c").text == "c"
-
-
-def test_a_server_that_dies_while_its_tools_are_listed_is_asked_again(rug_puller):
-    peer = rug_puller(KINDS["stdio"])
-    with MCPToolset(peer.reach()) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    # Single tools do not list in the background.
-    change, note = (MCPTool(name, peer.reach(), snapshot=snapshot) for name in ("pull", "note"))
-    with change, note, ThreadPoolExecutor(1) as pool:
-        change.call(change="description", tell=True)
-        peer.freeze()
-        pending = pool.submit(note.call, text="a")
-        wait_until(lambda: note.connection.status().calls == 2, "the call")
-        peer.kill()
-        assert pending.result(LIMIT).text == "a"
 
 
 def test_invisible_characters_are_not_shown_to_models(server, caplog):
@@ -531,20 +463,6 @@ def test_each_user_is_guarded(rug_puller):
         assert names(toolset) == ALL
 
 
-def test_calls_of_many_threads_are_all_refused(pinned, server, requests):
-    toolset = pinned()
-    pull(server, "description")
-
-    def fails():
-        with pytest.raises(MCPDriftedCallError):
-            toolset["add"].invoke(a=1, b=2)
-
-    with ThreadPoolExecutor(16) as pool:
-        for future in [pool.submit(fails) for _ in range(64)]:
-            future.result(LIMIT)
-    assert "@tools/call" not in requests
-
-
 def test_a_filter_that_fails_lets_no_call_through(pinned, server, requests):
     def fails(_tool):
         raise RuntimeError("no filter today")
@@ -599,22 +517,6 @@ def test_a_tool_in_quarantine_is_back_once_it_is_as_before(pinned, server, snaps
     toolset.refresh()
     assert described(toolset) == before
     assert toolset["add"].call(a=1, b=2).text == "3"
-
-
-def test_many_calls_that_wait_for_one_session_compare_its_tools_once(pinned, server):
-    asked = []
-    toolset = pinned(
-        tool_selection=ToolSelection(tool_filter=lambda tool: asked.append(tool.name) or tool.name != "wipe")
-    )
-    pull(server, "new")
-
-    async def call_often():
-        return await asyncio.gather(*(toolset["add"].call_async(a=1, b=number) for number in range(64)))
-
-    assert [result.text for result in asyncio.run(call_often())] == [str(1 + number) for number in range(64)]
-    # Twice for each listing: for the comparison, and for the tools that the toolset has from its next warm-up on. When
-    # it begins to listen to changes, it lists them again.
-    assert asked.count("wipe") in (2, 4)
 
 
 def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, server):
