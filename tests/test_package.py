@@ -42,7 +42,7 @@ def test_every_error_is_public_and_drawn_in_the_tree():
     ]
     assert own
     for name in own:
-        assert name in package.__all__
+        assert name in errors.__all__
         assert name in typing.cast("str", errors.__doc__)
 
 

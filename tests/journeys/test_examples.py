@@ -95,6 +95,12 @@ OUTPUT: dict[str, list[str]] = {
         "registry.generate: The tools say: lamp (39.90)",
         "MCPToolRunner: lamp (39.90)",
     ],
+    "durable_run.py": [
+        "A worker ended with -9:",
+        "The call of 'pay' in run 'invoices' was sent and has no result: the tool may have run.",
+        "assistant: The tools say: paid 100 for invoice 42; paid 7",
+        "paid 100 for invoice 42\npaid 7 for invoice 43\n",
+    ],
     "many_users.py": [
         "note: Note something. It takes text.",
         "\nAda on Monday: a day of Ada",

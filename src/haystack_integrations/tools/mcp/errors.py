@@ -15,6 +15,10 @@ The exceptions of this package.
     │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
     │   │   └── MCPAuthorizationError      … because no access token could be had
     │   ├── MCPDriftError                  the server's tools are not those of the snapshot
+    │   ├── MCPRunError                    a durable run cannot go on here
+    │   │   ├── MCPCallInDoubtError        … because a call was sent and has no result: the tool may have run
+    │   │   ├── MCPRunChangedError         … because the program is not the one that began it
+    │   │   └── MCPRunElsewhereError       … because another process has it
     │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
     │   ├── MCPToolFailedError             a tool call failed, and that is to end the run of the Agent
     │   └── MCPToolNotFoundError           the server has no such tool
@@ -40,6 +44,30 @@ from typing import Any
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+
+__all__ = [
+    "MCPAuthorizationError",
+    "MCPBudgetExceededError",
+    "MCPCallInDoubtError",
+    "MCPCallPendingError",
+    "MCPCallRefusedError",
+    "MCPCallTimeoutError",
+    "MCPConfigurationError",
+    "MCPConnectionError",
+    "MCPConnectionTimeoutError",
+    "MCPDriftError",
+    "MCPDriftedCallError",
+    "MCPError",
+    "MCPInvocationError",
+    "MCPOutcomeUnknownError",
+    "MCPRunChangedError",
+    "MCPRunElsewhereError",
+    "MCPRunError",
+    "MCPSkillError",
+    "MCPTimeoutError",
+    "MCPToolFailedError",
+    "MCPToolNotFoundError",
+]
 
 
 def _pickled(error: BaseException) -> tuple[Any, ...]:
@@ -176,6 +204,48 @@ class MCPToolFailedError(MCPError):
         """
         super().__init__(message)
         self.tool_name = tool_name
+
+
+class MCPRunError(MCPError):
+    """
+    Raised when a durable run cannot go on here. It ends the run of an Agent; another process may continue it.
+    """
+
+
+class MCPRunElsewhereError(MCPRunError):
+    """
+    Raised when a durable run is opened that another process has.
+    """
+
+
+class MCPRunChangedError(MCPRunError):
+    """
+    Raised when a durable run is continued by a program that does something else than what was recorded.
+    """
+
+
+class MCPCallInDoubtError(MCPRunError):
+    """
+    Raised when a call of a durable run was sent and has no result, and nothing says that it may be sent again.
+    """
+
+    def __init__(self, message: str, tool_name: str, number: int) -> None:
+        """
+        Initialize the MCPCallInDoubtError.
+
+        :param message: Descriptive error message.
+        :param tool_name: Name of the tool.
+        :param number: Number of the call in the journal.
+        """
+        super().__init__(message)
+        self.tool_name = tool_name
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return type(self), (self.message, self.tool_name, self.number)
 
 
 class MCPToolNotFoundError(MCPError):

@@ -8,6 +8,7 @@ import dataclasses
 import importlib
 import inspect
 import os
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from haystack.tools.tool import Tool
 from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
+from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
@@ -43,6 +45,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
     MCPInvocationError,
+    MCPRunError,
     MCPTimeoutError,
     MCPToolFailedError,
     MCPToolNotFoundError,
@@ -495,6 +498,14 @@ class MCPTool(ToolBase, Tool):
         if self._bound:
             self._bound.check(definition.input_schema, self._valid_inputs)
             parameters = without_properties(parameters, self._bound.values)
+        if (key := self.tool_options.idempotency_argument) is not None:
+            if key not in self._valid_inputs:
+                msg = (
+                    f"`idempotency_argument` of tool '{self.remote_name}' is the unknown parameter '{key}'. Valid "
+                    f"parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
+                )
+                raise ValueError(msg)
+            parameters = without_properties(parameters, [key])
         hidden: Counter[str] = Counter()
 
         def visible(text: str) -> str:
@@ -753,10 +764,16 @@ class MCPTool(ToolBase, Tool):
             if self._definition is None:
                 self.warm_up()
             sent = self._complete(arguments)
-            result = self._connection._deliver(self._request(sent, on_progress))
+            request, recorder = self._request(sent, on_progress), call_recorder.get()
+            if recorder is None:
+                result = self._connection._deliver(request)
+            else:
+                result = recorder.deliver(self._recorded(request, sent), self._connection._deliver)
             if result.content:
                 self._note_links(result.content)
             return convert(result)
+        except MCPRunError:
+            raise
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
@@ -773,13 +790,43 @@ class MCPTool(ToolBase, Tool):
             if self._definition is None:
                 await self.warm_up_async()
             sent = self._complete(arguments)
-            result = await self._connection._deliver_async(self._request(sent, on_progress))
+            request, recorder = self._request(sent, on_progress), call_recorder.get()
+            if recorder is None:
+                result = await self._connection._deliver_async(request)
+            else:
+                result = await recorder.deliver_async(self._recorded(request, sent), self._connection._deliver_async)
             if result.content:
                 self._note_links(result.content)
             return convert(result)
+        except MCPRunError:
+            raise
         except Exception as error:
             failure = self._failure(error, sent)
             raise failure from failure.__cause__
+
+    def _recorded(self, request: CallRequest, sent: Sent) -> RecordedCall:
+        """
+        Describe a call for the run that records it.
+        """
+        from_state = {*(self._custom_inputs_from_state or {}).values()}
+
+        def options(call: MCPPendingCall) -> dict[str, Any]:
+            withheld = self._resent(call).arguments
+            return {
+                "withheld": withheld,
+                "display_name": self.name,
+                "invocation_timeout": self._own_invocation_timeout,
+                "on_progress": request.on_progress,
+            }
+
+        return RecordedCall(
+            request=request,
+            arguments={name: value for name, value in sent.given.items() if name not in from_state},
+            secrets=[*texts_in(sent.hidden), *sent.secrets],
+            key_argument=self.tool_options.idempotency_argument,
+            resume=lambda call: self._connection.continue_call(call, **options(call)),
+            resume_async=lambda call: self._connection.continue_call_async(call, **options(call)),
+        )
 
     @property
     def _alias(self) -> str | None:
@@ -795,6 +842,8 @@ class MCPTool(ToolBase, Tool):
                 self._connection._note_links([block.uri])
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
+        if (key := self.tool_options.idempotency_argument) is not None:
+            arguments = {name: value for name, value in arguments.items() if name != key}
         fitted = fit_arguments(arguments, self.parameters)
         if not (self._bound.values or self._custom_inputs_from_state):
             return Sent(arguments=fitted, given=arguments)
@@ -808,9 +857,12 @@ class MCPTool(ToolBase, Tool):
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
         may_repeat = bool(self.tool_options.retry_idempotent) and self._has_hint("read_only_hint", "idempotent_hint")
+        arguments = sent.arguments
+        if (key := self.tool_options.idempotency_argument) is not None:
+            arguments = {**arguments, key: uuid.uuid4().hex}
         return CallRequest(
             tool_name=self.remote_name,
-            tool_args=sent.arguments,
+            tool_args=arguments,
             display_name=self.name,
             may_repeat=may_repeat,
             invocation_timeout=self._own_invocation_timeout,

@@ -92,6 +92,9 @@ class ToolOptions(Options):
         MCPInstructionsHook. A server can write anything there; set it only for servers that you trust.
     :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
         read-only or idempotent. Set it only for servers whose annotations you trust.
+    :param idempotency_argument: A parameter of the tool that gets a key of the call, by which the server knows it
+        again: the same key at every attempt in a durable run, otherwise a new one for each call. The model does not see
+        it.
     :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
         MCPToolCaller is set to do. "model": `invoke` returns the error, so that the model gets it and the run goes on,
         whatever they are set to do. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
@@ -107,6 +110,7 @@ class ToolOptions(Options):
     include_output_schema: bool | None = None
     include_instructions: bool | None = None
     retry_idempotent: bool | None = None
+    idempotency_argument: Text | None = None
     on_tool_error: OnToolError | None = None
     max_tool_failures: Annotated[int, Field(ge=1)] | None = None
 

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallRefusedError,
+    MCPRunError,
     MCPToolFailedError,
     MCPToolNotFoundError,
 )
@@ -33,7 +34,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 # What a call comes to if it has no result.
 Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
-_ENDS_RUN = (MCPBudgetExceededError, MCPToolFailedError)
+_ENDS_RUN = (MCPBudgetExceededError, MCPRunError, MCPToolFailedError)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+How the calls of MCP tools are recorded, where a durable run is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
+    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedCall:
+    """
+    A call of a tool.
+
+    :param request: What is sent.
+    :param arguments: The arguments by which the call is recognized: those that the model gave.
+    :param secrets: Texts that must not be written down.
+    :param key_argument: The argument that gets the key of the call, if there is one.
+    :param resume: Goes on with a call that the server has kept.
+    :param resume_async: The same for a coroutine.
+    """
+
+    request: CallRequest
+    arguments: dict[str, Any]
+    secrets: list[str] = field(default_factory=list)
+    key_argument: str | None = None
+    resume: Callable[[MCPPendingCall], types.CallToolResult]
+    resume_async: Callable[[MCPPendingCall], Awaitable[types.CallToolResult]]
+
+
+class CallRecorder(Protocol):
+    """
+    Writes down calls before they are sent and results before they are used, and gives those that are written down.
+    """
+
+    def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
+        """
+        Return the recorded result of a call, or send it.
+
+        :param call: The call.
+        :param send: Sends it.
+        :returns: The result.
+        :raises MCPInvocationError: If the call fails, or failed when it was recorded.
+        :raises MCPRunError: If the run cannot go on.
+        """
+
+    async def deliver_async(
+        self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        """
+        Return the recorded result of a call, or send it, without blocking the event loop.
+
+        :param call: The call.
+        :param send: Sends it.
+        :returns: The result.
+        """
+
+
+call_recorder: Final[ContextVar[CallRecorder | None]] = ContextVar("haystack_mcp_call_recorder", default=None)

@@ -1,0 +1,13 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Durable runs: what a killed process began, another one finishes, and no tool runs twice. Extra `[durable]`.
+"""
+
+from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
+from haystack_integrations.tools.mcp.durable.journal import RecordedRun, RunJournal
+from haystack_integrations.tools.mcp.durable.run import UnknownCall
+
+__all__ = ["JournaledChatGenerator", "RecordedRun", "RunJournal", "UnknownCall"]

@@ -1,0 +1,385 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import Token
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from haystack.tools import Toolset
+from haystack.tools.tool import Tool
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp.connection.recording import CallRecorder, call_recorder
+from haystack_integrations.tools.mcp.durable.codec import Codec
+from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
+from haystack_integrations.tools.mcp.durable.run import OnUnknown, OpenRun, UnknownCall, scope
+from haystack_integrations.tools.mcp.durable.store import Entry, Store
+from haystack_integrations.tools.mcp.durable.tools import journaled_tools
+from haystack_integrations.tools.mcp.errors import MCPRunElsewhereError, MCPRunError
+from haystack_integrations.tools.mcp.parameters import explains_options
+
+T = TypeVar("T")
+
+# A shorter lease ends while a busy process is not scheduled; 30 s is how long another worker waits for a dead one.
+_DEFAULT_LEASE = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedRun:
+    """
+    A run in a journal.
+
+    :param name: Its name.
+    :param state: "done", "running" in some process, or "unfinished".
+    :param created: When it began, in seconds since 1970.
+    :param changed: When it was last begun, continued or ended.
+    :param attempts: How often it was begun or continued.
+    :param worker: The process that had it last.
+    :param error: Why it ended, if it was by an error.
+    """
+
+    name: str
+    state: Literal["done", "running", "unfinished"]
+    created: float
+    changed: float
+    attempts: int
+    worker: str | None
+    error: str | None
+
+
+@explains_options
+class RunJournal:
+    """
+    Records runs in a database, so that another process finishes what a killed one began, and no tool runs twice.
+
+    In a block `with journal.run(name)`, the calls of MCP tools are recorded: before one is sent, that it is sent, and
+    after it, what it gave. A run with the same name goes on where the other one stopped, in any process: what is
+    recorded is returned without asking the model or calling a tool. A call that was sent and has no result may have
+    run; `on_unknown` says what is done then.
+
+    ```python
+    from haystack_integrations.tools.mcp.durable import RunJournal
+
+    journal = RunJournal("sqlite:///runs.db")
+    agent = Agent(chat_generator=journal.generator(OpenAIChatGenerator()), tools=toolset)
+    with journal.run("invoice-42"):
+        agent.run(messages=[ChatMessage.from_user("Pay invoice 42.")])
+    ```
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        lease: float = _DEFAULT_LEASE,
+        on_unknown: OnUnknown = "error",
+        power_loss_safe: bool = False,
+        encryption_key: Secret | None = None,
+    ) -> None:
+        """
+        Initialize the journal. The database is opened at the first use.
+
+        :param url: Where it is, as a URL of SQLAlchemy: `"sqlite:///runs.db"` for the processes of one machine, or
+            PostgreSQL (`"postgresql+psycopg://…"`) for several machines.
+        :param lease: For how many seconds a process has a run after it was last heard of.
+        :param on_unknown: What is done about a call that was sent and has no result. "error" (default): the run ends
+            with an MCPCallInDoubtError. "model": the model is told. Or a function that gets an UnknownCall and returns
+            one of these, or "repeat". Calls that the user allowed to be repeated (`retry_idempotent` of ToolOptions)
+            are repeated.
+        :param power_loss_safe: Whether SQLite waits for the disk at each write. Without it, a power failure (not a
+            kill) can lose what was written last, so that a call is made again.
+        :param encryption_key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if isinstance(lease, bool) or not isinstance(lease, int | float) or lease <= 0:
+            msg = f"RunJournal: `lease` must be a number of seconds greater than 0, got {lease!r}"
+            raise ValueError(msg)
+        if encryption_key is not None and not isinstance(encryption_key, Secret):
+            msg = f"RunJournal: `encryption_key` must be a Secret or None, got {type(encryption_key).__name__}"
+            raise ValueError(msg)
+        self._on_unknown = _checked(on_unknown)
+        self._lease = float(lease)
+        key = None if encryption_key is None else encryption_key.resolve_value()
+        self._store = Store(url, power_loss_safe=power_loss_safe, codec=Codec(key))
+
+    def run(self, name: str, *, on_unknown: OnUnknown | None = None) -> DurableRun:
+        """
+        Open a run, for a `with` or `async with` block.
+
+        :param name: Its name, of at most 255 characters. A run of this name that did not end is continued.
+        :param on_unknown: As that of the journal, for this run.
+        :returns: A context manager. Entering it raises an MCPRunElsewhereError if another process has the run.
+        :raises ValueError: If a parameter is invalid.
+        """
+        if not isinstance(name, str) or not 0 < len(name) <= 255:  # noqa: PLR2004 - the width of the column
+            msg = f"`name` of a run must be 1 to 255 characters, got {name!r:.80}"
+            raise ValueError(msg)
+        return DurableRun(self, name, self._on_unknown if on_unknown is None else _checked(on_unknown))
+
+    def generator(self, chat_generator: Any, name: str = "generator") -> JournaledChatGenerator:
+        """
+        Wrap a chat generator, so that its replies are recorded where a run is open.
+
+        :param chat_generator: The chat generator.
+        :param name: Its name in the journal. Generators that are asked at the same time need different names.
+        :returns: The wrapper, a component like it.
+        """
+        return JournaledChatGenerator(chat_generator, name)
+
+    def tools(self, tools: Iterable[Tool | Toolset]) -> list[Tool]:
+        """
+        Make Haystack tools whose calls are recorded where a run is open. MCP tools and toolsets need none of that.
+
+        Their results must be JSON, or objects of haystack.dataclasses in it. A ComponentTool with an Agent whose chat
+        generator is recorded is entered again by a continued run; every other tool that was called and gave nothing
+        may have run, as `on_unknown` says.
+
+        :param tools: Tools, and toolsets whose tools are taken.
+        :returns: Copies of the tools; MCP tools as they are.
+        :raises ValueError: If something is no tool.
+        """
+        return journaled_tools(tools)
+
+    def value(self, name: str, make: Callable[[], T]) -> T:
+        """
+        Return a value that is the same when a run is continued, such as the time or a random number.
+
+        :param name: Its name.
+        :param make: Makes it where it is not recorded. It must be JSON.
+        :returns: The value.
+        """
+        opened = call_recorder.get()
+        if not isinstance(opened, OpenRun):
+            return make()
+        value: T = opened.value(name, make)
+        return value
+
+    @contextmanager
+    def branch(self, name: str) -> Iterator[None]:
+        """
+        Tell apart what runs at the same time as something else in a run.
+
+        :param name: A name for what runs in this block, the same when the run is continued.
+        """
+        reset = scope.set(f"{scope.get()}/{name}")
+        try:
+            yield
+        finally:
+            scope.reset(reset)
+
+    def runs(self) -> list[RecordedRun]:
+        """
+        List the runs.
+
+        :returns: The runs, the oldest first.
+        """
+        return [
+            RecordedRun(
+                name=each.name,
+                state="running" if each.is_leased else "done" if each.state == "done" else "unfinished",
+                created=each.created,
+                changed=each.changed,
+                attempts=each.epoch,
+                worker=each.owner,
+                error=each.error,
+            )
+            for each in self._store.runs()
+        ]
+
+    def unfinished(self) -> list[str]:
+        """
+        Return the names of the runs that ended by an error, or whose process is gone.
+
+        :returns: The names, the oldest first.
+        """
+        return [run.name for run in self.runs() if run.state == "unfinished"]
+
+    def calls(self, name: str) -> list[Entry]:
+        """
+        Return what is recorded of a run: calls, replies of the model and values.
+
+        :param name: Name of the run.
+        :returns: The entries in their order.
+        """
+        return self._store.entries(name)
+
+    def in_doubt(self, name: str) -> list[UnknownCall]:
+        """
+        Return the calls of a run that were sent and have no result.
+
+        :param name: Name of the run.
+        :returns: The calls.
+        """
+        return [
+            UnknownCall(
+                run=name,
+                number=entry.number,
+                tool_name=entry.place.name,
+                arguments=entry.request["arguments"],
+                started=entry.started,
+                key=entry.request["key"],
+            )
+            for entry in self._store.entries(name)
+            if entry.place.kind == "call" and entry.state == "started"
+        ]
+
+    def decide(self, name: str, number: int, decision: Literal["repeat", "model"] | str, result: Any = None) -> None:
+        """
+        Decide about a call that was sent and has no result, before the run is continued.
+
+        :param name: Name of the run.
+        :param number: Number of the call, as an MCPCallInDoubtError has it.
+        :param decision: "repeat": it did not run, and is sent. "done": it ran, and `result` is what it gave, as text.
+            "model": the model is told that it may have run.
+        :param result: With "done": the text.
+        :raises MCPRunError: If the run is running, or has no such call.
+        :raises ValueError: If `decision` is none of these.
+        """
+        if decision == "repeat":
+            done = self._store.forget(name, number)
+        elif decision == "done":
+            text = {"content": [{"type": "text", "text": str(result)}], "isError": False}
+            done = self._store.settle(name, number, text, state="done")
+        elif decision == "model":
+            message = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
+            error = {"kind": "MCPOutcomeUnknownError", "message": message, "code": None}
+            done = self._store.settle(name, number, error, state="failed")
+        else:
+            msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"
+            raise ValueError(msg)
+        if not done:
+            msg = f"The run '{name}' has no call {number} without a result, or a process has it now"
+            raise MCPRunError(msg)
+
+    def delete(self, name: str) -> bool:
+        """
+        Delete a run. One that a process has is kept.
+
+        :param name: Name of the run.
+        :returns: Whether it was deleted.
+        """
+        return self._store.delete(name)
+
+    def prune(self, older_than: timedelta) -> int:
+        """
+        Delete the runs that are done, and were since long ago.
+
+        :param older_than: Since how long.
+        :returns: How many were deleted.
+        """
+        until = time.time() - older_than.total_seconds()
+        old = [run.name for run in self.runs() if run.state == "done" and run.changed < until]
+        return sum(map(self._store.delete, old))
+
+    def close(self) -> None:
+        """
+        Close the connections to the database. The next use opens them again.
+        """
+        self._store.close()
+
+    def __repr__(self) -> str:
+        """
+        Describe the journal without the password of its database.
+        """
+        return f"RunJournal({self._store.describe()!r})"
+
+
+class DurableRun:
+    """
+    A run, as a context manager. `RunJournal.run` makes it.
+    """
+
+    def __init__(self, journal: RunJournal, name: str, on_unknown: OnUnknown) -> None:
+        """
+        Initialize the DurableRun.
+
+        :param journal: The journal.
+        :param name: Name of the run.
+        :param on_unknown: What is done about calls without a result.
+        """
+        self.name = name
+        self._journal = journal
+        self._on_unknown = on_unknown
+        self._opened: OpenRun | None = None
+        self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
+
+    def _open(self) -> OpenRun:
+        if self._opened is not None:
+            msg = f"The run '{self.name}' is open already. Make another one with `journal.run`."
+            raise MCPRunError(msg)
+        store, lease = self._journal._store, self._journal._lease
+        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        stored = store.claim(self.name, owner, lease)
+        if stored is None:
+            known = store.run(self.name)
+            left = f"until at least {known.leased_for:.0f} seconds from now" if known is not None else "now"
+            msg = f"The run '{self.name}' is running elsewhere, {left}"
+            raise MCPRunElsewhereError(msg)
+        return OpenRun(store, stored, lease, self._on_unknown)
+
+    def _enter(self, opened: OpenRun) -> OpenRun:
+        self._opened = opened
+        self._reset = call_recorder.set(opened), scope.set("")
+        return opened
+
+    def _leave(self) -> OpenRun:
+        opened, reset = self._opened, self._reset
+        assert opened is not None and reset is not None  # noqa: S101 - a block was entered
+        call_recorder.reset(reset[0])
+        scope.reset(reset[1])
+        self._opened = self._reset = None
+        return opened
+
+    def __enter__(self) -> OpenRun:
+        """
+        Lease the run.
+
+        :returns: The open run.
+        :raises MCPRunElsewhereError: If another process has it.
+        :raises MCPRunError: If the journal cannot be used.
+        """
+        return self._enter(self._open())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End the run, or leave it to be continued if there was an error.
+        """
+        self._leave().end(error)
+
+    async def __aenter__(self) -> OpenRun:
+        """
+        Lease the run without blocking the event loop.
+
+        :returns: The open run.
+        """
+        return self._enter(await asyncio.to_thread(self._open))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End the run, or leave it to be continued if there was an error.
+        """
+        await asyncio.to_thread(self._leave().end, error)
+
+
+def _checked(on_unknown: Any) -> OnUnknown:
+    if on_unknown not in ("error", "model") and not callable(on_unknown):
+        msg = f"RunJournal: `on_unknown` must be 'error', 'model' or a function, got {on_unknown!r}"
+        raise ValueError(msg)
+    checked: OnUnknown = on_unknown
+    return checked

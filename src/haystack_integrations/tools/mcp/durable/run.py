@@ -1,0 +1,551 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A run that is open in this process: which recorded call, reply or value is the next one, and what is written when.
+
+.. code-block:: text
+
+    absent ──> started ──> done | failed         a call; what is started was perhaps sent
+                  │  └───> pending ──> done      the server has it: a task, or a question that is open
+                  └ found by a later process: sent again if that is allowed, otherwise `on_unknown` decides
+
+A reply of the model, or a value, is written once it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import json
+import os
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+from haystack import logging
+from haystack.dataclasses import ChatMessage
+
+from haystack_integrations.tools.mcp import errors
+from haystack_integrations.tools.mcp.connection.recording import RecordedCall
+from haystack_integrations.tools.mcp.durable.store import Entry, Place, Store, StoredRun, boot_clock
+from haystack_integrations.tools.mcp.errors import (
+    MCPCallInDoubtError,
+    MCPCallPendingError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPRunChangedError,
+    MCPRunError,
+)
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.redaction import Redactor
+
+if TYPE_CHECKING:
+    import mcp_types as types
+
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OnUnknown: TypeAlias = Literal["error", "model"] | Callable[["UnknownCall"], Literal["error", "model", "repeat"]]
+
+# Under this name, each request of a call has its key in `_meta`: the same at every attempt.
+KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
+
+# Seconds between two attempts to write a result into a database that is gone.
+_PAUSE: Final = 0.2
+
+# The path of the calls and branches that this code runs in.
+scope: Final[ContextVar[str]] = ContextVar("haystack_mcp_run_scope", default="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnknownCall:
+    """
+    A call that was sent by a process that then died, or whose connection was lost: its tool may have run.
+
+    :param run: Name of the run.
+    :param number: Number of the call in the journal, for `RunJournal.decide`.
+    :param tool_name: Name of the tool.
+    :param arguments: The arguments, redacted.
+    :param started: When it was sent, in seconds since 1970.
+    :param key: The key that it had in `_meta`, by which the server may know it.
+    """
+
+    run: str
+    number: int
+    tool_name: str
+    arguments: dict[str, Any]
+    started: float
+    key: str
+
+
+class OpenRun:
+    """
+    A run that this process has leased. From any thread.
+    """
+
+    def __init__(self, store: Store, stored: StoredRun, lease: float, on_unknown: OnUnknown) -> None:
+        """
+        Initialize the OpenRun.
+
+        :param store: The journal.
+        :param stored: The run, as it was claimed.
+        :param lease: For how many seconds.
+        :param on_unknown: What is done about calls whose outcome is unknown.
+        :raises MCPRunError: If what is recorded cannot be read.
+        """
+        self.name = stored.name
+        self._id = stored.id
+        self.epoch = stored.epoch
+        self._store = store
+        self._lease = lease
+        self._on_unknown = on_unknown
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._entries: dict[Place, Entry] = {entry.place: entry for entry in store.entries(stored.name)}
+        # How many replies were used, by scope; how many equal calls and values there were.
+        self._steps: Counter[str] = Counter()
+        self._seen: Counter[Place] = Counter()
+        self._asking: set[str] = set()
+        self._under_way = 0
+        self._deadline = boot_clock() + lease
+        self._lost: str | None = None
+        self._ended = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name=f"mcp-haystack-run-{self.name}", daemon=True)
+        self._heart.start()
+
+    # The lease
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._lease / 3):
+            asked = boot_clock()
+            try:
+                is_ours = self._store.renew(self.name, self.epoch, self._lease)
+            except MCPRunError as error:  # perhaps it is there again before the lease ends
+                logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
+                continue
+            if not is_ours:
+                self._lost = "another process has taken it over"
+                return
+            self._deadline = asked + self._lease
+
+    def _check_lease(self) -> None:
+        """
+        Refuse to send or write when the run may be another process's.
+        """
+        if self._pid != os.getpid():
+            reason = "it was opened in the process that this one was forked from"
+        elif self._ended.is_set():
+            reason = "its block was left"
+        elif self._lost is not None:
+            reason = self._lost
+        elif boot_clock() > self._deadline:
+            reason = "its lease has ended, because this process stood still or the journal could not be reached"
+        else:
+            return
+        msg = f"The run '{self.name}' cannot go on here: {reason}. Nothing was sent."
+        raise MCPRunError(msg)
+
+    def end(self, error: BaseException | None) -> None:
+        """
+        Give the lease up.
+
+        :param error: Why the run ends, if it is to be continued.
+        """
+        self._ended.set()
+        self._heart.join()
+        if self._pid != os.getpid() or self._lost is not None:
+            return
+        if self._under_way:
+            # What is still under way writes its result under this lease, which ends by itself.
+            logger.warning(
+                "The run '{run}' ended while {count} of its calls were under way", run=self.name, count=self._under_way
+            )
+            return
+        reason = None if error is None else f"{type(error).__name__}: {error}"[:1_000]
+        self._store.release(self.name, self.epoch, state="done" if error is None else "open", error=reason)
+
+    # What is recorded
+
+    def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
+        here = scope.get()
+        step = 0 if kind == "value" else self._steps[here]
+        place = Place(scope=here, kind=kind, step=step, name=name, fingerprint=fingerprint)
+        occurrence = self._seen[place]
+        self._seen[place] += 1
+        return dataclasses.replace(place, occurrence=occurrence)
+
+    def _write(self, place: Place, request: Any, **result: Any) -> Entry:
+        self._check_lease()
+        entry = self._store.insert(self.name, self.epoch, place, request, **result)
+        if entry is None:
+            self._lost = "another process has taken it over"
+            self._check_lease()
+        return entry  # type: ignore[return-value]
+
+    def value(self, name: str, make: Callable[[], Any]) -> Any:
+        """
+        Return a recorded value, or make and record it.
+
+        :param name: Its name.
+        :param make: Makes it. It must be JSON.
+        :returns: The value.
+        """
+        with self._lock:
+            place = self._next("value", name)
+            entry = self._entries.get(place)
+        if entry is not None:
+            return entry.result
+        made = make()
+        return self._write(place, None, state="done", result=made).result
+
+    # Replies of the model
+
+    @contextmanager
+    def replying(self, name: str, request: dict[str, Any]) -> Iterator[Reply]:
+        """
+        Find the recorded reply to a request, or make room for a new one.
+
+        :param name: Name of the chat generator.
+        :param request: What distinguishes the request.
+        :returns: A context manager that gives the reply; `messages` is None if the model is to be asked.
+        :raises MCPRunChangedError: If another request was recorded.
+        :raises MCPRunError: If the generator is asked twice at once.
+        """
+        here = scope.get()
+        asking = f"{here}|{name}"
+        with self._lock:
+            if asking in self._asking:
+                msg = (
+                    f"The chat generator '{name}' was asked twice at once in run '{self.name}': a continued run could "
+                    'not tell the replies apart. Run each in a block `with journal.branch("a name"):`, or give '
+                    "the generators names."
+                )
+                raise MCPRunError(msg)
+            self._asking.add(asking)
+            place = Place(scope=here, kind="reply", step=self._steps[here], name=name)
+            entry = self._entries.get(place)
+        try:
+            if entry is None:
+                self._check_lease()
+            else:
+                _check_same(self.name, place, entry.request, request)
+            yield Reply(self, place, request, None if entry is None else entry.result)
+            with self._lock:
+                self._steps[here] += 1
+        finally:
+            self._asking.discard(asking)
+
+    # Calls of tools
+
+    def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
+        """
+        Return the recorded result of a call, or send it. See `connection.recording.CallRecorder`.
+        """
+        entry, is_new = self._begin_call(call)
+        if not is_new:
+            return _result(entry)
+        with self._running():
+            while True:
+                try:
+                    result = call.resume(_handle(entry)) if entry.result else send(_with_key(call, entry))
+                except Exception as error:
+                    entry = self._fail(entry, call, error)
+                else:
+                    return self._finish(entry, call, result)
+
+    async def deliver_async(
+        self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        """
+        Return the recorded result of a call, or send it, without blocking the event loop.
+        """
+        entry, is_new = await asyncio.to_thread(self._begin_call, call)
+        if not is_new:
+            return _result(entry)
+        with self._running():
+            while True:
+                try:
+                    resumed = call.resume_async(_handle(entry)) if entry.result else send(_with_key(call, entry))
+                    result = await resumed
+                except Exception as error:
+                    entry = await asyncio.to_thread(self._fail, entry, call, error)
+                else:
+                    return await asyncio.to_thread(self._finish, entry, call, result)
+
+    def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
+        request = call.request
+        entry, is_new = self.begin(
+            request.display_name, call.arguments, secrets=call.secrets, may_repeat=request.may_repeat
+        )
+        if not is_new and entry.state == "failed":
+            raise _error(entry.result, request)
+        return entry, is_new
+
+    def begin(
+        self, tool_name: str, arguments: dict[str, Any], *, secrets: Sequence[str] = (), may_repeat: bool = False
+    ) -> tuple[Entry, bool]:
+        """
+        Find a recorded call, or record that it is made.
+
+        :param tool_name: Name of the tool.
+        :param arguments: The arguments by which it is recognized.
+        :param secrets: Texts that must not be written down.
+        :param may_repeat: Whether the tool may run twice.
+        :returns: The call, and whether it is to be made now. One with a result then is to be resumed.
+        :raises MCPCallInDoubtError: If it was made and nothing says what came of it.
+        :raises MCPRunChangedError: If it was not made when the run was recorded.
+        :raises MCPRunError: If the run cannot go on here.
+        """
+        with self._lock:
+            place = self._next("call", tool_name, fingerprint_of(arguments))
+            entry = self._entries.get(place)
+            if entry is None:
+                self._check_nothing_unread(place)
+        if entry is None:
+            key = hashlib.sha256(f"{self._id}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
+            return self._write(place, {"arguments": Redactor(secrets).value(_json(arguments)), "key": key}), True
+        if entry.state in ("done", "failed"):
+            return entry, False
+        self._check_lease()
+        if entry.state == "pending" or may_repeat:
+            return self._again(entry), True
+        decision = self._decide(entry)
+        if decision == "repeat":
+            return self._again(entry), True
+        message = _in_doubt(self.name, entry)
+        if decision != "model":
+            raise MCPCallInDoubtError(message, tool_name, entry.number)
+        told = {"kind": "MCPOutcomeUnknownError", "message": message, "code": None}
+        self.note(entry, "failed", told)
+        return dataclasses.replace(entry, state="failed", result=told), False
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with self._lock:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def _again(self, entry: Entry) -> Entry:
+        if not self._store.begin_again(self.name, self.epoch, entry):
+            self._lost = "another process has taken it over"
+            self._check_lease()
+        return dataclasses.replace(entry, epoch=self.epoch, attempt=entry.attempt + 1)
+
+    def _decide(self, entry: Entry) -> str:
+        choice = self._on_unknown
+        if not callable(choice):
+            return choice
+        asked = choice(self._unknown(entry))
+        if asked not in ("error", "model", "repeat"):
+            msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {asked!r}"
+            raise MCPRunError(msg)
+        return asked
+
+    def _unknown(self, entry: Entry) -> UnknownCall:
+        return UnknownCall(
+            run=self.name,
+            number=entry.number,
+            tool_name=entry.place.name,
+            arguments=entry.request["arguments"],
+            started=entry.started,
+            key=entry.request["key"],
+        )
+
+    def _check_nothing_unread(self, place: Place) -> None:
+        recorded = {each.step for each in self._entries if each.kind == "reply" and each.scope == place.scope}
+        if recorded and max(recorded) >= place.step:
+            msg = (
+                f"The run '{self.name}' cannot be continued: it called '{place.name}' with arguments that it did not "
+                f"use when it was recorded, after reply {place.step}. The program, or what it works on, is another one."
+            )
+            raise MCPRunChangedError(msg)
+
+    def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
+        """
+        Record that a call failed, and raise its error; return the call if it is to be sent again.
+        """
+        redactor = Redactor(call.secrets)
+        name = call.request.display_name
+        if isinstance(error, MCPCallPendingError):
+            self.note(entry, "pending", error.pending_call.to_dict())
+            raise error
+        if isinstance(error, MCPOutcomeUnknownError):
+            decision = self._decide(entry)
+            if decision == "repeat":
+                self._check_lease()
+                return self._again(dataclasses.replace(entry, result=None))
+            if decision == "error":
+                message = f"{_in_doubt(self.name, entry)} {redactor.text(str(error))}"
+                raise MCPCallInDoubtError(message, name, entry.number) from error
+        self.note(entry, "failed", _stored_error(error, redactor, name))
+        raise error
+
+    def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
+        stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        self.note(entry, "done", Redactor(call.secrets).value(stored))
+        return result
+
+    def note(self, entry: Entry, state: str, result: Any) -> None:
+        """
+        Record what came of a call.
+
+        :param entry: The call.
+        :param state: "done", "failed" or "pending".
+        :param result: The result, the error or the handle.
+        :raises MCPRunError: If another process has sent the call again, or the journal cannot be reached any more.
+        """
+        while True:
+            try:
+                is_noted = self._store.finish(entry, entry.epoch, state=state, result=result)
+                break
+            except MCPRunError:
+                # What a tool gave is not thrown away while the run is ours.
+                if boot_clock() > self._deadline or self._ended.wait(_PAUSE):
+                    raise
+        if not is_noted:
+            self._lost = "another process has taken it over"
+            msg = f"The run '{self.name}' cannot go on here: another process has taken it over."
+            raise MCPRunError(msg)
+
+
+class Reply:
+    """
+    A reply of the model: recorded, or to be recorded.
+    """
+
+    def __init__(self, run: OpenRun, place: Place, request: dict[str, Any], recorded: Any) -> None:
+        """
+        Initialize the Reply.
+
+        :param run: The run.
+        :param place: What it is found by.
+        :param request: What distinguishes the request.
+        :param recorded: The recorded messages, if there are any.
+        """
+        self._run = run
+        self._place = place
+        self._request = request
+        self.messages = None if recorded is None else [ChatMessage.from_dict(each) for each in recorded]
+
+    def record(self, messages: Sequence[ChatMessage]) -> None:
+        """
+        Record what the model said.
+
+        :param messages: The replies.
+        """
+        stored = [message.to_dict() for message in messages]
+        self._run._write(self._place, self._request, state="done", result=stored)
+
+
+def fingerprint_of(arguments: Any) -> str:
+    """
+    Return a hash of JSON.
+
+    :param arguments: The value. What is no JSON counts by its type.
+    :returns: The hash.
+    """
+    text = json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[str, Any]:
+    """
+    Describe a request to the model by what must be the same when a run is continued.
+
+    Not by the results of tools, which may come in another order, nor by the text of the system, which has dates.
+
+    :param messages: The messages.
+    :param tools: The tools.
+    :returns: Roles and hashes of the messages, and hashes of the tools by their names.
+    """
+    shape = []
+    for message in messages:
+        if message.is_from("user"):
+            said: Any = [message.texts, len(message.to_dict().get("content", ()))]
+        else:
+            said = [[call.tool_name, call.arguments] for call in message.tool_calls]
+        shape.append([message.role.value, fingerprint_of(said)[:16]])
+    return {"messages": shape, "tools": {tool.name: fingerprint_of(tool.parameters)[:16] for tool in tools}}
+
+
+def _check_same(run: str, place: Place, recorded: dict[str, Any], asked: dict[str, Any]) -> None:
+    if recorded == asked:
+        return
+    before, now = recorded["tools"], asked["tools"]
+    differences = [f"the tool '{name}' is gone" for name in before if name not in now]
+    differences += [f"the tool '{name}' is new" for name in now if name not in before]
+    others = [name for name in now if before.get(name, now[name]) != now[name]]
+    differences += [f"the parameters of tool '{name}' are others" for name in others]
+    old, new = recorded["messages"], asked["messages"]
+    if len(old) != len(new):
+        differences.append(f"it has {len(new)} messages instead of {len(old)}")
+    differences += [
+        f"message {number} ({there[0]}) is another one"
+        for number, (here, there) in enumerate(zip(old, new, strict=False), 1)
+        if here != there
+    ]
+    msg = (
+        f"The run '{run}' cannot be continued: request {place.step + 1} to '{place.name}' is not the one that was "
+        f"recorded: {'; '.join(differences)}. Continue it with the program that began it, or delete the run."
+    )
+    raise MCPRunChangedError(msg)
+
+
+def _with_key(call: RecordedCall, entry: Entry) -> CallRequest:
+    request, key = call.request, entry.request["key"]
+    arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
+    return dataclasses.replace(request, meta={**(request.meta or {}), KEY_IN_META: key}, tool_args=arguments)
+
+
+def _handle(entry: Entry) -> MCPPendingCall:
+    return MCPPendingCall.from_dict(entry.result)
+
+
+def _json(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=lambda each: type(each).__name__))
+
+
+def _result(entry: Entry) -> types.CallToolResult:
+    import mcp_types as types  # noqa: PLC0415 - the SDK takes long to import
+
+    return types.CallToolResult.model_validate(entry.result, by_name=False)
+
+
+def _stored_error(error: Exception, redactor: Redactor, tool_name: str = "") -> dict[str, Any]:
+    is_ours = isinstance(error, MCPInvocationError)
+    text = str(error) if is_ours else f"Failed to invoke Tool `{tool_name}`: {error}"
+    return {
+        "kind": type(error).__name__ if is_ours else "MCPInvocationError",
+        "message": redactor.text(text),
+        "code": getattr(error, "code", None),
+    }
+
+
+def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
+    kind = getattr(errors, stored["kind"], MCPInvocationError)
+    kind = kind if isinstance(kind, type) and issubclass(kind, MCPInvocationError) else MCPInvocationError
+    if issubclass(kind, MCPCallPendingError):
+        kind = MCPInvocationError
+    error: MCPInvocationError = kind(stored["message"], request.display_name, request.tool_args, code=stored["code"])
+    return error
+
+
+def _in_doubt(run: str, entry: Entry) -> str:
+    return (
+        f"The call of '{entry.place.name}' in run '{run}' was sent and has no result: the tool may have run. See if "
+        f"its effect is there, then `journal.decide({run!r}, {entry.number}, ...)`."
+    )

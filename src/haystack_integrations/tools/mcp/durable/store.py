@@ -1,0 +1,529 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The database of a journal: runs with their leases, and what was recorded in them.
+
+Every write is a single statement, so that a process that is killed leaves it done or not done. Writes of a run are
+fenced: they take effect only if the lease under which they are made is the latest one.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sql
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from haystack_integrations.tools.mcp.durable.codec import Codec
+from haystack_integrations.tools.mcp.errors import MCPRunError
+
+# Journals of other formats are refused.
+FORMAT: Final = 1
+
+_tables = sql.MetaData()
+_RUNS: Final = sql.Table(
+    "mcp_runs",
+    _tables,
+    sql.Column("name", sql.String(255), primary_key=True),
+    sql.Column("id", sql.String(32), nullable=False),
+    sql.Column("format", sql.Integer, nullable=False),
+    sql.Column("state", sql.String(16), nullable=False),  # open, done
+    sql.Column("owner", sql.String(255)),
+    sql.Column("epoch", sql.Integer, nullable=False),
+    sql.Column("lease_until", sql.Float, nullable=False),
+    sql.Column("boot", sql.String(64), nullable=False),
+    sql.Column("created", sql.Float, nullable=False),
+    sql.Column("changed", sql.Float, nullable=False),
+    sql.Column("error", sql.Text),
+)
+_ENTRIES: Final = sql.Table(
+    "mcp_entries",
+    _tables,
+    sql.Column("number", sql.Integer, primary_key=True, autoincrement=True),
+    sql.Column("run", sql.String(255), nullable=False),
+    sql.Column("scope", sql.String(1000), nullable=False),
+    sql.Column("kind", sql.String(16), nullable=False),  # call, reply, value
+    sql.Column("step", sql.Integer, nullable=False),
+    sql.Column("name", sql.String(255), nullable=False),
+    sql.Column("fingerprint", sql.String(64), nullable=False),
+    sql.Column("occurrence", sql.Integer, nullable=False),
+    sql.Column("state", sql.String(16), nullable=False),  # started, done, failed, pending
+    sql.Column("attempt", sql.Integer, nullable=False),
+    sql.Column("epoch", sql.Integer, nullable=False),
+    sql.Column("request", sql.LargeBinary, nullable=False),
+    sql.Column("result", sql.LargeBinary),
+    sql.Column("started", sql.Float, nullable=False),
+    sql.Column("ended", sql.Float),
+    sql.UniqueConstraint("run", "scope", "kind", "step", "name", "fingerprint", "occurrence"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """
+    What a recorded call, reply or value is found by.
+
+    :param scope: The path of the calls and branches that it is in.
+    :param kind: "call", "reply" or "value".
+    :param step: How many replies there were before it in its scope.
+    :param name: Name of the tool, generator or value.
+    :param fingerprint: A hash of the arguments of a call.
+    :param occurrence: How many equal ones there were before it.
+    """
+
+    scope: str
+    kind: str
+    step: int
+    name: str
+    fingerprint: str = ""
+    occurrence: int = 0
+
+
+@dataclass(kw_only=True)
+class Entry:
+    """
+    What is recorded.
+
+    :param number: Its number in the journal.
+    :param place: What it is found by.
+    :param state: "started", "done", "failed" or "pending".
+    :param attempt: How often it was sent.
+    :param epoch: The lease under which it was written.
+    :param request: What was asked for, redacted.
+    :param result: What it gave; None if that is not known.
+    :param started: When it was written, in seconds since 1970.
+    :param ended: When its result was written.
+    """
+
+    number: int
+    place: Place
+    state: str
+    attempt: int
+    epoch: int
+    request: Any
+    result: Any
+    started: float
+    ended: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredRun:
+    """
+    A run in a journal.
+
+    :param name: Its name.
+    :param id: What distinguishes it from a deleted run of the same name.
+    :param state: "open" or "done".
+    :param epoch: How often it was begun or continued.
+    :param is_leased: Whether a process has it now.
+    :param leased_for: For how many seconds from now, at least.
+    :param owner: The process that had it last.
+    :param created: When it began, in seconds since 1970.
+    :param changed: When it was last begun, continued or ended.
+    :param error: Why it ended, if it was by an error.
+    """
+
+    name: str
+    id: str
+    state: str
+    epoch: int
+    is_leased: bool
+    leased_for: float
+    owner: str | None
+    created: float
+    changed: float
+    error: str | None
+
+
+def boot_clock() -> float:
+    """
+    Return the seconds since this machine was started, with those in which it was suspended.
+
+    :returns: Seconds.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+class Store:
+    """
+    A database. From any thread; after a fork, the child connects anew.
+    """
+
+    def __init__(self, url: str, *, power_loss_safe: bool, codec: Codec) -> None:
+        """
+        Initialize the Store. It connects at the first use.
+
+        :param url: A URL of SQLAlchemy.
+        :param power_loss_safe: Whether SQLite waits until the disk has each write.
+        :param codec: Writes and reads values.
+        :raises ValueError: If the URL is none.
+        """
+        self._codec = codec
+        try:
+            self._url = sql.make_url(url)
+        except SQLAlchemyError:
+            msg = (
+                'RunJournal: `url` must be a URL of SQLAlchemy, such as "sqlite:///runs.db" or "postgresql+psycopg://…"'
+            )
+            raise ValueError(msg) from None
+        self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._synchronous = "FULL" if power_loss_safe else "NORMAL"
+        self._boot = _boot_id() if self._is_sqlite else ""
+        self._engine: sql.Engine | None = None
+        self._pid = 0
+        self._lock = threading.RLock()
+
+    def _connected(self) -> sql.Engine:
+        if self._engine is not None and self._pid == os.getpid():
+            return self._engine
+        if self._engine is not None:  # the parent's connection is not ours to close
+            self._engine.dispose(close=False)
+        options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+        if self._is_sqlite:
+            # One connection: a pool costs more than the writes.
+            options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": 30}}
+        engine = sql.create_engine(self._url, **options)
+        if self._is_sqlite:
+            sql.event.listen(engine, "connect", self._prepare)
+        _tables.create_all(engine)
+        self._engine, self._pid = engine, os.getpid()
+        return engine
+
+    def _prepare(self, connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sql.Connection]:
+        if self._pid != os.getpid():
+            self._lock = threading.RLock()  # a thread of the parent may have held it
+        try:
+            with self._lock if self._is_sqlite else _unlocked(), self._connected().connect() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or type(error).__name__)
+            msg = f"The journal {self.describe()} cannot be used: {reason}"
+            raise MCPRunError(msg) from error
+
+    def describe(self) -> str:
+        """
+        Name the database without its password.
+
+        :returns: The URL.
+        """
+        return self._url.render_as_string(hide_password=True)
+
+    def close(self) -> None:
+        """
+        Close the connections.
+        """
+        if self._engine is not None and self._pid == os.getpid():
+            self._engine.dispose()
+        self._engine = None
+
+    def _now(self) -> Any:
+        # PostgreSQL is shared by machines, whose clocks differ; a file of SQLite by the processes of one.
+        if self._is_sqlite:
+            return sql.literal(boot_clock(), sql.Float)
+        return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float)
+
+    def _is_free(self) -> Any:
+        runs = _RUNS.c
+        return sql.or_(runs.owner.is_(None), runs.lease_until < self._now(), runs.boot != self._boot)
+
+    def claim(self, name: str, owner: str, seconds: float) -> StoredRun | None:
+        """
+        Lease a run, a new one if there is none of the name.
+
+        :param name: The name.
+        :param owner: Who leases it.
+        :param seconds: For how long.
+        :returns: The run with its new epoch; None if another process has it.
+        :raises MCPRunError: If the journal is of another format.
+        """
+        at = time.time()
+        new = {
+            "name": name,
+            "id": uuid.uuid4().hex,
+            "format": FORMAT,
+            "state": "open",
+            "epoch": 0,
+            "lease_until": 0.0,
+            "boot": self._boot,
+            "created": at,
+            "changed": at,
+        }
+        with self._connection() as connection:
+            known = connection.execute(sql.select(_RUNS.c.format).where(_RUNS.c.name == name)).scalar()
+            if known is None:
+                try:
+                    connection.execute(sql.insert(_RUNS).values(**new))
+                except IntegrityError:  # another process was quicker
+                    known = FORMAT
+            elif known != FORMAT:
+                msg = f"The run '{name}' was written in format {known}; this version reads format {FORMAT}"
+                raise MCPRunError(msg)
+            taken = connection.execute(
+                sql.update(_RUNS)
+                .where(_RUNS.c.name == name, self._is_free())
+                .values(
+                    owner=owner,
+                    epoch=_RUNS.c.epoch + 1,
+                    lease_until=self._now() + seconds,
+                    boot=self._boot,
+                    changed=at,
+                    error=None,
+                )
+            )
+        return self.run(name) if taken.rowcount else None
+
+    def renew(self, name: str, epoch: int, seconds: float) -> bool:
+        """
+        Prolong a lease.
+
+        :param name: Name of the run.
+        :param epoch: The lease.
+        :param seconds: For how long from now.
+        :returns: Whether it is still the latest one.
+        """
+        with self._connection() as connection:
+            done = connection.execute(
+                sql.update(_RUNS)
+                .where(_RUNS.c.name == name, _RUNS.c.epoch == epoch, _RUNS.c.owner.is_not(None))
+                .values(lease_until=self._now() + seconds)
+            )
+        return bool(done.rowcount)
+
+    def release(self, name: str, epoch: int, *, state: str, error: str | None = None) -> None:
+        """
+        End a lease.
+
+        :param name: Name of the run.
+        :param epoch: The lease. If it is not the latest one, nothing happens.
+        :param state: "done", or "open" if the run is to be continued.
+        :param error: Why it ended.
+        """
+        with self._connection() as connection:
+            connection.execute(
+                sql.update(_RUNS)
+                .where(_RUNS.c.name == name, _RUNS.c.epoch == epoch)
+                .values(owner=None, state=state, error=error, changed=time.time())
+            )
+
+    def entries(self, run: str) -> list[Entry]:
+        """
+        Read what is recorded of a run.
+
+        :param run: Its name.
+        :returns: The entries in their order.
+        :raises MCPRunError: If one cannot be read.
+        """
+        with self._connection() as connection:
+            rows = connection.execute(sql.select(_ENTRIES).where(_ENTRIES.c.run == run).order_by(_ENTRIES.c.number))
+            return [self._entry(row) for row in rows.mappings()]
+
+    def _entry(self, row: Any) -> Entry:
+        place = Place(**{name: row[name] for name in ("scope", "kind", "step", "name", "fingerprint", "occurrence")})
+        own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
+        request = self._codec.loads(row["request"])
+        result = None if row["result"] is None else self._codec.loads(row["result"])
+        return Entry(**own, place=place, request=request, result=result)
+
+    def insert(
+        self, run: str, epoch: int, place: Place, request: Any, *, state: str = "started", result: Any = None
+    ) -> Entry | None:
+        """
+        Record something, if the lease is the latest one.
+
+        :param run: Name of the run.
+        :param epoch: The lease.
+        :param place: What it is found by.
+        :param request: What is asked for.
+        :param state: Its state.
+        :param result: Its result, if there is one already.
+        :returns: The entry; None if another process has the run.
+        """
+        at = time.time()
+        stored = self._codec.dumps(request)
+        kept = None if state == "started" else self._codec.dumps(result)
+        ended = None if state == "started" else at
+        values = {
+            "run": run,
+            **{name: getattr(place, name) for name in ("scope", "kind", "step", "name", "fingerprint", "occurrence")},
+            "state": state,
+            "attempt": 1,
+            "epoch": epoch,
+            "request": stored,
+            "result": kept,
+            "started": at,
+            "ended": ended,
+        }
+        columns = [_ENTRIES.c[name] for name in values]
+        literals = [sql.literal(value, column.type) for value, column in zip(values.values(), columns, strict=True)]
+        latest = sql.select(sql.literal(1)).where(_RUNS.c.name == run, _RUNS.c.epoch == epoch).exists()
+        statement = sql.insert(_ENTRIES).from_select(columns, sql.select(*literals).where(latest))
+        try:
+            with self._connection() as connection:
+                done = connection.execute(statement.returning(_ENTRIES.c.number)).scalar()
+        except IntegrityError:
+            return None
+        if done is None:
+            return None
+        return Entry(
+            number=done,
+            place=place,
+            state=state,
+            attempt=1,
+            epoch=epoch,
+            request=request,
+            result=result,
+            started=at,
+            ended=ended,
+        )
+
+    def begin_again(self, run: str, epoch: int, entry: Entry) -> bool:
+        """
+        Record that a call is sent once more, if the lease is the latest one.
+
+        :param run: Name of the run.
+        :param epoch: The lease.
+        :param entry: The call.
+        :returns: Whether it was recorded.
+        """
+        latest = sql.select(sql.literal(1)).where(_RUNS.c.name == run, _RUNS.c.epoch == epoch).exists()
+        with self._connection() as connection:
+            done = connection.execute(
+                sql.update(_ENTRIES)
+                .where(
+                    _ENTRIES.c.number == entry.number,
+                    _ENTRIES.c.epoch == entry.epoch,
+                    _ENTRIES.c.state.in_(("started", "pending")),
+                    latest,
+                )
+                .values(epoch=epoch, attempt=entry.attempt + 1, state="started", started=time.time())
+            )
+        return bool(done.rowcount)
+
+    def finish(self, entry: Entry, epoch: int, *, state: str, result: Any) -> bool:
+        """
+        Record what came of a call.
+
+        :param entry: The call.
+        :param epoch: The lease under which it was sent. A later one does not matter while nobody has sent it again.
+        :param state: "done", "failed" or "pending".
+        :param result: The result, the error or the handle.
+        :returns: Whether it was recorded.
+        """
+        with self._connection() as connection:
+            done = connection.execute(
+                sql.update(_ENTRIES)
+                .where(
+                    _ENTRIES.c.number == entry.number,
+                    _ENTRIES.c.epoch == epoch,
+                    _ENTRIES.c.state.in_(("started", "pending")),
+                )
+                .values(state=state, result=self._codec.dumps(result), ended=time.time())
+            )
+        return bool(done.rowcount)
+
+    def forget(self, run: str, number: int) -> bool:
+        """
+        Remove a call without a result, so that it is made when the run goes on.
+
+        :param run: Name of the run, which nobody has.
+        :param number: Number of the call.
+        :returns: Whether there was such a call.
+        """
+        free = sql.select(sql.literal(1)).where(_RUNS.c.name == run, self._is_free()).exists()
+        with self._connection() as connection:
+            done = connection.execute(
+                sql.delete(_ENTRIES).where(
+                    _ENTRIES.c.run == run, _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free
+                )
+            )
+        return bool(done.rowcount)
+
+    def settle(self, run: str, number: int, result: Any, *, state: str) -> bool:
+        """
+        Give a call without a result one, for when the run goes on.
+
+        :param run: Name of the run, which nobody has.
+        :param number: Number of the call.
+        :param result: The result or the error.
+        :param state: "done" or "failed".
+        :returns: Whether there was such a call.
+        """
+        free = sql.select(sql.literal(1)).where(_RUNS.c.name == run, self._is_free()).exists()
+        with self._connection() as connection:
+            done = connection.execute(
+                sql.update(_ENTRIES)
+                .where(_ENTRIES.c.run == run, _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free)
+                .values(state=state, result=self._codec.dumps(result), ended=time.time())
+            )
+        return bool(done.rowcount)
+
+    def run(self, name: str) -> StoredRun | None:
+        """
+        Look a run up.
+
+        :param name: Its name.
+        :returns: The run; None if there is none.
+        """
+        return next(iter(self.runs(_RUNS.c.name == name)), None)
+
+    def runs(self, *conditions: Any) -> list[StoredRun]:
+        """
+        List runs.
+
+        :param conditions: Conditions of SQLAlchemy.
+        :returns: The runs, the oldest first.
+        """
+        left = _RUNS.c.lease_until - self._now()
+        query = sql.select(_RUNS, sql.case((self._is_free(), 0.0), else_=left).label("left")).order_by(_RUNS.c.created)
+        with self._connection() as connection:
+            rows = connection.execute(query.where(*conditions)).mappings().all()
+        fields = ("name", "id", "state", "epoch", "owner", "created", "changed", "error")
+        return [
+            StoredRun(
+                **{field: row[field] for field in fields}, is_leased=row["left"] > 0, leased_for=max(0.0, row["left"])
+            )
+            for row in rows
+        ]
+
+    def delete(self, name: str) -> bool:
+        """
+        Delete a run that no process has.
+
+        :param name: Its name.
+        :returns: Whether it was deleted.
+        """
+        with self._connection() as connection:
+            done = connection.execute(sql.delete(_RUNS).where(_RUNS.c.name == name, self._is_free()))
+            if done.rowcount:
+                connection.execute(sql.delete(_ENTRIES).where(_ENTRIES.c.run == name))
+        return bool(done.rowcount)
+
+
+@contextmanager
+def _unlocked() -> Iterator[None]:
+    yield

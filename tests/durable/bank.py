@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A server that keeps books outside of itself: each payment with the key of its call, when it begins and when it ends.
+"""
+
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+KEY = "ai.deepset.haystack/idempotency-key"
+
+
+def bank(books: Path, pause: float) -> MCPServer:
+    server = MCPServer("bank", log_level="ERROR")
+
+    def note(line: str) -> None:
+        with books.open("ab") as file:  # one write of a short line is not mixed with another
+            os.write(file.fileno(), f"{line}\n".encode())
+
+    @server.tool()
+    def pay(context: Context, invoice: str, amount: int) -> str:
+        """Pay an invoice."""
+        key = context.request_context.meta[KEY]
+        note(f"begin {invoice} {amount} {key}")
+        time.sleep(random.random() * pause)
+        note(f"end {invoice} {amount} {key}")
+        return f"paid {amount} for {invoice}"
+
+    return server
+
+
+if __name__ == "__main__":
+    made = bank(Path(sys.argv[1]), float(sys.argv[2]))
+    if len(sys.argv) > 3:
+        made.run("streamable-http", host="127.0.0.1", port=int(sys.argv[3]))
+    else:
+        made.run()

@@ -1,0 +1,631 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Durable runs in one process: what is recorded is not done again, and what nobody knows is not guessed.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from haystack import Pipeline, component
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools import ComponentTool, Tool
+from haystack.utils import Secret
+from mcp import types
+
+from haystack_integrations.components.tools.mcp import MCPToolCaller
+from haystack_integrations.tools.mcp import FromState, MCPToolset, ToolOptions
+from haystack_integrations.tools.mcp.budgets import call_budget
+from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
+from haystack_integrations.tools.mcp.durable import store as store_module
+from haystack_integrations.tools.mcp.durable.run import KEY_IN_META
+from haystack_integrations.tools.mcp.errors import (
+    MCPCallInDoubtError,
+    MCPOutcomeUnknownError,
+    MCPRunChangedError,
+    MCPRunElsewhereError,
+    MCPRunError,
+)
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+
+GO = [ChatMessage.from_user("go")]
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}, "key": {"type": "string"}}}
+
+
+class Interruption(BaseException):
+    """In place of a kill."""
+
+
+class Bank(ForeignServer):
+    """
+    Keeps the `_meta` of calls, and answers with what it was asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(definition("pay", AMOUNT), definition("look", AMOUNT, annotations={"readOnlyHint": True}))
+        self.metas: list[dict[str, Any]] = []
+        self.reply: Callable[[str, dict[str, Any]], types.CallToolResult] | None = None
+
+    async def _call_tool(self, context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        await super()._call_tool(context, params)
+        self.metas.append(dict(params.meta or {}))
+        if self.reply is not None:
+            return self.reply(params.name, params.arguments)
+        return text_result(f"{params.name} {params.arguments['amount']}")
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=5)
+    yield journal
+    journal.close()
+
+
+def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
+    while not isinstance(error, kind):
+        assert error.__cause__ is not None, error
+        error = error.__cause__
+    return error
+
+
+def play(
+    journal: RunJournal, tools: Any, *replies: ChatMessage, name: str = "run", is_async: bool = False, **options: Any
+):
+    """Continue a run with an Agent; return the texts of its tools' results, and what the model was asked for."""
+    generator = ScriptedChatGenerator(list(replies))
+    agent = Agent(chat_generator=journal.generator(generator), tools=tools)
+
+    async def in_loop() -> dict[str, Any]:
+        async with journal.run("run"):
+            return await agent.run_async(messages=GO)
+
+    if is_async:
+        result = asyncio.run(in_loop())
+    else:
+        with journal.run("run"):
+            result = agent.run(messages=GO)
+    told = [each.result for message in result["messages"] for each in message.tool_call_results]
+    return told, generator.turns
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_run_that_failed_goes_on_where_it_stopped(journal, bank, is_async):
+    with MCPToolset(bank.info) as tools:
+        with pytest.raises(Exception, match="the script has only 1 replies"):
+            play(journal, tools, calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), is_async=is_async)
+        assert journal.unfinished() == ["run"]
+        told, asked = play(journal, tools, say("done"), is_async=is_async)
+        assert told == ["pay 1", "pay 2"]
+        assert len(asked) == 1
+        assert journal.unfinished() == []
+        told, asked = play(journal, tools, is_async=is_async)
+        assert (told, asked) == (["pay 1", "pay 2"], [])
+    assert len(bank.calls) == 2
+    assert [entry.place.kind for entry in journal.calls("run")] == ["reply", "call", "call", "reply"]
+
+
+def test_calls_are_found_by_what_they_are_and_equal_ones_by_their_number(journal, bank):
+    with MCPToolset(bank.info) as tools:
+        with journal.run("run"):
+            assert [tools["pay"].call(amount=n).text for n in (1, 2, 1)] == ["pay 1", "pay 2", "pay 1"]
+        with journal.run("run"):
+            assert [tools["pay"].call(amount=n).text for n in (2, 1, 1, 3)] == ["pay 2", "pay 1", "pay 1", "pay 3"]
+    assert [arguments["amount"] for _, arguments in bank.calls] == [1, 2, 1, 3]
+
+
+def test_nothing_is_recorded_outside_of_a_run(journal, bank):
+    with MCPToolset(bank.info) as tools:
+        tools["pay"].call(amount=1)
+        assert journal.value("now", lambda: 5) == 5
+        with journal.run("run"):
+            pass
+        tools["pay"].call(amount=1)
+    assert journal.calls("run") == []
+    assert len(bank.calls) == 2
+
+
+def interrupted(journal: RunJournal, monkeypatch: pytest.MonkeyPatch, tools: Any, tool: str = "pay") -> None:
+    """Leave a call without a result, as a kill does."""
+
+    def killed(*_args: Any, **_keywords: Any) -> bool:
+        raise Interruption
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal._store, "finish", killed)
+        with pytest.raises(Interruption), journal.run("run"):
+            tools[tool].call(amount=1)
+
+
+def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, bank, monkeypatch):
+    with MCPToolset(bank.info) as tools:
+        interrupted(journal, monkeypatch, tools)
+        for _ in range(2):
+            with pytest.raises(MCPCallInDoubtError, match=r"'pay' in run 'run' was sent .*may have run") as raised:
+                with journal.run("run"):
+                    tools["pay"].call(amount=1)
+        assert len(bank.calls) == 1
+        [unknown] = journal.in_doubt("run")
+        assert (unknown.number, unknown.tool_name, unknown.arguments) == (raised.value.number, "pay", {"amount": 1})
+        assert pickle.loads(pickle.dumps(raised.value)).number == unknown.number  # noqa: S301
+        journal.decide("run", unknown.number, "done", "paid by hand")
+        with journal.run("run"):
+            assert tools["pay"].call(amount=1).text == "paid by hand"
+    assert len(bank.calls) == 1
+
+
+def test_what_somebody_decides_is_done(journal, bank, monkeypatch):
+    with MCPToolset(bank.info) as tools:
+        interrupted(journal, monkeypatch, tools)
+        [unknown] = journal.in_doubt("run")
+        with journal.run("run"), pytest.raises(MCPRunError, match="or a process has it now"):
+            journal.decide("run", unknown.number, "repeat")
+        with pytest.raises(ValueError, match="`decision` must be 'repeat', 'done' or 'model'"):
+            journal.decide("run", unknown.number, "perhaps")
+        journal.decide("run", unknown.number, "model")
+        with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="Do not repeat it without checking"):
+            tools["pay"].call(amount=1)
+        assert len(bank.calls) == 1
+        with pytest.raises(MCPRunError, match="has no call"):
+            journal.decide("run", unknown.number, "repeat")
+
+
+@pytest.mark.parametrize(
+    ("on_unknown", "sent"),
+    [("model", 1), (lambda unknown: "model", 1), (lambda unknown: "repeat", 2)],
+    ids=["model", "a function that tells the model", "a function that repeats"],
+)
+def test_on_unknown_decides(journal, bank, on_unknown, sent, monkeypatch):
+    with MCPToolset(bank.info) as tools:
+        interrupted(journal, monkeypatch, tools)
+        with journal.run("run", on_unknown=on_unknown):
+            if sent == 1:
+                with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+                    tools["pay"].call(amount=1)
+            else:
+                assert tools["pay"].call(amount=1).text == "pay 1"
+        assert len(bank.calls) == sent
+        with journal.run("run"):  # what the model was told stays so
+            if sent == 1:
+                with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+                    tools["pay"].call(amount=1)
+    assert len(bank.calls) == sent
+
+
+def test_a_function_that_decides_gets_what_it_needs(journal, bank, monkeypatch):
+    asked: list[UnknownCall] = []
+    with MCPToolset(bank.info) as tools:
+        interrupted(journal, monkeypatch, tools)
+        with journal.run("run", on_unknown=lambda unknown: asked.append(unknown) or "error"):
+            with pytest.raises(MCPCallInDoubtError):
+                tools["pay"].call(amount=1)
+        with journal.run("run", on_unknown=lambda unknown: "perhaps"), pytest.raises(MCPRunError, match="'perhaps'"):
+            tools["pay"].call(amount=1)
+    [unknown] = asked
+    assert (unknown.run, unknown.tool_name, unknown.arguments) == ("run", "pay", {"amount": 1})
+    assert unknown.started <= time.time()
+
+
+def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, monkeypatch):
+    with MCPToolset(bank.info, tool_options=ToolOptions(retry_idempotent=True)) as tools:
+        interrupted(journal, monkeypatch, tools, "look")
+        with journal.run("run"):
+            assert tools["look"].call(amount=1).text == "look 1"
+        [first, second] = bank.metas
+        assert first[KEY_IN_META] == second[KEY_IN_META]
+        [entry] = [each for each in journal.calls("run") if each.place.kind == "call"]
+        assert (entry.attempt, entry.state) == (2, "done")
+    with MCPToolset(bank.info) as tools:
+        journal.delete("run")
+        interrupted(journal, monkeypatch, tools, "look")
+        with journal.run("run"), pytest.raises(MCPCallInDoubtError):
+            tools["look"].call(amount=1)
+
+
+def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journal, bank):
+    options = ToolOptions(idempotency_argument="key")
+    with MCPToolset(bank.info, tool_names=["pay"], tool_options=options) as tools:
+        assert list(tools["pay"].parameters["properties"]) == ["amount"]
+        with journal.run("run"):
+            tools["pay"].call(amount=1, key="of the model")
+            tools["pay"].call(amount=1)
+        tools["pay"].call(amount=1)
+    keys = [arguments["key"] for _, arguments in bank.calls]
+    assert len({*keys, "of the model"}) == 4
+    assert keys[:2] == [meta[KEY_IN_META] for meta in bank.metas[:2]]
+    with pytest.raises(ValueError, match="`idempotency_argument` of tool 'pay' is the unknown parameter 'id'"):
+        MCPToolset(
+            bank.info, tool_options=ToolOptions(idempotency_argument="id"), tool_names=["pay"], eager_connect=True
+        )
+
+
+def test_a_failure_that_the_model_was_told_is_a_result(journal, bank):
+    bank.reply = lambda _name, _arguments: text_result("no money", is_error=True)
+    with MCPToolset(bank.info) as tools:
+        first, _ = play(journal, tools, call("pay", amount=1), say("done"))
+        second, _ = play(journal, tools)
+    assert first == second
+    assert "no money" in first[0]
+    assert len(bank.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ("question", r"message 1 \(user\) is another one"),
+        ("tools", "the tool 'look' is gone"),
+        ("arguments", "arguments that it did not use when it was recorded"),
+    ],
+)
+def test_another_program_cannot_continue_a_run(journal, bank, change, difference):
+    with MCPToolset(bank.info) as tools, MCPToolset(bank.info, tool_names=["pay"]) as fewer:
+        play(journal, tools, call("pay", amount=1), say("done"))
+        generator = journal.generator(ScriptedChatGenerator([]))
+        agent = Agent(chat_generator=generator, tools=fewer if change == "tools" else tools)
+        question = [ChatMessage.from_user("something else")] if change == "question" else GO
+        with pytest.raises(Exception) as raised, journal.run("run"):
+            if change == "arguments":
+                generator.run(messages=GO, tools=tools)
+                tools["pay"].call(amount=7)
+            else:
+                agent.run(messages=question)
+    assert re.search(difference, str(cause_of(raised.value, MCPRunChangedError)))
+    assert len(bank.calls) == 1
+
+
+def test_a_run_is_in_one_place_at_a_time(journal, bank, tmp_path):
+    other = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=5)
+    with journal.run("run"):
+        with pytest.raises(MCPRunElsewhereError, match=r"is running elsewhere, until at least [1-5] seconds from now"):
+            with other.run("run"):
+                pass
+        with other.run("another"):
+            assert [each.state for each in other.runs()] == ["running", "running"]
+        assert not other.delete("run")
+    with other.run("run"):
+        pass
+    assert [(each.name, each.state, each.attempts) for each in other.runs()] == [
+        ("run", "done", 2),
+        ("another", "done", 1),
+    ]
+    other.close()
+
+
+def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, tmp_path, monkeypatch):
+    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun._beat", lambda _self: None)
+    with MCPToolset(bank.info) as tools:
+        with slow.run("run"):
+            tools["pay"].call(amount=1)
+            wait_for(lambda: [each.state for each in quick.runs()] == ["unfinished"])
+            with quick.run("run"):
+                assert tools["pay"].call(amount=1).text == "pay 1"
+            with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
+                tools["pay"].call(amount=2)
+    assert len(bank.calls) == 1
+    assert [each.state for each in quick.runs()] == ["done"]  # the end of the slow one changed nothing
+    for each in (slow, quick):
+        each.close()
+
+
+def wait_for(condition: Any) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_heartbeat_keeps_the_lease(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.6)
+    with journal.run("run") as opened:
+        first = opened._deadline
+        wait_for(lambda: opened._deadline > first + 1.2)
+        assert [each.state for each in journal.runs()] == ["running"]
+    journal.close()
+
+
+def test_a_clock_that_jumps_ends_no_lease(journal, monkeypatch):
+    with journal.run("run"):
+        monkeypatch.setattr(time, "time", lambda: 5e9)
+        assert [each.state for each in journal.runs()] == ["running"]
+
+
+def test_a_machine_that_was_started_again_has_no_leases(tmp_path, monkeypatch):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=1000)
+    with journal.run("run"):
+        monkeypatch.setattr(store_module, "_boot_id", lambda: "another")
+        later = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+        assert later.unfinished() == ["run"]
+        later.close()
+    journal.close()
+
+
+def test_a_child_does_not_use_the_run_of_its_parent(journal, bank, tmp_path):
+    with MCPToolset(bank.info) as tools, journal.run("run"):
+        pid = os.fork()
+        if not pid:
+            try:
+                tools["pay"].call(amount=1)
+            except MCPRunError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(pid, 0)[1] == 0
+        tools["pay"].call(amount=1)
+    assert [each.state for each in journal.runs()] == ["done"]
+
+
+def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(journal, bank, tmp_path):
+    with MCPToolset(bank.info) as tools:
+        with journal.run("run"):
+            tools["pay"].call(amount=1)
+        with sqlite3.connect(tmp_path / "runs.db") as database:
+            database.execute("UPDATE mcp_entries SET result = '{\"oops'")
+        with pytest.raises(MCPRunError, match="cannot be read: it is damaged"), journal.run("run"):
+            pass
+        with sqlite3.connect(tmp_path / "runs.db") as database:
+            database.execute("UPDATE mcp_runs SET format = 99")
+        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 1"), journal.run("run"):
+            pass
+        (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
+        broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
+        with pytest.raises(MCPRunError, match=r"The journal sqlite:.*no\.db cannot be used: file is not a database"):
+            with broken.run("run"):
+                pass
+        broken.close()
+    assert len(bank.calls) == 1
+
+
+def test_a_database_that_is_gone_for_a_while_loses_no_result(journal, bank, monkeypatch):
+    attempts: list[int] = []
+    finish = journal._store.finish
+
+    def gone_at_first(*args: Any, **keywords: Any) -> bool:
+        attempts.append(1)
+        if len(attempts) < 3:
+            raise MCPRunError("The journal cannot be used: the disk is full")
+        return finish(*args, **keywords)
+
+    monkeypatch.setattr(journal._store, "finish", gone_at_first)
+    with MCPToolset(bank.info) as tools, journal.run("run"):
+        assert tools["pay"].call(amount=1).text == "pay 1"
+    assert len(attempts) == 3
+    assert [each.state for each in journal.calls("run")] == ["done"]
+
+
+def test_declared_secrets_are_not_written(journal, tmp_path):
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("text", "token", "card")}}
+    server = Bank()
+    server.tools = [definition("pay", schema)]
+    server.reply = lambda _name, given: text_result(f"paid with {given['token']} and {given['card']}")
+    bound = {"pay": {"bound_arguments": {"token": Secret.from_token("sk-hidden-4711"), "card": FromState("card")}}}
+    with MCPToolset(server.info, tool_overrides=bound) as tools:
+        generator = ScriptedChatGenerator([call("pay", text="coffee"), say("done")])
+        agent = Agent(chat_generator=journal.generator(generator), tools=tools, state_schema={"card": {"type": str}})
+        with journal.run("run"):
+            agent.run(messages=GO, card="4929-1234-5678")
+    journal.close()
+    written = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert b"coffee" in written
+    assert b"4711" not in written
+    assert b"4929" not in written
+
+
+def test_results_are_encrypted_with_a_key(bank, tmp_path):
+    url, key = f"sqlite:///{tmp_path}/runs.db", "h8Q2x1mVfXk0rNqzUu3o6l0pQm8X1c0yq3v5b7n9aZs="
+    journal = RunJournal(url, encryption_key=Secret.from_token(key))
+    with MCPToolset(bank.info) as tools:
+        with journal.run("run"):
+            tools["pay"].call(amount=1)
+        with journal.run("run"):
+            assert tools["pay"].call(amount=1).text == "pay 1"
+        journal.close()
+        assert b"pay 1" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+        plain = RunJournal(url)
+        with pytest.raises(MCPRunError, match="`encryption_key` is not the one"), plain.run("run"):
+            pass
+        plain.close()
+    assert len(bank.calls) == 1
+
+
+@rows(
+    ("parameters", "message"),
+    [
+        ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
+        ({"lease": 0}, "`lease` must be a number of seconds greater than 0, got 0"),
+        ({"on_unknown": "ask"}, "`on_unknown` must be 'error', 'model' or a function, got 'ask'"),
+        ({"encryption_key": "abc"}, "`encryption_key` must be a Secret or None, got str"),
+        ({"encryption_key": Secret.from_token("abc")}, "`encryption_key` must be 32 bytes in URL-safe base64"),
+    ],
+)
+def test_what_is_invalid_is_refused_by_name(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        RunJournal(**{"url": "sqlite://", **parameters})
+    with pytest.raises(ValueError, match="`name` of a run must be 1 to 255 characters"):
+        RunJournal("sqlite://").run("")
+
+
+def test_values_are_the_same_when_a_run_is_continued(journal):
+    for _ in range(2):
+        with journal.run("run"):
+            drawn = [journal.value("now", time.time_ns) for _ in range(2)]
+            assert len(set(drawn)) == 2
+            assert drawn == [entry.result for entry in journal.calls("run")]
+
+
+def test_old_runs_are_deleted(journal):
+    for name in ("done", "failed"):
+        with pytest.raises(ZeroDivisionError) if name == "failed" else open(os.devnull), journal.run(name):
+            journal.value("x", lambda: 1)
+            if name == "failed":
+                1 / 0  # noqa: B018
+    assert journal.prune(timedelta(days=1)) == 0
+    assert journal.prune(timedelta(seconds=-1)) == 1
+    assert [(each.name, each.error) for each in journal.runs()] == [("failed", "ZeroDivisionError: division by zero")]
+    assert journal.delete("failed")
+    assert journal.calls("failed") == []
+    assert "runs.db" in repr(journal)
+
+
+def test_two_questions_at_once_are_told_apart_by_branches(journal):
+    both = threading.Barrier(2, timeout=60)
+
+    @component
+    class Slow:
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+            both.wait()
+            return {"replies": [say(messages[0].text)]}
+
+    generator = journal.generator(Slow())
+
+    async def ask(text: str, *, apart: bool) -> str:
+        with journal.branch(text if apart else "together"):
+            try:
+                return (await generator.run_async(messages=[ChatMessage.from_user(text)]))["replies"][0].text
+            except MCPRunError:
+                both.abort()
+                raise
+
+    async def both_of(name: str, *, apart: bool) -> list[str]:
+        async with journal.run(name):
+            return await asyncio.gather(ask("a", apart=apart), ask("b", apart=apart))
+
+    for _ in range(2):
+        assert asyncio.run(both_of("apart", apart=True)) == ["a", "b"]
+    with pytest.raises(MCPRunError, match="was asked twice at once"):
+        asyncio.run(both_of("together", apart=False))
+
+
+made: list[int] = []
+
+
+def double(n: int) -> int:
+    """Double a number."""
+    made.append(n)
+    if n < 0:
+        raise ValueError("a negative number")
+    return 2 * n
+
+
+def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
+    made.clear()
+
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    plain = Tool(name="double", description="Double a number.", parameters=parameters, function=double)
+    with MCPToolset(bank.info, tool_names=["pay"]) as payments:
+        for attempt in range(2):
+            inner = ScriptedChatGenerator([] if attempt else [call("pay", amount=3), say("paid")])
+            clerk = Agent(chat_generator=journal.generator(inner, name="clerk"), tools=payments)
+            helper = ComponentTool(component=clerk, name="clerk", description="Pays.")
+            tools = journal.tools([plain, helper, *payments])
+            assert [type(tool).__name__ for tool in tools] == ["Tool", "ComponentTool", "MCPTool"]
+            assert tools[0].to_dict()["type"] == plain.to_dict()["type"]
+            request = {"messages": [GO[0].to_dict()]}
+            replies = [calls(("double", {"n": 4}), ("double", {"n": -1})), call("clerk", **request), say("done")]
+            told, asked = play(journal, tools, *([] if attempt else replies))
+            assert told[0] == "8"
+            assert "a negative number" in told[1]
+            assert len(asked) == (0 if attempt else 3)
+    assert sorted(made) == [-1, 4]
+    assert bank.calls == [("pay", {"amount": 3})]
+
+
+def test_an_agent_as_a_tool_is_entered_again(journal, bank):
+    @component
+    class Clerk:
+        def __init__(self, *replies: ChatMessage) -> None:
+            self.replies = list(replies)
+
+        @component.output_types(replies=list[ChatMessage])
+        def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+            if not self.replies:
+                raise Interruption
+            return {"replies": [self.replies.pop(0)]}
+
+    def ask(tools: Any, *replies: ChatMessage) -> Any:
+        clerk = Agent(chat_generator=journal.generator(Clerk(*replies), name="clerk"), tools=tools)
+        [tool] = journal.tools([ComponentTool(component=clerk, name="clerk", description="Pays.")])
+        with journal.run("run"):
+            return tool.invoke(messages=[GO[0].to_dict()])
+
+    with MCPToolset(bank.info, tool_names=["pay"]) as payments:
+        with pytest.raises(Interruption):
+            ask(payments, call("pay", amount=3))
+        assert ask(payments, say("paid"))["last_message"].text == "paid"
+        assert ask(payments)["last_message"].text == "paid"
+    assert bank.calls == [("pay", {"amount": 3})]
+    assert next(entry.attempt for entry in journal.calls("run") if entry.place.name == "clerk") == 2
+
+
+def test_a_budget_counts_a_recorded_call_as_the_first_run_did(journal, bank):
+    with MCPToolset(bank.info) as tools:
+        for _ in range(2):
+            with journal.run("run"), call_budget(max_calls=1) as budget:
+                tools["pay"].call(amount=1)
+            assert budget.calls == 1
+    assert len(bank.calls) == 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_streaming_callback_gets_the_recorded_text(journal, is_async):
+    for attempt in range(2):
+        chunks: list[str] = []
+
+        async def heard_async(chunk: Any, seen: list[str] = chunks) -> None:
+            seen.append(chunk.content)
+
+        def heard(chunk: Any, seen: list[str] = chunks) -> None:
+            seen.append(chunk.content)
+
+        generator = journal.generator(ScriptedChatGenerator([] if attempt else [say("hello")]))
+        with journal.run("run"):
+            if is_async:
+                replies = asyncio.run(generator.run_async(messages=GO, streaming_callback=heard_async))["replies"]
+            else:
+                replies = generator.run(messages=GO, streaming_callback=heard)["replies"]
+        assert replies[0].text == "hello"
+        assert chunks == ([] if not attempt else ["hello"])
+
+
+def test_a_recorded_generator_survives_yaml(journal):
+    pipeline = Pipeline()
+    pipeline.add_component("llm", journal.generator(ScriptedChatGenerator([say("hello")]), name="writer"))
+    text = pipeline.dumps()
+    loaded = Pipeline.loads(text)
+    assert loaded.dumps() == text
+    assert loaded.run({"llm": {"messages": GO}})["llm"]["replies"][0].text == "hello"
+    assert loaded.get_component("llm").name == "writer"
+    with pytest.raises(ValueError, match="`chat_generator` must be a chat generator, got int"):
+        journal.generator(5)
+    with pytest.raises(ValueError, match="`name` must be a non-empty string"):
+        journal.generator(ScriptedChatGenerator([]), name="")
+
+
+def test_a_pipeline_with_a_tool_caller_is_ended_by_a_call_in_doubt(journal, bank, monkeypatch):
+    with MCPToolset(bank.info) as tools:
+        interrupted(journal, monkeypatch, tools)
+        caller = MCPToolCaller(tools)
+        message = ChatMessage.from_assistant(tool_calls=[ToolCall("pay", {"amount": 1})])
+        with pytest.raises(MCPCallInDoubtError), journal.run("run"):
+            caller.run(messages=[message])
+    assert len(bank.calls) == 1
+    assert json.dumps([each.request for each in journal.calls("run")])
