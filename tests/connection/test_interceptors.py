@@ -382,7 +382,7 @@ class TestErrors:
         [
             (returning(None), MCPInvocationError, "careless' returned None; return what"),
             (returning(5), MCPInvocationError, "careless' returned int; return what"),
-            (returning({"x": object()}), MCPInvocationError, "careless' returned a dict that JSON cannot say"),
+            (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
             (lambda call, _: middle(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
             (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
             (

@@ -48,7 +48,6 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import (
     AwaitedReports,
-    MCPProgress,
     WaitingReports,
     is_asynchronous,
 )
@@ -430,7 +429,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self._users.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
-                return self._intercepted(request).run() if self._interceptors else self._send(request)
+                return self._send(request)
         finally:
             if self._users.leave():
                 self._leave()
@@ -439,7 +438,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self._users.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
-                return await (self._send_intercepted(request) if self._interceptors else self._send_async(request))
+                return await self._send_async(request)
         finally:
             if self._users.leave():
                 self._leave()
@@ -448,69 +447,64 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
 
     def _send(self, request: CallRequest) -> types.CallToolResult:
-        reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-        request.patience = waiter = reports or Waiter()
         try:
-            body, longest = self._called(request, None if reports is None else reports.add)
-            return AsyncExecutor.get_instance().run(body, longest, waiter=waiter)
+            executor, longest = AsyncExecutor.get_instance(), self._limited(request)
+            if self._interceptors:
+                return self._intercepted(request).run_blocking(longest)
+            reports = None if request.on_progress is None else WaitingReports(request.on_progress)
+            request.report = None if reports is None else reports.add
+            request.patience = waiter = reports or Waiter()
+            return executor.run(self._call(request), longest, waiter=waiter)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
             raise executor_failed(error, request.display_name, request.tool_args) from error
 
     async def _send_async(self, request: CallRequest) -> types.CallToolResult:
-        reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
-        request.patience = Patience()
         try:
-            body, longest = self._called(request, None if reports is None else reports.add)
-            operation = AsyncExecutor.get_instance().run_async(body, longest, patience=request.patience)
+            executor, longest = AsyncExecutor.get_instance(), self._limited(request)
+            reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+            request.report, request.patience = None if reports is None else reports.add, Patience()
+            if self._interceptors:  # which may take as long as they like
+                operation = executor.run_async(self._call_intercepted(request))
+            else:
+                operation = executor.run_async(self._call(request), longest, patience=request.patience)
             return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
             raise executor_failed(error, request.display_name, request.tool_args) from error
 
-    def _called(
-        self, request: CallRequest, report: Callable[[MCPProgress], None] | None
-    ) -> tuple[Coroutine[Any, Any, types.CallToolResult], float | None]:
+    def _limited(self, request: CallRequest) -> float | None:
         """
-        Return the coroutine that calls a tool, for the executor's loop, and how long to wait for it, in seconds.
+        Set the limits of a call, and return how long to wait for it, in seconds.
         """
         limits = self._limits
         if request.invocation_timeout is not None:
             limits = limits.within(request.invocation_timeout)
-        request.limits, request.report, request.admission = limits, report, self._admission
+        request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
         longest, task = limits.longest_call, limits.task_timeout
         request.longest_task = None if task is None else 2 * waits + task + self._grace
-        body = self._first_call(request) if self._identities is None else self._identities.call(request)
-        return body, None if longest is None else waits + longest + self._grace
+        return None if longest is None else waits + longest + self._grace
+
+    def _call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
+        # For the executor's loop.
+        return self._first_call(request) if self._identities is None else self._identities.call(request)
 
     async def _first_call(self, request: CallRequest) -> types.CallToolResult:
         await preloaded()  # making the first of a process imports the types of the protocol
         return await self._acquire().call(request)
 
-    async def _send_intercepted(self, request: CallRequest) -> types.CallToolResult:
-        try:
-            if self._identities is None:
-                await AsyncExecutor.get_instance().run_async(preloaded())
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
-        return await self._intercepted(request).run_async()
+    async def _call_intercepted(self, request: CallRequest) -> types.CallToolResult:
+        await preloaded()
+        return await self._intercepted(request).run()
 
     def _intercepted(self, request: CallRequest) -> InterceptedCall:
-        try:
-            # The module imports the types of the protocol, which takes a quarter of a second.
-            from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
-        except OSError as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
-        return InterceptedCall(
-            self._interceptors,
-            request,
-            server=self._describe_server(),
-            send=self._send,
-            send_async=self._send_async,
-        )
+        # The module imports the types of the protocol, which takes a quarter of a second.
+        from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
+
+        return InterceptedCall(self._interceptors, request, server=self._describe_server(), send=self._call)
 
     def _run(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
         self._users.enter()

@@ -19,17 +19,15 @@ Async interceptors have one loop, however the call is made, so what they keep (a
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import json
-import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
-from haystack_integrations.tools.mcp.connection.requests import executor_failed
 from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -37,14 +35,9 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError, Waiter
 from haystack_integrations.tools.mcp.handlers.calling import in_thread
-from haystack_integrations.tools.mcp.handlers.progress import (
-    AwaitedReports,
-    MCPProgress,
-    ProgressCallback,
-    WaitingReports,
-)
+from haystack_integrations.tools.mcp.handlers.progress import WaitingReports
 from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
@@ -53,16 +46,11 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import CallRequest
 
 
-# Takes the reports of progress, in the executor's loop.
-_Report: TypeAlias = Callable[[MCPProgress], None] | None
-
-
 class InterceptedCall:
     """
-    One call of a tool on its way through the interceptors of a connection.
+    One call of a tool on its way through the interceptors of a connection. Run once.
 
-    What was sent and not answered is not sent again, unless the tool may run twice. Threads of interceptors may send at
-    the same time.
+    What was sent and not answered is not sent again, unless the tool may run twice.
     """
 
     def __init__(
@@ -71,21 +59,17 @@ class InterceptedCall:
         request: CallRequest,
         *,
         server: str,
-        send: Callable[[CallRequest], types.CallToolResult],
-        send_async: Callable[[CallRequest], Awaitable[types.CallToolResult]],
+        send: Callable[[CallRequest], Coroutine[Any, Any, types.CallToolResult]],
     ) -> None:
         """
-        Initialize the InterceptedCall.
+        Initialize the InterceptedCall, in the context of the caller.
 
         :param interceptors: What it goes through.
         :param request: What the caller wants.
         :param server: Describes the server.
-        :param send: Sends a request and waits for the result.
-        :param send_async: Does the same without blocking the event loop.
+        :param send: Sends a request, in the executor's loop.
         """
-        self._send, self._send_async = send, send_async
-        self._interceptors = interceptors
-        self._request = request
+        self._interceptors, self._request, self._send = interceptors, request, send
         context = current_context.get() or MCPRequestContext()
         self._first = MCPToolCall(
             name=request.tool_name,
@@ -96,90 +80,83 @@ class InterceptedCall:
             server=server,
             may_repeat=request.may_repeat,
         )
-        self._executor: AsyncExecutor
         # The last exception, and the interceptor that raised it; None if that was ourselves.
         self._raised: tuple[Exception, Interceptor | None] | None = None
         # Whether the last call that was sent was answered with a result.
         self._is_answered = False
-        self._lock = threading.Lock()
         self._under_way: list[MCPToolCall] = []
         # The tools whose last call was not answered.
         self._unanswered: set[str] = set()
 
-    def run(self) -> types.CallToolResult:
+    async def run(self) -> types.CallToolResult:
         """
-        Make the call.
+        Make the call. To be awaited in the executor's loop.
 
         :returns: The result.
         :raises MCPInvocationError: If there is none.
         """
         try:
-            self._executor = AsyncExecutor.get_instance()
-            if self._executor.in_loop_thread():
-                msg = (
-                    "it was called from the event loop of all sessions, which it would block. Await the asynchronous "
-                    "counterpart instead"
+            return await self._step(self._first, 0, self._request)
+        except Exception as error:
+            failure = self._failure(error)
+        raise failure  # not in the clause: its context would quote what was redacted
+
+    def run_blocking(self, longest: float | None) -> types.CallToolResult:
+        """
+        Make the call in a thread that may block.
+
+        :param longest: How long to wait for each sending, in seconds; None for no limit.
+        :returns: The result.
+        :raises MCPInvocationError: If there is none.
+        """
+        try:
+            return self._step_blocking(self._first, 0, longest)
+        except Exception as error:
+            failure = self._failure(error)
+        raise failure
+
+    def _step_blocking(self, call: MCPToolCall, index: int, longest: float | None) -> types.CallToolResult:
+        interceptor = self._interceptors[index] if index < len(self._interceptors) else None
+        try:
+            if interceptor is not None and not interceptor.is_async:
+                answer = interceptor.function(
+                    call, lambda following: self._step_blocking(_checked(following), index + 1, longest)
                 )
-                raise RuntimeError(msg)
-            return self._step(self._first, 0)
-        except Exception as error:
-            failure = self._failure(error)
-        raise failure  # not in the clause: its context would quote what was redacted
-
-    async def run_async(self) -> types.CallToolResult:
-        """
-        Do the same as `run` without blocking the event loop.
-
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
-        """
-        try:
-            self._executor = AsyncExecutor.get_instance()
-            if self._request.on_progress is None:
-                return await self._executor.run_async(self._step_async(self._first, 0, None))
-            reports = AwaitedReports(self._request.on_progress)
-            return await reports.wait(self._executor.run_async(self._step_async(self._first, 0, reports.add)))
-        except Exception as error:
-            failure = self._failure(error)
-        raise failure  # not in the clause: its context would quote what was redacted
-
-    def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
-        """
-        Go on in a thread that may block.
-        """
-        if index == len(self._interceptors):
-            with self._sending(call, self._request.on_progress) as request:
-                return self._send(request)
-        interceptor = self._interceptors[index]
-        if interceptor.is_async:
+                return self._result(interceptor, answer)
+            on_progress = self._request.on_progress
+            reports = None if on_progress is None else WaitingReports(on_progress)
+            waiter = reports or Waiter()
+            request = dataclasses.replace(
+                self._request, patience=waiter, report=None if reports is None else reports.add
+            )
             # What is sent has its own time limit; an interceptor may wait for as long as it likes.
-            with self._naming(None):
-                if self._request.on_progress is None:
-                    return self._executor.run(self._step_async(call, index, None))
-                reports = WaitingReports(self._request.on_progress)
-                return self._executor.run(self._step_async(call, index, reports.add), waiter=reports)
-        with self._naming(interceptor):
-            answer = interceptor.function(call, lambda following: self._step(_checked(following), index + 1))
-            return self._result(interceptor, answer)
+            timeout = longest if interceptor is None else None
+            return AsyncExecutor.get_instance().run(self._step(call, index, request), timeout, waiter=waiter)
+        except Exception as error:
+            self._note(error, None if interceptor is None or interceptor.is_async else interceptor)
+            raise
 
-    async def _step_async(self, call: MCPToolCall, index: int, report: _Report) -> types.CallToolResult:
-        """
-        Go on in the executor's loop.
-        """
-        if index == len(self._interceptors):
-            with self._sending(call, report) as request:
-                return await self._send_async(request)
-        interceptor = self._interceptors[index]
+    async def _step(self, call: MCPToolCall, index: int, request: CallRequest) -> types.CallToolResult:
+        interceptor = self._interceptors[index] if index < len(self._interceptors) else None
+        try:
+            if interceptor is None:
+                return await self._sent(call, request)
 
-        async def call_next(following: MCPToolCall) -> types.CallToolResult:
-            return await self._step_async(_checked(following), index + 1, report)
+            async def call_next(following: MCPToolCall) -> types.CallToolResult:
+                return await self._step(_checked(following), index + 1, request)
 
-        with self._naming(interceptor):
             if interceptor.is_async:
-                answer: Any = await interceptor.function(call, call_next)
+                answer = await interceptor.function(call, call_next)
             else:
                 answer = await self._in_thread(interceptor, call, call_next)
             return self._result(interceptor, answer)
+        except Exception as error:
+            self._note(error, interceptor)
+            raise
+
+    def _note(self, error: Exception, interceptor: Interceptor | None) -> None:
+        if self._raised is None or self._raised[0] is not error:
+            self._raised = error, interceptor
 
     async def _in_thread(
         self,
@@ -197,10 +174,8 @@ class InterceptedCall:
             return await call_next(following)
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
-            _checked(following)  # here, where it is the interceptor's mistake
             try:
-                with self._naming(None):
-                    return self._executor.run(go_on(following))
+                return AsyncExecutor.get_instance().run(go_on(following))
             except OperationCancelledError:
                 msg = "the call was given up by its caller."
                 raise self._error(msg) from None
@@ -214,12 +189,8 @@ class InterceptedCall:
                 task.cancel()  # does nothing if it is done
             raise
 
-    @contextmanager
-    def _sending(self, call: MCPToolCall, on_progress: ProgressCallback | None) -> Iterator[CallRequest]:
-        """
-        Make the request with which a call is sent, and note what becomes of it.
-        """
-        first, request, context = self._first, self._request, current_context.get()
+    async def _sent(self, call: MCPToolCall, request: CallRequest) -> types.CallToolResult:
+        first = self._first
         is_same_tool = call.name == first.name
         request = dataclasses.replace(
             request,
@@ -227,7 +198,6 @@ class InterceptedCall:
             tool_args=dict(call.arguments),
             display_name=request.display_name if is_same_tool else call.name,
             may_repeat=first.may_repeat and is_same_tool,  # of another tool, nothing is known
-            on_progress=on_progress,
             original=(request.tool_name, request.tool_args),
         )
         # What no interceptor has changed is as the innermost block of mcp_request_context says.
@@ -236,54 +206,40 @@ class InterceptedCall:
         }
         if call.meta != first.meta:
             changes["meta"], request.meta = None, dict(call.meta)
+        self._check_repeats(call, may_repeat=request.may_repeat)
+        context = contextvars.copy_context()
         if changes:
-            context = dataclasses.replace(context or MCPRequestContext(), **changes)
-        with self._naming(None):
-            self._begin(call, may_repeat=request.may_repeat)
-            reset = current_context.set(context)
-            is_known = self._is_answered = False
-            try:
-                yield request
-                is_known = self._is_answered = True
-            except MCPInvocationError as error:
-                is_known = not isinstance(error, MCPOutcomeUnknownError)
-                raise
-            finally:
-                current_context.reset(reset)
-                with self._lock:
-                    self._under_way = [each for each in self._under_way if each is not call]
-                    self._unanswered -= {call.name}
-                    self._unanswered |= set() if is_known else {call.name}
-
-    def _begin(self, call: MCPToolCall, *, may_repeat: bool) -> None:
-        with self._lock:
-            reason = None
-            if call.name in self._unanswered:
-                reason = "it was sent before and not answered"
-            elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
-                reason = "it is under way already"
-            if may_repeat or reason is None:
-                self._under_way.append(call)
-                return
-        msg = (
-            f"an interceptor would have sent the call again, but {reason}. Interceptors may repeat calls of tools that "
-            "the server annotates as read-only or idempotent, if `retry_idempotent` is set."
-        )
-        raise self._error(msg)
-
-    @contextmanager
-    def _naming(self, interceptor: Interceptor | None) -> Iterator[None]:
+            changed = dataclasses.replace(current_context.get() or MCPRequestContext(), **changes)
+            context.run(current_context.set, changed)
+        self._under_way.append(call)
+        is_known = self._is_answered = False
         try:
-            yield
-        except Exception as error:
-            if self._raised is None or self._raised[0] is not error:
-                self._raised = error, interceptor
+            # In a context of its own, because whose call it is must not be known to what the interceptor does next.
+            result = await asyncio.create_task(context.run(self._send, request), context=context)
+            is_known = self._is_answered = True
+            return result
+        except MCPInvocationError as error:
+            is_known = not isinstance(error, MCPOutcomeUnknownError)
             raise
+        finally:
+            self._under_way = [each for each in self._under_way if each is not call]
+            self._unanswered -= {call.name}
+            self._unanswered |= set() if is_known else {call.name}
+
+    def _check_repeats(self, call: MCPToolCall, *, may_repeat: bool) -> None:
+        reason = None
+        if call.name in self._unanswered:
+            reason = "it was sent before and not answered"
+        elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
+            reason = "it is under way already"
+        if reason is not None and not may_repeat:
+            msg = (
+                f"an interceptor would have sent the call again, but {reason}. Interceptors may repeat calls of tools "
+                "that the server annotates as read-only or idempotent, if `retry_idempotent` is set."
+            )
+            raise self._error(msg)
 
     def _result(self, interceptor: Interceptor, answer: Any) -> types.CallToolResult:
-        what = type(answer).__name__ if answer is not None else "None"
-        advice = "return what `call_next` gave, a CallToolResult, an MCPToolResult, a string or a dict of JSON values"
-        result: Any = None
         match answer:
             case types.CallToolResult():
                 result = answer
@@ -292,22 +248,19 @@ class InterceptedCall:
             case str():
                 result = types.CallToolResult(content=[types.TextContent(type="text", text=answer)])
             case dict():
-                try:
-                    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
-                except (TypeError, ValueError, RecursionError):
-                    what = "a dict that JSON cannot say"
-                else:
-                    content: list[Any] = [types.TextContent(type="text", text=text)]
-                    result = types.CallToolResult(content=content, structured_content=answer)
-            case Awaitable():
-                advice = "`await call_next(call)`" if interceptor.is_async else "define it with `async def`"
+                text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+                content: list[Any] = [types.TextContent(type="text", text=text)]
+                result = types.CallToolResult(content=content, structured_content=answer)
+            case _:
+                advice = "return what `call_next` gave, a CallToolResult, an MCPToolResult, a string or a dict"
                 if asyncio.iscoroutine(answer):
                     answer.close()
-        if result is None:
-            msg = f"the interceptor '{interceptor.name}' returned {what}; {advice}."
-            raise self._error(msg)
+                    advice = "`await call_next(call)`" if interceptor.is_async else "define it with `async def`"
+                what = "None" if answer is None else type(answer).__name__
+                msg = f"the interceptor '{interceptor.name}' returned {what}; {advice}."
+                raise self._error(msg)
         raise_tool_error(result, self._request.display_name, self._request.tool_args)
-        return cast("types.CallToolResult", result)
+        return result
 
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, MCPInvocationError):
@@ -315,13 +268,8 @@ class InterceptedCall:
             return error
         raised, interceptor = self._raised or (None, None)
         if raised is not error or interceptor is None:
-            if not isinstance(error, (OSError, RuntimeError)):
-                return error
-            failure = executor_failed(error, self._request.display_name, self._request.tool_args)
-            if self._may_have_run and not isinstance(failure, MCPOutcomeUnknownError):
-                failure = self._error(str(error))  # this is about the last sending, not about one before
-            failure.__cause__ = error
-            return failure
+            # What the executor says is of the last sending, not of one before.
+            return self._error(str(error)) if self._unanswered and isinstance(error, (OSError, RuntimeError)) else error
         text = str(error)
         what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
         redactor = Redactor(self._request.secrets)
@@ -334,12 +282,8 @@ class InterceptedCall:
         failure.__cause__ = error if redacted == what else None
         return failure
 
-    @property
-    def _may_have_run(self) -> bool:
-        return bool(self._unanswered or self._under_way)
-
     def _error(self, text: str, kind: type[MCPInvocationError] = MCPInvocationError) -> MCPInvocationError:
-        if self._may_have_run:
+        if self._unanswered or self._under_way:
             kind = MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError
             text = f"{with_full_stop(text)} The tool may have run."
         name = self._request.display_name
