@@ -125,7 +125,7 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
     server = create_mcp_server("Skills", skills=Store(open="Open", secret="Secret"), options=options)
     server.disable(names={"skill://hidden/SKILL.md"})
-    server.haystack.sources[-1]._stores[0].skills["hidden"] = "Hidden"
+    server.haystack.sources[-1].parts[0].skills["hidden"] = "Hidden"
     with connection_to(server) as connection:
         assert [skill.name for skill in connection.list_skills()] == ["open"]
         for uri in ("skill://secret/SKILL.md", "skill://secret/notes/usage.md", "skill://hidden/notes/usage.md"):

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.serving.approvals import (
     ask_clients,
     current_approvals,
 )
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, call_if_there, errors_named
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.results import Answer
@@ -72,36 +72,23 @@ class AgentSource(Source):
         :raises ValueError: If one cannot be served; the message says why.
         """
         super().__init__()
-        self._served = []
+        served = []
         for name, agent in things_by_name("agents", agents, "Agents").items():
             with errors_named("agent", name):
                 if not isinstance(agent, Agent):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
-                self._served.append(_ServedAgent(name, agent, options.get(name) or ServeOptions()))
-        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in self._served]
-
-    async def warm_up(self) -> None:
-        """
-        Load models and connect tools before the first call.
-        """
-        for each in self._served:
-            await each.prepare("warm_up")
-
-    async def close(self) -> None:
-        """
-        Release what the Agents hold. Haystack 2 has no way to do that.
-        """
-        for each in self._served:
-            await each.prepare("close")
+                served.append(_ServedAgent(name, agent, options.get(name) or ServeOptions()))
+        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
+        self.parts: Sequence[Any] = [each.agent for each in served]
 
 
 class _ServedAgent:
     def __init__(self, name: str, agent: Agent, options: ServeOptions) -> None:
         self._name = name
         self._options = options
-        self._agent: Any = observed_agent(agent)
-        ask_clients(self._agent)
+        self.agent: Any = observed_agent(agent)
+        ask_clients(self.agent)
         self._spent = SpentPauses()
         self._runs_async = is_async_agent(agent)
         # By the names that clients see: what the Agent calls them.
@@ -135,9 +122,6 @@ class _ServedAgent:
             output_schema=self._output_schema,
         )
 
-    async def prepare(self, method: str) -> None:
-        await call_if_there(self._agent, method)
-
     async def _call(self, arguments: dict[str, Any], call: ServedCall) -> Answer | InputRequiredResult:
         inputs = self._run_inputs(arguments)
         pause = self._pause_of(call)
@@ -145,7 +129,7 @@ class _ServedAgent:
             return pause.as_result(self._name)
         async with ProgressReporter(call) as progress:
             run = AgentRun(
-                self._agent, progress, Approvals(call, salt=pause.salt if pause else None), runs_async=self._runs_async
+                self.agent, progress, Approvals(call, salt=pause.salt if pause else None), runs_async=self._runs_async
             )
             if pause is None:
                 outputs = await run.run(inputs, call)

@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -272,7 +273,7 @@ class _RemotePrompt(Prompt):
         return PromptResult(messages, description=result.description)
 
 
-class ForwardedReading:
+class ForwardedReading(Source):
     """
     The resources and prompts of one other server, as they are now.
     """
@@ -283,27 +284,27 @@ class ForwardedReading:
 
         :param toolset: The toolset of the server.
         """
+        super().__init__()
         self._toolset = toolset
         self._unwatch: Unsubscribe | None = None
 
-    def watch(self, changed: Callable[[Any], None]) -> None:
+    async def warm_up(self) -> None:
         """
-        Tell somebody when the server says that it has other resources or prompts, until `unwatch`.
-
-        :param changed: Called with the list, `"resources"` or `"prompts"`, in any thread.
+        Announce it when the server says that it has other resources or prompts, until `close`.
         """
         if self._unwatch is None:
+            changed: Any = self.changed
             self._unwatch = self._toolset.on_list_change(changed, ("resources", "prompts"))
 
-    def unwatch(self) -> None:
+    async def close(self) -> None:
         """
-        Tell nobody any more.
+        Announce nothing any more.
         """
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
 
-    async def resources(self) -> list[Resource]:
+    async def list_resources(self) -> list[Resource]:
         """
         List the resources.
 
@@ -311,21 +312,21 @@ class ForwardedReading:
         """
         return [self._resource(each) for each in await self._list(_RESOURCES, self._toolset.list_resources_async)]
 
-    async def resource(self, uri: str) -> Resource | None:
+    async def find_resources(self, uri: str) -> list[Resource]:
         """
         Find a resource by its URI: one that is listed, or one that the server has linked to in a result.
 
         :param uri: The URI.
-        :returns: The resource; None if the server has said nothing of it.
+        :returns: The resource; none if the server has said nothing of it.
         """
-        listed = next((each for each in await self.resources() if str(each.uri) == uri), None)
-        if listed is not None or not self._toolset.connection._was_given(uri):
+        listed = [each for each in await self.list_resources() if str(each.uri) == uri]
+        if listed or not self._toolset.connection._was_given(uri):
             return listed
         resource = _RemoteResource(uri=AnyUrl(uri), name=uri)
         resource._toolset = self._toolset
-        return resource
+        return [resource]
 
-    async def templates(self) -> list[ResourceTemplate]:
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
         List the templates of resources.
 
@@ -334,7 +335,7 @@ class ForwardedReading:
         listed = await self._list(_RESOURCES, self._toolset.list_resource_templates_async)
         return [self._template(each) for each in listed]
 
-    async def prompts(self) -> list[_RemotePrompt]:
+    async def list_prompts(self) -> list[_RemotePrompt]:
         """
         List the prompts. They have the prefix that the tools of the toolset have.
 
@@ -357,10 +358,10 @@ class ForwardedReading:
         if "completions" not in (self._toolset.capabilities or {}):
             return None
         named: types.PromptReference | types.ResourceTemplateReference
-        remote_names = {each.name: each._remote_name for each in await self.prompts()}
+        remote_names = {each.name: each._remote_name for each in await self.list_prompts()}
         if reference in remote_names:
             named = types.PromptReference(type="ref/prompt", name=remote_names[reference])
-        elif any(reference == each.uri_template for each in await self.templates()):
+        elif any(reference == each.uri_template for each in await self.list_resource_templates()):
             named = types.ResourceTemplateReference(type="ref/resource", uri=reference)
         else:
             return None

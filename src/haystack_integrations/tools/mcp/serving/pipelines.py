@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     super_component_class,
 )
 from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, call_if_there, errors_named
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.schemas import (
@@ -74,26 +74,13 @@ class PipelineSource(Source):
         :raises DeserializationError: If a YAML cannot be loaded.
         """
         super().__init__()
-        self._served = []
+        served = []
         for name, given in things_by_name("pipelines", pipelines, "pipelines").items():
             with errors_named("pipeline", name):
                 own = options.get(name) or ServeOptions()
-                self._served.append(_ServedPipeline(name, _choose(name, given, own), own))
-        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in self._served]
-
-    async def warm_up(self) -> None:
-        """
-        Load models and open connections before the first call.
-        """
-        for each in self._served:
-            await each.prepare("warm_up")
-
-    async def close(self) -> None:
-        """
-        Release what the pipelines hold. Haystack 2 has no way to do that.
-        """
-        for each in self._served:
-            await each.prepare("close")
+                served.append(_ServedPipeline(name, _choose(name, given, own), own))
+        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
+        self.parts: Sequence[Any] = [each.pipeline for each in served]
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,7 @@ class _ServedPipeline:
         self._name = name
         self._description = chosen.description
         self._options = options
-        self._pipeline = observed_pipeline(chosen.pipeline)
+        self.pipeline = observed_pipeline(chosen.pipeline)
         self._runs_async = is_async_pipeline(chosen.pipeline)
         self._count = len(list(chosen.pipeline.walk()))
         self._inputs: InputMapping = map_inputs(chosen.pipeline, chosen.inputs, options.bound)
@@ -142,9 +129,6 @@ class _ServedPipeline:
         """
         return [declared for _, declared in self._outputs.values()] == [ToolResult]
 
-    async def prepare(self, method: str) -> None:
-        await call_if_there(self._pipeline, method)
-
     async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
         data = self._inputs.to_run(self._values(arguments))
         wanted = {component for (component, _), _ in self._outputs.values()}
@@ -172,7 +156,7 @@ class _ServedPipeline:
 
         try:
             with _observing(before):
-                found: dict[str, Any] = await self._pipeline.run_async(data, include_outputs_from=wanted)
+                found: dict[str, Any] = await self.pipeline.run_async(data, include_outputs_from=wanted)
             return found
         except asyncio.CancelledError:
             # Haystack 2 leaves the components that run behind.
@@ -192,7 +176,7 @@ class _ServedPipeline:
 
         def run() -> dict[str, Any]:
             with _observing(before):
-                found: dict[str, Any] = self._pipeline.run(data, include_outputs_from=wanted)
+                found: dict[str, Any] = self.pipeline.run(data, include_outputs_from=wanted)
             return found
 
         try:

@@ -17,7 +17,7 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, Reads, call_if_there, refused
+from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, Reads, refused
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
@@ -47,7 +47,7 @@ class PromptSource(Source):
             for name, builder in things_by_name("prompts", prompts, "prompt builders").items()
         ]
         self._hidden = [each for each in self._prompts if not each.is_enabled]
-        self._builders = [prompts[name] for name in prompts]
+        self.parts: Sequence[Any] = list(prompts.values())
 
     async def list_prompts(self) -> Sequence[Prompt]:
         """
@@ -74,20 +74,6 @@ class PromptSource(Source):
             if prompt.name == reference:
                 return await prompt.complete(argument, value, known)
         return None
-
-    async def warm_up(self) -> None:
-        """
-        Warm up the builders that want it.
-        """
-        for builder in self._builders:
-            await call_if_there(builder, "warm_up")
-
-    async def close(self) -> None:
-        """
-        Close the builders that want it.
-        """
-        for builder in self._builders:
-            await call_if_there(builder, "close")
 
 
 class ServedPrompt(Prompt):

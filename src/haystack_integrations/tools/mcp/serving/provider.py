@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     call_if_there,
     guard_of,
 )
-from haystack_integrations.tools.mcp.serving.changes import Listing, Unsubscribe, announcer_of
+from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe, announcer_of
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
@@ -62,7 +62,7 @@ _SOURCES = {
 }
 
 
-class HaystackProvider(Provider):
+class HaystackProvider(Provider, Changes):
     """
     Gives a FastMCP server what was built in Haystack: `FastMCP("shop", providers=[HaystackProvider(tools=[...])])`.
 
@@ -104,7 +104,8 @@ class HaystackProvider(Provider):
         :raises ValueError: If something cannot be served.
         :raises ImportError: If something needs a package that is not installed.
         """
-        super().__init__()
+        Provider.__init__(self)
+        Changes.__init__(self)
         if on_duplicate not in get_args(DuplicatePolicy):
             msg = f"`on_duplicate` must be one of {', '.join(get_args(DuplicatePolicy))}, got {on_duplicate!r}"
             raise ValueError(msg)
@@ -115,7 +116,7 @@ class HaystackProvider(Provider):
         self._removed: set[tuple[str, str | None]] = set()
         self._listed: list[Tool] = []
         self._options = NamedOptions(options)
-        self._tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
+        given_tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
         given = {
             "pipelines": pipelines,
             "agents": agents,
@@ -123,8 +124,10 @@ class HaystackProvider(Provider):
             "prompts": prompts,
             "skills": skills,
         }
-        self.sources: tuple[Source, ...] = (
-            self._tools,
+        self.sources: tuple[Source, ...] = ()
+        self._add(
+            given_tools,
+            *given_tools.forwarded,
             *(
                 getattr(importlib.import_module(f"{__package__}.{module}"), name)(
                     given[module], options=self._options, pool=self.pool
@@ -136,10 +139,20 @@ class HaystackProvider(Provider):
         )
         # What toolsets and skill stores have is known later, and some of it changes.
         self._is_open = skills is not None or bool(sources)
-        if self._tools.is_complete:
+        if given_tools.is_complete:
             self._check_options()
         self._unique(self._known_tools(), may_raise=True)
-        self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
+        uses_tasks = any(source.uses_tasks for source in self.sources)
+        self._extensions = [_tasks_extension(task_queue)] if uses_tasks else []
+
+    def _add(self, *sources: Source) -> None:
+        for source in sources:
+            source.on_change(self.changed)
+        self.sources = (*self.sources, *sources)
+
+    @property
+    def _tool_sources(self) -> list[ToolSource]:
+        return [source for source in self.sources if isinstance(source, ToolSource)]
 
     def required_extensions(self) -> Sequence[ServerExtension]:
         """
@@ -164,7 +177,8 @@ class HaystackProvider(Provider):
         self._unique([*self._known_tools(), *added.known_tools], may_raise=True)
         names = [each.name for each in added.known_tools]
         self._removed = {each for each in self._removed if each[0] not in names}
-        self._tools.take_over(added)
+        self._add(added, *added.forwarded)
+        self.changed("tools")
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """
@@ -178,7 +192,8 @@ class HaystackProvider(Provider):
             msg = f"Tool {name!r} not found"
             raise KeyError(msg)
         self._removed.add((name, version))
-        self._tools.drop(name, version)
+        for source in self._tool_sources:
+            source.drop(name, version)
 
     def _known_tools(self) -> list[Tool]:
         known = [tool for source in self.sources for tool in source.known_tools]
@@ -303,28 +318,12 @@ class HaystackProvider(Provider):
                 return list(values)
         return None
 
-    def on_change(self, callback: Callable[[Listing], None]) -> Unsubscribe:
-        """
-        Call a function when something that is served was added, removed or changed.
-
-        :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
-            must neither block nor raise.
-        :returns: Ends that.
-        """
-        endings = [source.on_change(callback) for source in self.sources]
-
-        def unsubscribe() -> None:
-            for end in endings:
-                end()
-
-        return unsubscribe
-
     def _check_options(self) -> None:
         """
         Tell of options for something that is not served: a name with a typo protects nothing.
         """
         unused = self._options.unused
-        if unused is not None and not self._is_open and not self._tools.may_change:
+        if unused is not None and not self._is_open and not any(each.may_change for each in self._tool_sources):
             raise ValueError(unused)
         if unused is not None:
             logger.warning(
@@ -423,21 +422,9 @@ class ToolSource(Source):
         self._options = options
         self._pool = pool
         self._may_be_tasks = any(each.task for each in options.values())
-        self._forwarded: list[ForwardedReading] = []
+        # What else the servers of toolsets have.
+        self.forwarded: list[Source] = []
         self._parts = [self._part(thing) for thing in tools]
-
-    def take_over(self, other: ToolSource) -> None:
-        """
-        Serve what another source was made with, too.
-
-        :param other: The source, which is not used any more.
-        """
-        self._forwarded += other._forwarded
-        self._parts = [*self._parts, *other._parts]
-        for part in other._parts:
-            if isinstance(part, _LiveTools):
-                part.changed = self._tools_changed
-        self._tools_changed()
 
     def drop(self, name: str, version: str | None) -> None:
         """
@@ -488,7 +475,7 @@ class ToolSource(Source):
                 raise ValueError(msg)
             return thing
         if isinstance(thing, MCPToolset) and (own is None or own.forward):
-            self._forwarded.append(ForwardedReading(thing))
+            self.forwarded.append(ForwardedReading(thing))
         if isinstance(thing, HaystackTool | Toolset):
             return _LiveTools(thing, lambda tool: self._serve(tool, own), self._tools_changed)
         if callable(thing):
@@ -524,58 +511,10 @@ class ToolSource(Source):
             tool for part in self._parts for tool in (await part.list() if isinstance(part, _LiveTools) else [part])
         ]
 
-    async def list_resources(self) -> list[Resource]:
-        """
-        List the resources of other servers whose toolsets are served.
-        """
-        return [each for server in self._forwarded for each in await server.resources()]
-
-    async def find_resources(self, uri: str) -> list[Resource]:
-        """
-        Find a resource of another server.
-
-        :param uri: The URI.
-        :returns: The resource; none if no server has listed it or linked to it.
-        """
-        found = [await server.resource(uri) for server in self._forwarded]
-        return [each for each in found if each is not None]
-
-    async def list_resource_templates(self) -> list[ResourceTemplate]:
-        """
-        List the templates of resources of other servers.
-        """
-        return [each for server in self._forwarded for each in await server.templates()]
-
-    async def list_prompts(self) -> list[Prompt]:
-        """
-        List the prompts of other servers.
-        """
-        return [each for server in self._forwarded for each in await server.prompts()]
-
-    async def complete(
-        self, reference: str, argument: str, value: str, known: Mapping[str, str]
-    ) -> Sequence[str] | None:
-        """
-        Complete an argument of a prompt or template of another server.
-
-        :param reference: The name of the prompt, or the URI template.
-        :param argument: The name of the argument.
-        :param value: What was typed so far.
-        :param known: The other arguments that are known.
-        :returns: Values; None if it is nothing of these servers.
-        """
-        for server in self._forwarded:
-            completed = await server.complete(reference, argument, value, known)
-            if completed is not None:
-                return completed
-        return None
-
     async def warm_up(self) -> None:
         """
         Warm up the tools and toolsets.
         """
-        for server in self._forwarded:
-            server.watch(self.changed)
         for part in self._parts:
             if isinstance(part, _LiveTools):
                 await part.warm_up()
@@ -584,8 +523,6 @@ class ToolSource(Source):
         """
         Close the tools and toolsets. When they are used again, they open what they need.
         """
-        for server in self._forwarded:
-            server.unwatch()
         for part in self._parts:
             if isinstance(part, _LiveTools):
                 await part.close()

@@ -36,7 +36,7 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
-from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads, call_if_there
+from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.sources import Source
 
@@ -75,7 +75,7 @@ class SkillSource(Source):
                     f"{', '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
                 )
                 raise ValueError(msg)
-        self._stores = stores
+        self.parts: Sequence[Any] = stores
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)
         self._told: set[str] = set()
@@ -110,20 +110,6 @@ class SkillSource(Source):
         """
         return [self._template]
 
-    async def warm_up(self) -> None:
-        """
-        Warm up the stores that want it.
-        """
-        for store in self._stores:
-            await call_if_there(store, "warm_up")
-
-    async def close(self) -> None:
-        """
-        Close the stores that want it.
-        """
-        for store in self._stores:
-            await call_if_there(store, "close")
-
     async def entries(self, server: FastMCP[Any]) -> list[Any]:
         """
         Describe the skills that a client may see.
@@ -153,7 +139,7 @@ class SkillSource(Source):
         All skills of all stores, as they have them now.
         """
         skills: dict[str, _StoredSkill] = {}
-        for store in self._stores:
+        for store in self.parts:
             for name, info in store.list_skills().items():
                 if name in skills:
                     self._tell(name, "another store has a skill of this name")

@@ -13,6 +13,7 @@ from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.tools.base import Tool
 
+from haystack_integrations.tools.mcp.serving.calls import call_if_there
 from haystack_integrations.tools.mcp.serving.changes import Changes
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
 
@@ -26,6 +27,8 @@ class Source(Changes):
 
     # The tools that are known before anything is warmed up.
     known_tools: Sequence[Tool] = ()
+    # What is warmed up when the server starts, and closed when it stops.
+    parts: Sequence[Any] = ()
 
     @property
     def uses_tasks(self) -> bool:
@@ -94,13 +97,17 @@ class Source(Changes):
 
     async def warm_up(self) -> None:
         """
-        Prepare what is served, when the server starts. It may be called again after `close`.
+        Load models and open connections, when the server starts. It may be called again after `close`.
         """
+        for each in self.parts:
+            await call_if_there(each, "warm_up")
 
     async def close(self) -> None:
         """
         Release what `warm_up` opened, when the server stops. It may be called without `warm_up`, and more than once.
         """
+        for each in self.parts:
+            await call_if_there(each, "close")
 
 
 class NamedOptions(dict[str, ServeOptions]):
