@@ -69,6 +69,9 @@ class HaystackProvider(Provider, Changes):
     `create_mcp_server` makes a server of it, with settings that are safe for strangers.
     """
 
+    # What is served, in this order.
+    sources: tuple[Source, ...] = ()
+
     def __init__(
         self,
         *,
@@ -124,7 +127,6 @@ class HaystackProvider(Provider, Changes):
             "prompts": prompts,
             "skills": skills,
         }
-        self.sources: tuple[Source, ...] = ()
         self._add(
             given_tools,
             *given_tools.forwarded,
@@ -142,8 +144,7 @@ class HaystackProvider(Provider, Changes):
         if given_tools.is_complete:
             self._check_options()
         self._unique(self._known_tools(), may_raise=True)
-        uses_tasks = any(source.uses_tasks for source in self.sources)
-        self._extensions = [_tasks_extension(task_queue)] if uses_tasks else []
+        self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
 
     def _add(self, *sources: Source) -> None:
         for source in sources:
