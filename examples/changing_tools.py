@@ -17,7 +17,8 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from scripted_chat import chat_generator, print_conversation
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolsChange, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from haystack_integrations.tools.mcp.fresh_tools import MCPToolsChange
 
 server = MCPServer("kitchen")
 

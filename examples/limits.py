@@ -17,7 +17,8 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from scripted_chat import chat_generator, print_conversation
 
 from haystack_integrations.hooks import mcp as hooks
-from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, call_budget, conversation_trace, tool_usage
+from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, call_budget
+from haystack_integrations.tools.mcp.registry import conversation_trace, tool_usage
 
 CALCULATOR = Path(__file__).parent / "servers" / "calculator.py"
 QUESTION = ChatMessage.from_user("How much are 5 + 3, 6 x 7 and 7 / 2?")

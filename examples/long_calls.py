@@ -17,7 +17,9 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 from scripted_chat import chat_generator, print_conversation
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPPendingCall, MCPToolset, answer_later
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 HOTEL = InProcessServerInfo("servers.hotel:server")
 

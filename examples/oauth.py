@@ -13,14 +13,8 @@ import tempfile
 import httpx2
 from servers.vault import running
 
-from haystack_integrations.tools.mcp import (
-    FileTokenStorage,
-    MCPLoginRequest,
-    MCPTool,
-    OAuthConfig,
-    StreamableHttpServerInfo,
-    login,
-)
+from haystack_integrations.tools.mcp import MCPTool, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPLoginRequest, login
 
 
 async def browse(request: MCPLoginRequest) -> None:

@@ -13,8 +13,9 @@ Without arguments, both are in this process. With `--stdio`, it serves an MCP cl
 import sys
 from pathlib import Path
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPSkillStore
+from haystack_integrations.tools.mcp import InProcessServerInfo
 from haystack_integrations.tools.mcp.serving import create_mcp_server, run_server
+from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 
 try:
     from haystack.skill_stores.file_system import FileSystemSkillStore

@@ -17,7 +17,8 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 from scripted_chat import chat_generator, print_conversation
 
-from haystack_integrations.tools.mcp import CallOptions, InProcessServerInfo, MCPConnection, MCPPendingCall, MCPToolset
+from haystack_integrations.tools.mcp import CallOptions, InProcessServerInfo, MCPConnection, MCPToolset
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 
 

@@ -15,13 +15,11 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, call_budget
+from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallRefusedError,
     MCPConfigurationError,
-    MCPToolset,
-    call_budget,
 )
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
-    MCPConnection,
-    OAuthConfig,
-    StreamableHttpServerInfo,
-)
+from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork
 

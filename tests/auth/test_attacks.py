@@ -25,11 +25,11 @@ from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
     MCPInvocationError,
-    MCPLoginRequest,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
+from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
 from tests.support.kinds import LONG

@@ -15,15 +15,13 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
-    MCPAssertionRequest,
     MCPAuthorizationError,
     MCPConnection,
-    MCPLoginRequest,
     OAuthConfig,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPAssertionRequest, MCPLoginRequest
 from tests.support.authlib_server import JWT_BEARER, AuthlibServer, Client, IdentityProvider
 
 

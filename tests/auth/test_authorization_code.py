@@ -16,17 +16,16 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
     MCPConnectionError,
-    MCPLoginRequest,
-    MCPTimeoutError,
     MCPToolset,
     OAuthConfig,
     SSEServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows

@@ -13,12 +13,12 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import (
-    FileTokenStorage,
     MCPConnection,
     OAuthConfig,
     SSEServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage
 from tests.support.bound_tokens import DPoPGate
 from tests.support.oauth_server import OAuthServer, allow
 

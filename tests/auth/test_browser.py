@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPConnection, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from tests.support.background import in_thread
 from tests.support.chromium import Chromium, find_chromium
 from tests.support.oauth_server import OAuthServer

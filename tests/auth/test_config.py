@@ -16,9 +16,6 @@ from haystack.core.errors import DeserializationError
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
-    FileTokenStorage,
-    InMemoryTokenStorage,
-    KeyValueTokenStorage,
     MCPServerInfo,
     MCPToolset,
     OAuthConfig,
@@ -27,6 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.auth.own_auth import load_auth
 from haystack_integrations.tools.mcp.connection.sharing import _identity
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, KeyValueTokenStorage
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
 from tests.support.oauth_server import allow

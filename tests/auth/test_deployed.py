@@ -15,9 +15,10 @@ import httpx2
 import pytest
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp import InMemoryTokenStorage, MCPAuthorizationError
+from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.discovery import same_issuer
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
 

@@ -20,13 +20,8 @@ from fastmcp.server.auth import AccessToken, OAuthProxy, TokenVerifier
 from fastmcp.server.dependencies import get_access_token
 from key_value.aio.stores.memory import MemoryStore
 
-from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
-    MCPConnection,
-    MCPLoginRequest,
-    OAuthConfig,
-    StreamableHttpServerInfo,
-)
+from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.support.authlib_server import AuthlibServer, Client
 
 

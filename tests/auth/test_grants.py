@@ -15,10 +15,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp import (
-    MCPAssertionRequest,
-    MCPAuthorizationError,
-)
+from haystack_integrations.tools.mcp import MCPAuthorizationError
+from haystack_integrations.tools.mcp.oauth import MCPAssertionRequest
 from tests.support.token_network import ID_JAG, TokenNetwork, basic
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -14,17 +14,13 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
-    FileTokenStorage,
     MCPAuthorizationError,
     MCPConnection,
     OAuthConfig,
     StreamableHttpServerInfo,
-    login,
-    login_async,
-    logout,
-    logout_async,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage, login, login_async, logout, logout_async
 from tests.auth.conftest import info, said
 from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow

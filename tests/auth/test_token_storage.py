@@ -20,18 +20,16 @@ from key_value.aio.stores.filetree import FileTreeStore
 from key_value.aio.stores.memory import MemoryStore
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-from haystack_integrations.tools.mcp import (
+from haystack_integrations.tools.mcp import MCPAuthorizationError, MCPConnection, mcp_request_context
+from haystack_integrations.tools.mcp.auth import token_storage
+from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
+from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
     KeyValueTokenStorage,
-    MCPAuthorizationError,
-    MCPConnection,
     MCPTokenStorage,
     login,
-    mcp_request_context,
 )
-from haystack_integrations.tools.mcp.auth import token_storage
-from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
 from tests.auth.conftest import info, said
 from tests.support.background import together
 from tests.support.oauth_server import OAuthServer

@@ -18,13 +18,13 @@ from haystack.tools.errors import ToolInvocationError
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPBudgetExceededError,
     MCPInvocationError,
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
     call_budget,
 )
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from tests.support.rows import rows
 from tests.support.scripted_chat import call, calls, say

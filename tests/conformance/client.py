@@ -20,16 +20,11 @@ from urllib.parse import urlsplit
 import httpx2
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp import (
-    MCPHandlers,
-    MCPLoginRequest,
-    MCPToolset,
-    OAuthConfig,
-    StreamableHttpServerInfo,
-    accept_defaults,
-    prompt_messages,
-    resource_contents,
-)
+from haystack_integrations.tools.mcp import MCPHandlers, MCPToolset, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.convert.prompts import prompt_messages
+from haystack_integrations.tools.mcp.convert.resources import resource_contents
+from haystack_integrations.tools.mcp.handlers import accept_defaults
+from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 
 # What the tools of the suite are called with, where they want something.
 ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}

@@ -19,9 +19,9 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
-    MCPTimeoutError,
     StdioServerInfo,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.background import text
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT

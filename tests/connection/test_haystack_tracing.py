@@ -19,16 +19,16 @@ from mcp import types
 from haystack_integrations.tools.mcp import (
     CallOptions,
     InProcessServerInfo,
-    MCPCallPendingError,
     MCPConnection,
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
-    MCPPendingCall,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    answer_later,
 )
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
 SECRET = "s3ntinel-in-a-span"

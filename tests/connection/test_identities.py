@@ -20,8 +20,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
-    MCPProgress,
-    MCPRequestContext,
     MCPServerInfo,
     MCPTool,
     SSEServerInfo,
@@ -31,6 +29,8 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection import identities
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.handlers import MCPProgress
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.identity_server import IdentityServer
 from tests.support.rows import rows

@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTimeoutError,
     MCPTool,
     MCPToolCall,
     MCPToolResult,
@@ -33,6 +32,7 @@ from haystack_integrations.tools.mcp import (
     ToolOptions,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition, text_result

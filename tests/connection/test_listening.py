@@ -26,13 +26,13 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPServerInfo,
-    MCPToolsChange,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.fresh_tools import MCPToolsChange
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
 from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script

@@ -21,18 +21,18 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPCallPendingError,
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
-    MCPPendingCall,
     MCPTool,
     MCPToolCall,
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
-    answer_later,
 )
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.killed import in_a_process_that_is_killed

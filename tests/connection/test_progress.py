@@ -22,11 +22,11 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPHandlers,
     MCPInvocationError,
-    MCPProgress,
     MCPTool,
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.handlers import MCPProgress
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
 from tests.support.rows import rows

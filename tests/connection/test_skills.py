@@ -9,7 +9,8 @@ Skills of servers that have the extension for them.
 import pytest
 from mcp import types
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPSkillError, MCPToolset
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPToolset
+from haystack_integrations.tools.mcp.errors import MCPSkillError
 from tests.support.skill_server import SkillServer
 
 

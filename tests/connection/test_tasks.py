@@ -26,20 +26,19 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import (
     CallOptions,
     InProcessServerInfo,
-    MCPCallPendingError,
     MCPCallTimeoutError,
     MCPConnection,
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPPendingCall,
-    MCPProgress,
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    answer_later,
 )
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError
+from haystack_integrations.tools.mcp.handlers import MCPProgress, answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import in_thread, text
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.killed import in_a_process_that_is_killed

@@ -6,7 +6,7 @@ import pytest
 from haystack.dataclasses import ByteStream
 from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from haystack_integrations.tools.mcp import resource_contents, resource_streams
+from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from tests.support.rows import rows
 
 RESULT = ReadResourceResult(

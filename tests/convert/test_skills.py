@@ -11,8 +11,9 @@ import pytest
 from haystack.dataclasses import ByteStream
 from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from haystack_integrations.tools.mcp import MCPSkill, MCPSkillError, MCPSkillFile
 from haystack_integrations.tools.mcp.convert.skills import checked_file, checked_instructions, file_uri, read_skill
+from haystack_integrations.tools.mcp.errors import MCPSkillError
+from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillFile
 from tests.support.rows import rows
 
 ROOT = "skill://acme/pdf/"

@@ -18,11 +18,11 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTimeoutError,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.transports.http.refusals import retry_after
 from tests.support.background import in_thread, text, together
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds

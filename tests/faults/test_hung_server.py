@@ -14,9 +14,8 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
 from tests.support.kinds import KINDS, LONG, every_kind, every_way, kinds

@@ -18,10 +18,10 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPProgress,
     MCPTool,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.handlers import MCPProgress
 from tests.support.background import in_thread, text
 from tests.support.kinds import KINDS, LONG, every_way, kinds
 from tests.support.waiting import LIMIT

@@ -29,10 +29,8 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPSampling,
-    accept_defaults,
-    answer_later,
-    decline,
 )
+from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
 from haystack_integrations.tools.mcp.handlers.answers import elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call

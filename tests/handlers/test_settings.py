@@ -24,10 +24,8 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     StdioServerInfo,
-    accept_defaults,
-    answer_later,
-    decline,
 )
+from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say

@@ -16,13 +16,8 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
 import haystack_integrations.hooks.mcp as package
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
-    MCPConfigurationError,
-    MCPRegistry,
-    MCPToolset,
-    ToolConfig,
-)
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPRegistry, MCPToolset, ToolConfig
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces

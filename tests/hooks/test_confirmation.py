@@ -22,7 +22,6 @@ from mcp import types
 from haystack_integrations.hooks.mcp import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPConfigurationError,
     MCPRegistry,
     MCPResourceToolset,
     MCPSearchableToolset,
@@ -31,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     ToolConfig,
 )
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition

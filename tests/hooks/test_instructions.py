@@ -16,7 +16,6 @@ from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPConfigurationError,
     MCPRegistry,
     MCPSearchableToolset,
     MCPTool,
@@ -25,10 +24,11 @@ from haystack_integrations.tools.mcp import (
     SnapshotCheck,
     ToolConfig,
     ToolOptions,
-    instructions_for_model,
 )
 from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows

@@ -16,16 +16,10 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.hooks import mcp as hooks
-from haystack_integrations.tools.mcp import (
-    MCPBudgetExceededError,
-    MCPRegistry,
-    MCPToolset,
-    StdioServerInfo,
-    ToolConfig,
-    call_budget,
-    tool_usage,
-)
+from haystack_integrations.tools.mcp import MCPRegistry, MCPToolset, StdioServerInfo, ToolConfig, call_budget
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry import tool_usage
 from tests.support.processes import StdioServer
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 

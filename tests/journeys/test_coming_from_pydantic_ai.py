@@ -10,7 +10,8 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from mcp.server import MCPServer
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, instructions_for_model
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
+from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 GO = [ChatMessage.from_user("go")]

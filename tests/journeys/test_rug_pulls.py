@@ -16,13 +16,13 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPDriftError,
     MCPRegistry,
     MCPToolset,
     MCPToolSnapshot,
     SnapshotCheck,
     ToolConfig,
 )
+from haystack_integrations.tools.mcp.errors import MCPDriftError
 from tests.servers.rug_pulling_server import build_server, pull
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until

@@ -29,9 +29,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolOverride,
     load_mcp_toolsets,
-    prompt_messages,
-    resource_contents,
 )
+from haystack_integrations.tools.mcp.convert.prompts import prompt_messages
+from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.convert.results import model_content, model_text
 from tests.support.processes import HttpServer, StdioServer
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp import MCPPendingCall, answer_later
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
 from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError

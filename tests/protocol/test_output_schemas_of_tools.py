@@ -19,11 +19,11 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPInvocationError,
     MCPServerInfo,
-    MCPTimeoutError,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.protocol import listed_tools
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result

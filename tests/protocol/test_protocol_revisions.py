@@ -20,14 +20,13 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
-    MCPPendingCall,
-    MCPTimeoutError,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    answer_later,
 )
-from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from tests.support.background import in_thread, text, together

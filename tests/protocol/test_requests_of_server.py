@@ -13,8 +13,9 @@ import pytest
 from mcp.client.extension import ClientExtension, NotificationBinding, advertise
 from pydantic import BaseModel
 
-from haystack_integrations.tools.mcp import MCPSampling, accept_defaults
+from haystack_integrations.tools.mcp import MCPSampling
 from haystack_integrations.tools.mcp.executor import caller_of_operation
+from haystack_integrations.tools.mcp.handlers import accept_defaults
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
 from tests.protocol.scripted_client import NEWEST, OLDER, server_requests
 from tests.support.rows import rows

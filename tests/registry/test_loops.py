@@ -21,16 +21,15 @@ from haystack.tools import Tool, ToolsType
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPBudgetExceededError,
-    MCPConfigurationError,
-    MCPFacade,
     MCPRegistry,
     MCPTool,
     MCPToolset,
     ToolConfig,
     call_budget,
 )
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry import MCPFacade
 from tests.conftest import StdioServerFactory
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces

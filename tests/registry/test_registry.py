@@ -28,11 +28,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import (
     CallOptions,
     InProcessServerInfo,
-    LocalStdioMCPProvider,
-    MCPAliasToolset,
-    MCPConfigurationError,
     MCPConnectionError,
-    MCPProvider,
     MCPRegistry,
     MCPToolNotFoundError,
     MCPToolset,
@@ -43,7 +39,9 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     ToolSelection,
 )
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPAliasToolset, MCPProvider
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows

@@ -12,17 +12,10 @@ import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
-    MCPConfigurationError,
-    MCPRegistry,
-    MCPToolUsage,
-    ToolConfig,
-    call_budget,
-    conversation_trace,
-    tool_usage,
-)
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPRegistry, ToolConfig, call_budget
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry import MCPToolUsage, conversation_trace, tool_usage
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 if HAS_HOOKS:

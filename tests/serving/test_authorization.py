@@ -20,13 +20,8 @@ from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
 from pydantic import AnyHttpUrl, TypeAdapter, UrlConstraints
 
-from haystack_integrations.tools.mcp import (
-    InMemoryTokenStorage,
-    MCPError,
-    MCPToolset,
-    OAuthConfig,
-    StreamableHttpServerInfo,
-)
+from haystack_integrations.tools.mcp import MCPError, MCPToolset, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.support.authlib_server import AuthlibServer, Client
 from tests.support.reachable import reachable

@@ -39,9 +39,9 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     StreamableHttpServerInfo,
-    answer_later,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
+from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result

@@ -13,9 +13,10 @@ from fastmcp import Client
 from haystack.dataclasses import FileContent, ImageContent
 from mcp import MCPError
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPSkillStore
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 from tests.support.rows import rows
 
 PNG = b"\x89PNG\r\n"

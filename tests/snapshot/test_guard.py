@@ -17,8 +17,6 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
-    MCPDriftedCallError,
-    MCPDriftError,
     MCPInvocationError,
     MCPSearchableToolset,
     MCPTool,
@@ -30,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
 from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces

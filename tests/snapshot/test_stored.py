@@ -16,7 +16,6 @@ from mcp import types
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPDriftedCallError,
     MCPRegistry,
     MCPTool,
     MCPToolset,
@@ -24,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     SnapshotCheck,
     ToolConfig,
 )
+from haystack_integrations.tools.mcp.errors import MCPDriftedCallError
 from tests.servers.rug_pulling_server import build_server, pull
 from tests.support.executors import recorded_traces
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 
-from haystack_integrations.tools.mcp import MCPLoginRequest
 from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.support.token_network import TokenNetwork
 
 BACK = "https://me.example.com/back"

@@ -39,7 +39,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from haystack_integrations.tools.mcp import MCPLoginRequest
+from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.servers.counter_server import serve_handshake_era_only
 from tests.support import secrecy
 

@@ -29,10 +29,10 @@ from mcp import Client
 from haystack_integrations.tools.mcp import (
     MCPError,
     MCPInvocationError,
-    MCPRequestContext,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.servers import inprocess
 from tests.support import external, secrecy
 from tests.support.calls import assert_told_the_truth, outcome

@@ -15,8 +15,9 @@ from urllib.parse import parse_qsl
 
 import httpx2
 
-from haystack_integrations.tools.mcp import InMemoryTokenStorage, OAuthConfig
+from haystack_integrations.tools.mcp import OAuthConfig
 from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 

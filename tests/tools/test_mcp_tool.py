@@ -30,7 +30,6 @@ from haystack_integrations.tools.mcp import (
     MCPError,
     MCPInvocationError,
     MCPServerInfo,
-    MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -38,6 +37,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolOptions,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows

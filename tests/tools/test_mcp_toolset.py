@@ -24,7 +24,6 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
-    MCPTimeoutError,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -32,6 +31,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolOptions,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result

@@ -12,7 +12,6 @@ from haystack_integrations.tools.mcp import (
     CallOptions,
     FromState,
     InProcessServerInfo,
-    LocalStdioMCPProvider,
     MCPConnection,
     MCPHandlers,
     MCPRegistry,
@@ -30,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     serving,
 )
+from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider
 from tests.support.rows import rows
 
 

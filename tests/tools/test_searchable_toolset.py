@@ -31,7 +31,6 @@ from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPConfigurationError,
     MCPRegistry,
     MCPSearchableToolset,
     MCPToolset,
@@ -42,6 +41,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     call_budget,
 )
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server

@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
     MCPHandlers,
-    MCPPendingCall,
     MCPRegistry,
     MCPSampling,
     MCPServerInfo,
@@ -39,8 +38,9 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolConfig,
     ToolSelection,
-    answer_later,
 )
+from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
 from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
@@ -602,10 +602,20 @@ class TestLoadingStartsNothing:
             seen = {{"importing": imported()}}
             from haystack_integrations.hooks.mcp import confirmation_strategies_for
             from haystack_integrations.tools.mcp import (
-                InProcessServerInfo, MCPAliasToolset, MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo,
-                MCPTool, MCPToolset, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, call_budget,
-                conversation_trace, warm_up_toolsets,
+                InProcessServerInfo,
+                MCPConnection,
+                MCPInvocationError,
+                MCPRegistry,
+                MCPServerInfo,
+                MCPTool,
+                MCPToolset,
+                SSEServerInfo,
+                StdioServerInfo,
+                StreamableHttpServerInfo,
+                call_budget,
+                warm_up_toolsets,
             )
+            from haystack_integrations.tools.mcp.registry import MCPAliasToolset, conversation_trace
             infos = [
                 StdioServerInfo("x"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp"),
                 InProcessServerInfo("a:b"),

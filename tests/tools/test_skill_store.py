@@ -15,14 +15,10 @@ import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent
 
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
-    MCPHandlers,
-    MCPSkillError,
-    MCPSkillStore,
-    MCPToolset,
-    decline,
-)
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp.errors import MCPSkillError
+from haystack_integrations.tools.mcp.handlers import decline
+from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.skill_server import FILES, SkillServer

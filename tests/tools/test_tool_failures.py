@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPRegistry,
     MCPTool,
-    MCPToolFailedError,
     MCPToolset,
     StdioServerInfo,
     ToolConfig,
@@ -29,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
     load_mcp_toolsets,
 )
+from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say

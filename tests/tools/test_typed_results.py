@@ -15,12 +15,8 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    LocalStdioMCPProvider,
-    MCPConnectionStatus,
     MCPHandlers,
     MCPInvocationError,
-    MCPProvider,
-    MCPRequestContext,
     MCPResourceToolset,
     MCPSampling,
     MCPSearchableToolset,
@@ -34,6 +30,9 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     serving,
 )
+from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPProvider
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 

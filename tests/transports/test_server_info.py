@@ -17,7 +17,6 @@ from haystack.utils import Secret
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
-    InProcessClient,
     InProcessServerInfo,
     MCPClient,
     MCPConnection,
@@ -33,6 +32,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol.server_info import resolve_secrets
 from haystack_integrations.tools.mcp.transports.http.http_server_info import resolve_headers
+from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 

@@ -16,10 +16,10 @@ from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     MCPConnection,
     MCPInvocationError,
-    MCPTimeoutError,
     MCPTool,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.waiting import LIMIT, wait_until
 

@@ -21,6 +21,8 @@ from haystack.tracing.tracer import tracer
 
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
 
+__all__ = ["MCPCallBudget", "call_budget"]
+
 REFUSAL_MESSAGE: Final = (
     "The call of '{tool_name}' was refused: {limit}. Answer with what you have, and say what is missing."
 )

@@ -49,6 +49,8 @@ from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
+__all__ = ["MCPToolsChange"]
+
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The shortest time between two listings in the background, in seconds: a server may say a thousand times a second that

@@ -3,10 +3,28 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The path of these classes in mcp-haystack 2.1.
+Logins and tokens for servers with a URL.
 """
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.token_storage import InMemoryTokenStorage
+from haystack_integrations.tools.mcp.auth.config import MCPAssertionRequest, MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.token_storage import (
+    FileTokenStorage,
+    InMemoryTokenStorage,
+    KeyValueTokenStorage,
+    MCPTokenStorage,
+)
+from haystack_integrations.tools.mcp.transports.http.login import login, login_async, logout, logout_async
 
-__all__ = ["InMemoryTokenStorage", "OAuthConfig"]
+__all__ = [
+    "FileTokenStorage",
+    "InMemoryTokenStorage",
+    "KeyValueTokenStorage",
+    "MCPAssertionRequest",
+    "MCPLoginRequest",
+    "MCPTokenStorage",
+    "OAuthConfig",
+    "login",
+    "login_async",
+    "logout",
+    "logout_async",
+]

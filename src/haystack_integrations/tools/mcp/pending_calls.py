@@ -19,6 +19,8 @@ from pydantic_core import to_jsonable_python
 from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
 
+__all__ = ["MCPPendingCall", "MCPQuestion"]
+
 _ELICITATION = "elicitation/create"
 
 # The form of what `to_dict` returns.

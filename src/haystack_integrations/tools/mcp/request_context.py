@@ -23,6 +23,8 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.parameters import short_repr
 
+__all__ = ["MCPRequestContext", "mcp_request_context"]
+
 
 @short_repr
 @dataclass(frozen=True, kw_only=True)

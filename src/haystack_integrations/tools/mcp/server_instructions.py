@@ -22,6 +22,8 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import ToolBase
 from haystack_integrations.tools.mcp.tool_lifecycle import connected_items
 
+__all__ = ["instructions_for_model"]
+
 
 def instructions_for_model(tools: ToolsType, *, max_chars: int = MAX_CHARS, template: str = TEMPLATE) -> str | None:
     """

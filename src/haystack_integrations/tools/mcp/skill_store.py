@@ -10,12 +10,20 @@ from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
-from haystack_integrations.tools.mcp.convert.skills import MCPSkill, file_uri, readable_file, skills_by_name
+from haystack_integrations.tools.mcp.convert.skills import (
+    MCPSkill,
+    MCPSkillFile,
+    file_uri,
+    readable_file,
+    skills_by_name,
+)
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+
+__all__ = ["MCPSkill", "MCPSkillFile", "MCPSkillStore"]
 
 
 class MCPSkillStore(ReaderBase):
@@ -32,7 +40,8 @@ class MCPSkillStore(ReaderBase):
     from haystack.components.agents import Agent
     from haystack.components.generators.chat import OpenAIResponsesChatGenerator
     from haystack.tools import SkillToolset
-    from haystack_integrations.tools.mcp import MCPSkillStore, MCPToolset
+    from haystack_integrations.tools.mcp import MCPToolset
+    from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 
     server = "https://mcp.example.com/mcp"
     agent = Agent(

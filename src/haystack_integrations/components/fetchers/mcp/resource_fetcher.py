@@ -13,14 +13,9 @@ from typing import TYPE_CHECKING, Any
 from haystack import Document, component, default_from_dict, default_to_dict, logging
 from haystack.dataclasses import ByteStream
 
-from haystack_integrations.tools.mcp import (
-    MCPConnectionError,
-    MCPHandlers,
-    MCPServerInfo,
-    resource_contents,
-    resource_streams,
-)
+from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
+from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
 

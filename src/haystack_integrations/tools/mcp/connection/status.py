@@ -11,6 +11,8 @@ from typing import Any, Literal, TypeAlias
 from haystack_integrations.tools.mcp.convert.tables import html_rows
 from haystack_integrations.tools.mcp.parameters import short_repr, unchanged_fields
 
+__all__ = ["MCPConnectionStatus"]
+
 ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 
 CircuitState: TypeAlias = Literal["closed", "open", "half-open"]

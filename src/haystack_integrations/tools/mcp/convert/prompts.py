@@ -16,6 +16,8 @@ from haystack_integrations.tools.mcp.convert.results import model_content, model
 if TYPE_CHECKING:
     import mcp_types as types
 
+__all__ = ["prompt_messages"]
+
 
 def prompt_messages(result: types.GetPromptResult) -> list[ChatMessage]:
     """

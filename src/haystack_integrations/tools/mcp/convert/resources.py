@@ -18,6 +18,8 @@ from haystack.dataclasses import ByteStream
 if TYPE_CHECKING:
     import mcp_types as types
 
+__all__ = ["resource_contents", "resource_streams"]
+
 
 def resource_contents(result: types.ReadResourceResult) -> list[str | ByteStream]:
     """

@@ -19,8 +19,8 @@ from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
-from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, accept_defaults, answer_later, decline
+from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -32,6 +32,8 @@ from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explain
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
     from haystack_integrations.tools.mcp.redaction import Redactor
+
+__all__ = ["AskUser", "MCPHandlers", "MCPProgress", "MCPSampling", "accept_defaults", "answer_later", "decline"]
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 GenerationKwarg: TypeAlias = Literal["max_tokens", "temperature", "stop", "model", "tool_choice"]

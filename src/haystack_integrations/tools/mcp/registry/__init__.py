@@ -5,3 +5,26 @@
 """
 Servers by name, and which of their tools go by which alias, with limits: `MCPRegistry`.
 """
+
+from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
+from haystack_integrations.tools.mcp.registry.facade import MCPFacade
+from haystack_integrations.tools.mcp.registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
+from haystack_integrations.tools.mcp.registry.providers import LocalStdioMCPProvider, MCPProvider
+from haystack_integrations.tools.mcp.registry.registry import MCPRegistry
+from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+from haystack_integrations.tools.mcp.registry.traces import MCPToolUsage, conversation_trace, tool_usage
+
+__all__ = [
+    "LocalStdioMCPProvider",
+    "MCPAliasHealth",
+    "MCPAliasToolset",
+    "MCPFacade",
+    "MCPHealthReport",
+    "MCPProvider",
+    "MCPProviderHealth",
+    "MCPRegistry",
+    "MCPToolUsage",
+    "ToolConfig",
+    "conversation_trace",
+    "tool_usage",
+]

@@ -5,3 +5,14 @@
 """
 The tools of a server as somebody looked at them, and how those that it has now differ.
 """
+
+from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPToolDrift
+from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+
+__all__ = [
+    "MCPDriftReport",
+    "MCPToolDrift",
+    "MCPToolSnapshot",
+    "SnapshotCheck",
+]

@@ -61,7 +61,8 @@ def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
     ### Usage example
 
     ```python
-    from haystack_integrations.tools.mcp import FileTokenStorage, OAuthConfig, StreamableHttpServerInfo, login
+    from haystack_integrations.tools.mcp import OAuthConfig, StreamableHttpServerInfo
+    from haystack_integrations.tools.mcp.oauth import FileTokenStorage, login
 
     server_info = StreamableHttpServerInfo(
         "https://mcp.example.com/mcp",

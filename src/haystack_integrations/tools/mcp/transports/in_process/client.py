@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
+__all__ = ["InProcessClient"]
+
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
