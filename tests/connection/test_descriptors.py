@@ -21,6 +21,8 @@ way, url, spare, stage, uvloop = json.loads(sys.argv[1])
 if not uvloop:
     sys.modules["uvloop"] = None
 from haystack_integrations.tools.mcp import *
+from haystack_integrations.tools.mcp.errors import *
+from haystack_integrations.tools.mcp.handlers import *
 
 server = [sys.executable, [sys.argv[2], "--calls-file", os.devnull]]
 kinds = {"sse": SSEServerInfo, "streamable-http": StreamableHttpServerInfo}

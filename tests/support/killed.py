@@ -26,6 +26,8 @@ def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) ->
     preamble = """
     import json, sys, time
     from haystack_integrations.tools.mcp import *
+    from haystack_integrations.tools.mcp.errors import *
+    from haystack_integrations.tools.mcp.handlers import *
     from haystack_integrations.tools.mcp.protocol.server_info import server_info_from_dict
 
     info = server_info_from_dict(json.loads(sys.argv[1]))

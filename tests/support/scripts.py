@@ -27,6 +27,8 @@ if not _arguments["uvloop"]:
     sys.modules["uvloop"] = None
 
 from haystack_integrations.tools.mcp import *
+from haystack_integrations.tools.mcp.errors import *
+from haystack_integrations.tools.mcp.handlers import *
 
 server_info = StdioServerInfo(_arguments["command"], _arguments["args"], base_delay=0.05, max_delay=0.2)
 

@@ -89,7 +89,11 @@ class MCPError(Exception):
         super().__init__(message)
         self.message = message
 
-    __reduce__ = _pickled
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return _pickled(self)
 
 
 class MCPConnectionError(MCPError):
@@ -306,7 +310,11 @@ class MCPInvocationError(ToolInvocationError):
         self.code = code
         self.data = data
 
-    __reduce__ = _pickled
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Support pickling: by default, unpickling passes only the message to the constructor.
+        """
+        return _pickled(self)
 
 
 class MCPCallRefusedError(MCPInvocationError):

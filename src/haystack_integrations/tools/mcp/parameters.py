@@ -250,7 +250,7 @@ def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
 def _fault(own: list[str], error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     if first["type"] == "value_error":
-        return str(first["ctx"]["error"])
+        return str(first.get("ctx", {}).get("error"))
     if first["type"] == "missing":
         return f"`{first['loc'][0]}` is missing"
     value = first["input"]

@@ -56,6 +56,7 @@ class CallRecorder(Protocol):
         :raises MCPInvocationError: If the call fails, or failed when it was recorded.
         :raises MCPRunError: If the run cannot go on.
         """
+        raise NotImplementedError
 
     async def deliver_async(
         self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
@@ -67,6 +68,7 @@ class CallRecorder(Protocol):
         :param send: Sends it.
         :returns: The result.
         """
+        raise NotImplementedError
 
 
 call_recorder: Final[ContextVar[CallRecorder | None]] = ContextVar("haystack_mcp_call_recorder", default=None)

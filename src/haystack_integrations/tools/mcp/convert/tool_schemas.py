@@ -254,7 +254,7 @@ class _Conversion:
                 result[key] = [self.schema(each, (*place, str(index)), scopes) for index, each in enumerate(value)]
             elif key in SINGLE_SCHEMAS:
                 result[key] = self.schema(value, place, scopes)
-            elif _is_kept(value, place) and (key != "pattern" or self._compiles(value)):
+            elif _is_kept(value, place) and (key != "pattern" or self._compiles(str(value))):
                 result[key] = deepcopy(value)
         _require(result, node)
         if self._dropped > dropped:

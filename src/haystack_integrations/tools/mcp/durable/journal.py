@@ -15,7 +15,7 @@ from contextvars import Token
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from haystack.tools import Toolset
 from haystack.tools.tool import Tool
@@ -109,7 +109,7 @@ class RunJournal:
         if encryption_key is not None and not isinstance(encryption_key, Secret):
             msg = f"RunJournal: `encryption_key` must be a Secret or None, got {type(encryption_key).__name__}"
             raise ValueError(msg)
-        self._on_unknown = _checked(on_unknown)
+        self._on_unknown: OnUnknown = _checked(on_unknown)
         self._lease = float(lease)
         key = None if encryption_key is None else encryption_key.resolve_value()
         self._store = Store(url, power_loss_safe=power_loss_safe, codec=Codec(key))
@@ -311,7 +311,7 @@ class DurableRun:
         """
         self.name = name
         self._journal = journal
-        self._on_unknown = on_unknown
+        self._on_unknown: OnUnknown = on_unknown
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
 
@@ -381,5 +381,4 @@ def _checked(on_unknown: Any) -> OnUnknown:
     if on_unknown not in ("error", "model") and not callable(on_unknown):
         msg = f"RunJournal: `on_unknown` must be 'error', 'model' or a function, got {on_unknown!r}"
         raise ValueError(msg)
-    checked: OnUnknown = on_unknown
-    return checked
+    return cast("OnUnknown", on_unknown)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sql
+from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -202,7 +203,7 @@ class Store:
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": 30}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
-            sql.event.listen(engine, "connect", self._prepare)
+            event.listen(engine, "connect", self._prepare)
         _tables.create_all(engine)
         self._engine, self._pid = engine, os.getpid()
         return engine

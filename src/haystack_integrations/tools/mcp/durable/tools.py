@@ -87,7 +87,7 @@ class _Journaled(Tool):
     async def invoke_async(self, **kwargs: Any) -> Any:
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
-            return await super().invoke_async(**kwargs)
+            return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         entry, is_new = await asyncio.to_thread(
             opened.begin, self.name, self._recognized_by(kwargs), may_repeat=_runs_an_agent(self)
         )
@@ -95,7 +95,7 @@ class _Journaled(Tool):
             return self._recorded(entry)
         reset = scope.set(_inside(entry))
         try:
-            result = await super().invoke_async(**kwargs)
+            result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
             failure = {"kind": "", "message": str(error), "code": None}
             await asyncio.to_thread(opened.note, entry, "failed", failure)

@@ -214,7 +214,12 @@ class _Diagnosis:
         own, other = _path(self.url), _OTHER[self.transport]
         slash = own.rstrip("/") if own.endswith("/") else f"{own}/"
         candidates: list[tuple[str, Transport]] = [(own, other), (slash or own, self.transport)]
-        candidates += [("/mcp", "streamable-http"), ("/mcp/", "streamable-http"), ("/sse", "sse")]
+        usual: list[tuple[str, Transport]] = [
+            ("/mcp", "streamable-http"),
+            ("/mcp/", "streamable-http"),
+            ("/sse", "sse"),
+        ]
+        candidates += usual
         for path, transport in candidates:
             if (path, transport) == (own, self.transport):
                 continue

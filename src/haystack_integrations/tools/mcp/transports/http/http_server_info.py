@@ -222,7 +222,7 @@ class HttpServerInfo(BuiltInServerInfo):
                 f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
             )
         if isinstance(self.client_cert, list):  # from YAML
-            self.client_cert = tuple(self.client_cert)
+            self.client_cert = tuple(self.client_cert)  # pyright: ignore[reportAttributeAccessIssue]
         cert = self.client_cert
         if cert is None:
             return
