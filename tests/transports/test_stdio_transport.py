@@ -384,7 +384,8 @@ class TestOpeningAndClosing:
                 closing = asyncio.create_task(channel.close())
                 assert isinstance(await failure_of(request), LostError)
                 assert exchange.fate is Fate.LOST
-                assert not closing.done()
+                # A process that ends with its input is gone as soon as the request is.
+                assert graces == 0 or not closing.done()
                 await closing
                 assert time.monotonic() - begin >= graces * 0.5
                 assert not is_alive(pid)
