@@ -15,7 +15,13 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
+
+# anyio imports its parts when they are first used, and pytest parses each of them for its assertions. Two threads that
+# parse at once are an error in CPython 3.11 ("AST constructor recursion depth mismatch"), so all are loaded here.
+if not all(hasattr(anyio, lazy_name) for lazy_name in dir(anyio)):
+    raise ImportError("A part of anyio cannot be imported")
 
 # Before Haystack is imported: tests send no telemetry.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
