@@ -23,7 +23,7 @@ TEST_LIMIT ?= 1500
 # What the two majors' tests must cover together, in percent.
 COVERAGE_FLOOR ?= 95
 
-DEMO := .venv
+DEMO := .venv-demo
 DOCS := .venv-docs
 HAYSTACK2 := .venv-haystack2
 HAYSTACK3 := .venv-haystack3
