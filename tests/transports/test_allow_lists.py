@@ -4,7 +4,6 @@
 
 import json
 import os
-import stat
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,6 +18,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command, check_host
+from tests.support.rows import rows
 
 COMMANDS = "HAYSTACK_MCP_ALLOWED_COMMANDS"
 HOSTS = "HAYSTACK_MCP_ALLOWED_HOSTS"
@@ -47,77 +47,50 @@ def programs(monkeypatch, tmp_path):
 
 
 class TestCommands:
-    def test_without_the_variable_every_command_is_allowed(self):
+    @rows(
+        ("allowed", "command"),
+        [(" uvx , npx ", "uvx"), ("npx,uvx,", "uvx"), ("/opt/mcp/server", "/opt/mcp/server"), ("bin/x", "bin/x")],
+    )
+    def test_a_listed_command_is_allowed_where_the_operator_has_it(self, monkeypatch, programs, allowed, command):
+        monkeypatch.chdir(programs)
+        monkeypatch.setenv(COMMANDS, allowed)
+        assert check_command(command, {}) == str(programs / command)
+        monkeypatch.delenv(COMMANDS)
         assert check_command("anything", {"PATH": "/x", "LD_PRELOAD": "y"}) == "anything"
 
-    @pytest.mark.parametrize("allowed", ["uvx", " uvx , npx ", "npx,uvx", "uvx,"])
-    def test_a_listed_command_is_allowed(self, monkeypatch, programs, allowed):
-        monkeypatch.setenv(COMMANDS, allowed)
-        assert check_command("uvx", {}) == str(programs / "uvx")
-
-    @pytest.mark.parametrize(
-        ("allowed", "command"),
+    @rows(
+        ("allowed", "command", "named"),
         [
-            ("uvx", "npx"),
-            ("uvx", "/usr/bin/uvx"),
-            ("/usr/bin/uvx", "uvx"),
-            ("uvx", "uvx --x"),
-            ("uvx", "UVX"),
-            ("*", "x"),
+            ("uvx", "npx", "uvx"),
+            ("uvx", "/usr/bin/uvx", "uvx"),
+            ("/usr/bin/uvx", "uvx", "/usr/bin/uvx"),
+            ("uvx", "uvx --x", "uvx"),
+            ("uvx", "UVX", "uvx"),
+            ("*", "x", "*"),
+            ("", "uvx", "no command"),
+            ("absent", "absent", "it was not found on the PATH"),
         ],
     )
-    def test_any_other_command_is_refused_naming_what_is_allowed(self, monkeypatch, allowed, command):
+    def test_any_other_command_is_refused_naming_what_is_allowed(self, monkeypatch, programs, allowed, command, named):
         monkeypatch.setenv(COMMANDS, allowed)
-        with pytest.raises(MCPConnectionError, match=COMMANDS) as raised:
+        with pytest.raises(MCPConnectionError, match="Did not start the command") as raised:
             check_command(command, None)
-        assert f"'{command}'" in str(raised.value)
-        assert allowed in str(raised.value)
+        assert f"'{command}'" in str(raised.value) and named in str(raised.value)
         assert raised.value.operation == "connect"
 
-    def test_an_empty_variable_allows_nothing(self, monkeypatch):
-        monkeypatch.setenv(COMMANDS, "")
-        with pytest.raises(MCPConnectionError, match="no command"):
-            check_command("uvx", None)
-
-    @pytest.mark.parametrize(
-        "name",
-        ["PATH", "path", "LD_PRELOAD", "PYTHONPATH", "PYTHONUSERBASE", "NODE_OPTIONS", "BASH_ENV", "BASH_FUNC_x%%"]
-        + ["HOME", "PYTHONWARNINGS", "BROWSER", "PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "ANYTHING"],
-    )
-    def test_no_variable_may_be_set_unless_the_operator_allows_it(self, monkeypatch, programs, name):
+    @rows("name", ["PATH", "path", "LD_PRELOAD", "NODE_OPTIONS", "BASH_FUNC_x%%", "HOME", "ANYTHING"])
+    def test_no_variable_may_be_set_unless_the_operator_allows_exactly_it(self, monkeypatch, programs, name):
         monkeypatch.setenv(COMMANDS, "uvx")
-        with pytest.raises(MCPConnectionError, match=ENV) as raised:
-            check_command("uvx", {name: "s3cret-value"})
-        assert f"sets {name}," in str(raised.value)
-        assert "allows none" in str(raised.value)
-        assert "s3cret-value" not in str(raised.value)
+        for allowed in (None, "", f"{name}S, X_{name}", f"{name[:2]}*"):
+            if allowed is not None:
+                monkeypatch.setenv(ENV, allowed)
+            with pytest.raises(MCPConnectionError, match=ENV) as raised:
+                check_command("uvx", {name: "s3cret-value"})
+            assert f"sets {name}," in str(raised.value)
+            assert "s3cret-value" not in str(raised.value)
         monkeypatch.setenv(ENV, f"OTHER, {name}")
         assert check_command("uvx", {name: "s3cret-value"}) == str(programs / "uvx")
-
-    @pytest.mark.parametrize("allowed", ["", "API_KEY,LEVEL", "api_token", "API_*"])
-    def test_only_the_exact_names_are_allowed(self, monkeypatch, programs, allowed):
-        monkeypatch.setenv(COMMANDS, "uvx")
-        monkeypatch.setenv(ENV, allowed)
-        with pytest.raises(MCPConnectionError, match="sets API_TOKEN, and"):
-            check_command("uvx", {"API_TOKEN": "x"})
-
-    def test_an_environment_that_is_not_allowed_starts_nothing(self, monkeypatch, tmp_path):
-        monkeypatch.setenv(COMMANDS, "bash")
-        payload = tmp_path / "payload"
-        payload.write_text(f"touch {tmp_path / 'hijacked'}\n")
-        with pytest.raises(MCPConnectionError, match="sets BASH_ENV"):
-            MCPTool("x", StdioServerInfo("bash", ["-c", "true"], env={"BASH_ENV": str(payload)})).warm_up()
-        assert not (tmp_path / "hijacked").exists()
-
-    def test_a_bare_name_is_looked_up_on_the_operators_path(self, monkeypatch, tmp_path):
-        program = tmp_path / "my-mcp-server"
-        program.write_text("#!/bin/sh\n")
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setenv(COMMANDS, "my-mcp-server,my-absent-server")
-        assert check_command("my-mcp-server", None) == str(program)
-        with pytest.raises(MCPConnectionError, match="'my-absent-server': it was not found on the PATH"):
-            check_command("my-absent-server", None)
+        monkeypatch.delenv(ENV)
 
     def test_a_relative_entry_of_the_path_is_the_operators_whatever_the_working_directory_of_the_server(
         self, monkeypatch, tmp_path
@@ -136,36 +109,29 @@ class TestCommands:
         assert (here / "started").exists()
         assert not (there / "started").exists()
 
-    def test_a_path_is_started_as_it_is_listed(self, monkeypatch):
-        monkeypatch.setenv(COMMANDS, "/opt/mcp/server")
-        assert check_command("/opt/mcp/server", None) == "/opt/mcp/server"
-
-    def test_a_relative_path_is_the_operators_whatever_the_working_directory_of_the_server(self, monkeypatch, tmp_path):
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv(COMMANDS, "./server,bin/server")
-        assert check_command("./server", None) == str(tmp_path / "server")
-        assert check_command("bin/server", None) == str(tmp_path / "bin" / "server")
-
-    def test_a_refused_command_is_not_started(self, monkeypatch, tmp_path):
-        monkeypatch.setenv(COMMANDS, "uvx")
-        trace = tmp_path / "started"
-        tool = MCPTool("x", StdioServerInfo("touch", [str(trace)]))
-        with pytest.raises(MCPConnectionError, match=COMMANDS):
+    @rows(
+        ("allowed", "command", "args", "env"),
+        [("uvx", "touch", ["{}"], None), ("bash", "bash", ["-c", "true"], {"BASH_ENV": "{}"})],
+    )
+    def test_what_is_refused_is_not_started(self, monkeypatch, tmp_path, allowed, command, args, env):
+        monkeypatch.setenv(COMMANDS, allowed)
+        trace, payload = tmp_path / "started", tmp_path / "payload"
+        payload.write_text(f"touch {trace}\n")
+        args = [arg.format(trace) for arg in args]
+        env = env and {name: str(payload) for name in env}
+        tool = MCPTool("x", StdioServerInfo(command, args, env=env))
+        with pytest.raises(MCPConnectionError, match="HAYSTACK_MCP_ALLOWED"):
             tool.warm_up()
-        with pytest.raises(MCPInvocationError, match=COMMANDS):
+        with pytest.raises(MCPInvocationError, match="HAYSTACK_MCP_ALLOWED"):
             tool.invoke()
         tool.close()
         assert not trace.exists()
 
-    def test_an_allowed_command_is_started(self, monkeypatch, stdio_server):
+    def test_an_allowed_command_is_started_and_checked_again_at_every_connect(self, monkeypatch, stdio_server):
         server = stdio_server()
         monkeypatch.setenv(COMMANDS, server.command)
         with MCPTool("add", StdioServerInfo(server.command, server.args)) as tool:
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
-
-    def test_it_is_checked_at_every_connect(self, monkeypatch, stdio_server):
-        server = stdio_server()
-        with MCPTool("add", StdioServerInfo(server.command, server.args)) as tool:
             tool.close()
             monkeypatch.setenv(COMMANDS, "")
             with pytest.raises(MCPConnectionError, match=COMMANDS):
@@ -179,36 +145,33 @@ class TestCommands:
 
 
 class TestHosts:
-    def test_without_the_variable_every_host_is_allowed(self):
-        check_host("http://anywhere:1234/mcp")
-
-    @pytest.mark.parametrize(
+    @rows(
         ("allowed", "url"),
         [
-            ("mcp.example.com", "https://mcp.example.com/mcp"),
+            (None, "http://anywhere:1234/mcp"),
             ("mcp.example.com", "http://mcp.example.com:8000/mcp"),
-            (" a , mcp.example.com ", "https://MCP.Example.COM/mcp"),
-            ("MCP.example.com", "https://mcp.example.com/mcp"),
+            (" a , MCP.example.com ", "https://mcp.Example.COM/mcp"),
             ("*.internal", "http://tools.internal/mcp"),
             ("*", "http://anywhere/mcp"),
             ("localhost:8000", "http://localhost:8000/mcp"),
             ("h:443", "https://h/mcp"),
             ("h:80", "http://h/mcp"),
             ("h", "https://user:pass@h/mcp"),
-            ("127.0.0.1", "http://127.0.0.1:9/mcp"),
             ("[::1]", "http://[::1]:8000/mcp"),
             ("[::1]:8000", "http://[::1]:8000/mcp"),
             ("::1", "http://[::1]/mcp"),
+            ("proxy:443", "https://proxy"),
+            ("proxy:1080", "socks5://proxy"),
         ],
     )
     def test_a_listed_host_is_allowed(self, monkeypatch, allowed, url):
-        monkeypatch.setenv(HOSTS, allowed)
+        if allowed is not None:
+            monkeypatch.setenv(HOSTS, allowed)
         check_host(url)
 
-    @pytest.mark.parametrize(
+    @rows(
         ("allowed", "url", "named"),
         [
-            ("mcp.example.com", "https://evil.com/mcp", "evil.com:443"),
             ("mcp.example.com", "https://mcp.example.com.evil.com/mcp", "mcp.example.com.evil.com:443"),
             ("mcp.example.com", "https://mcp.example.com@evil.com/mcp", "evil.com:443"),
             ("mcp.example.com", "https://evil.com/?mcp.example.com", "evil.com:443"),
@@ -216,6 +179,7 @@ class TestHosts:
             ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
             ("localhost:8000", "http://localhost/mcp", "localhost:80"),
             ("[::1]", "http://[::2]/mcp", "[::2]:80"),
+            ("", "http://localhost/mcp", "localhost:80"),
         ],
     )
     def test_any_other_host_is_refused_naming_it_and_what_is_allowed(self, monkeypatch, allowed, url, named):
@@ -223,40 +187,23 @@ class TestHosts:
         with pytest.raises(MCPConnectionError, match=HOSTS) as raised:
             check_host(url)
         assert f"Did not connect to {named}:" in str(raised.value)
-        assert allowed in str(raised.value)
+        assert (allowed or "no host") in str(raised.value)
         assert raised.value.operation == "connect"
-
-    def test_an_empty_variable_allows_nothing(self, monkeypatch):
-        monkeypatch.setenv(HOSTS, "")
-        with pytest.raises(MCPConnectionError, match="no host"):
-            check_host("http://localhost/mcp")
-
-    @pytest.mark.parametrize(
-        ("allowed", "proxy"),
-        [("proxy", "http://user:pass@proxy:3128"), ("proxy:443", "https://proxy"), ("proxy:1080", "socks5://proxy")],
-    )
-    def test_a_listed_proxy_is_allowed(self, monkeypatch, allowed, proxy):
-        monkeypatch.setenv(HOSTS, allowed)
-        check_host(proxy)
-
-    @pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
-    def test_a_proxy_that_is_not_listed_is_not_asked_anything(self, monkeypatch, http_info, http_server):
-        proxy = http_server("streamable-http")
-        host = urlsplit(proxy.url).netloc
-        monkeypatch.setenv(HOSTS, "mcp.example.com")
-        with pytest.raises(MCPConnectionError, match=f"the `proxy` of the server info, {host}: {HOSTS}"):
-            MCPTool("add", http_info(url="http://mcp.example.com/mcp", proxy=f"http://{host}")).warm_up()
-        assert proxy.requests() == []
 
     @pytest.mark.parametrize(
         ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
     )
-    def test_a_refused_host_is_not_asked_anything(self, monkeypatch, http_info, transport, http_server):
+    def test_neither_a_refused_host_nor_a_refused_proxy_is_asked_anything(
+        self, monkeypatch, http_info, transport, http_server
+    ):
         server = http_server(transport)
+        host = urlsplit(server.url).netloc
         monkeypatch.setenv(HOSTS, "mcp.example.com")
         tool = MCPTool("add", http_info(url=server.url))
         with pytest.raises(MCPConnectionError, match=HOSTS):
             tool.warm_up()
+        with pytest.raises(MCPConnectionError, match=f"the `proxy` of the server info, {host}: {HOSTS}"):
+            MCPTool("add", http_info(url="http://mcp.example.com/mcp", proxy=f"http://{host}")).warm_up()
         assert server.requests() == []
         monkeypatch.setenv(HOSTS, "127.0.0.1")
         tool.warm_up()
