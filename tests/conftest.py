@@ -18,11 +18,6 @@ from pathlib import Path
 import anyio
 import pytest
 
-# anyio imports its parts when they are first used, and pytest parses each of them for its assertions. Two threads that
-# parse at once are an error in CPython 3.11 ("AST constructor recursion depth mismatch"), so all are loaded here.
-if not all(hasattr(anyio, lazy_name) for lazy_name in dir(anyio)):
-    raise ImportError("A part of anyio cannot be imported")
-
 # Before Haystack is imported: tests send no telemetry.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 # Rich takes 0.2 s of CPU to draw the traceback of a tool that fails, and many tools of tests do.
@@ -52,6 +47,11 @@ from tests.support.processes import (
     python_script,
 )
 from tests.support.secrecy import SecretWatch
+
+# anyio imports its parts when they are first used, and pytest parses each of them for its assertions. Two threads that
+# parse at once are an error in CPython 3.11 ("AST constructor recursion depth mismatch"), so all are loaded here.
+for lazy_name in dir(anyio):
+    getattr(anyio, lazy_name)
 
 HttpServerFactory = Callable[..., HttpServer]
 StdioServerFactory = Callable[..., StdioServer]
