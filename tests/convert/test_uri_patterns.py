@@ -4,7 +4,7 @@
 
 import pytest
 
-from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
+from haystack_integrations.tools.mcp.convert.resources import matches_any
 
 FILES = "file:///public/*"
 HOSTS = "https://*.example.com/docs/*"

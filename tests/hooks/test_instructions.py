@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolOptions,
 )
-from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
+from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.server_instructions import instructions_for_model

@@ -11,7 +11,7 @@ import json
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPToolSnapshot
-from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json, invisible_characters, visible_text
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters, visible_text
 from tests.support.rows import rows
 
 

@@ -80,8 +80,8 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.budgets import MCPCallBudget
 from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
-from haystack_integrations.tools.mcp.convert.prompts import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
+from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallPendingError,

@@ -11,7 +11,7 @@ from haystack.components.agents.state.state_utils import replace_values
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 
-from haystack_integrations.tools.mcp.convert.instructions import (
+from haystack_integrations.tools.mcp.convert.server_texts import (
     MAX_CHARS,
     TEMPLATE,
     check_template,

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from .connection.interceptors import MCPToolCall
     from .connection.limits import CallOptions
     from .connection.preload import preload
-    from .convert.tool_result import MCPToolResult
+    from .convert.results import MCPToolResult
     from .errors import (
         MCPAuthorizationError,
         MCPCallTimeoutError,
@@ -118,7 +118,7 @@ else:
         "connection.interceptors": ["MCPToolCall"],
         "connection.limits": ["CallOptions"],
         "connection.preload": ["preload"],
-        "convert.tool_result": ["MCPToolResult"],
+        "convert.results": ["MCPToolResult"],
         "errors": [
             "MCPAuthorizationError",
             "MCPCallTimeoutError",

@@ -17,7 +17,7 @@ from typing import Final
 from haystack import logging
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.convert.instructions import MAX_CHARS, fenced_instructions
+from haystack_integrations.tools.mcp.convert.server_texts import MAX_CHARS, fenced_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import ToolBase
 

@@ -24,18 +24,18 @@ from haystack_integrations.tools.mcp.connection.limits import CallOptions, check
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
-from haystack_integrations.tools.mcp.convert.invisible_text import invisible_characters, visible_text
-from haystack_integrations.tools.mcp.convert.results import result_handler, state_result
+from haystack_integrations.tools.mcp.convert.results import MCPToolResult, result_handler, state_result
+from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
-from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import (
     check_exposed_name,
     describe_choices,
     provider_safe_name,
 )
-from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
+    NEEDS_TASKS,
     map_texts,
+    needs_tasks,
     normalize_parameters,
     permissive_schema,
     without_properties,

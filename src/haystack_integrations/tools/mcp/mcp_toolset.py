@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
-    from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
+    from haystack_integrations.tools.mcp.convert.results import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]

@@ -26,8 +26,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.convert.results import model_text
-from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
+from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
 

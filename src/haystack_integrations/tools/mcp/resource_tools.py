@@ -15,11 +15,11 @@ from haystack.tools.toolset import Toolset
 from pydantic import Field
 
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
+from haystack_integrations.tools.mcp.convert.resources import matches_any
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
-from haystack_integrations.tools.mcp.convert.uri_patterns import matches_any
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 
 from haystack.tools import ToolsType
 
-from haystack_integrations.tools.mcp.convert.instructions import (
+from haystack_integrations.tools.mcp.convert.server_texts import (
     MAX_CHARS,
     TEMPLATE,
     check_template,

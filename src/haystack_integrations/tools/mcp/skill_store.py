@@ -9,7 +9,7 @@ from typing import Any, Self
 from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
 
-from haystack_integrations.tools.mcp.convert.invisible_text import visible_text
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.skills import (
     MCPSkill,
     MCPSkillFile,

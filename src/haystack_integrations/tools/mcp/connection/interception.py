@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
-from haystack_integrations.tools.mcp.convert.tool_result import MCPToolResult
+from haystack_integrations.tools.mcp.convert.results import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
     MCPInvocationError,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.convert.task_support import needs_tasks
+from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.connection.limits import CallClock
 from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay, holding_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.task_run import TaskRun, cancel_task, keep, pending_call, pending_error
-from haystack_integrations.tools.mcp.convert.task_support import NEEDS_TASKS
+from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallTimeoutError,

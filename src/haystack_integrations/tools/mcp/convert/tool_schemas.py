@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cached_property
 from math import isfinite
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 Schema = dict[str, Any]
 Path = tuple[str, ...]
@@ -647,3 +650,19 @@ def type_of(value: Any) -> str:
     :returns: "integer" for whole numbers, "number" for others.
     """
     return _NAMES.get(type(value), "object")
+
+
+NEEDS_TASKS: Final = (
+    "it can only be called as a task of revision 2025-11-25 (execution.taskSupport), which later revisions have "
+    "replaced. This client runs tasks with servers of revision 2026-07-28"
+)
+
+
+def needs_tasks(definition: types.Tool) -> bool:
+    """
+    Return whether a tool can be called only as a task.
+
+    :param definition: What the server says of it.
+    :returns: Whether it says so.
+    """
+    return definition.execution is not None and definition.execution.task_support == "required"

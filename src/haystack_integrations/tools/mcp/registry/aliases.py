@@ -16,7 +16,7 @@ from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
-from haystack_integrations.tools.mcp.convert.instructions import fenced_instructions
+from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_json
 from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS
 from haystack_integrations.tools.mcp.options import effective_hints
 from haystack_integrations.tools.mcp.parameters import short_repr

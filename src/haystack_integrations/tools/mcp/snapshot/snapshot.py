@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.convert.invisible_text import escaped_json, invisible_characters
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     SCHEMA_LISTS,
     SCHEMAS_BY_NAME,
