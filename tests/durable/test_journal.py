@@ -437,6 +437,10 @@ def test_results_are_encrypted_with_a_key(bank, tmp_path):
             tools["pay"].call(amount=1)
         with journal.run("run"):
             assert tools["pay"].call(amount=1).text == "pay 1"
+        with pytest.raises(RuntimeError), journal.run("failed"):
+            raise RuntimeError("pay 1 failed")
+        assert [each.error for each in journal.runs()] == [None, "RuntimeError"]
+        assert [each.result for each in journal.calls("run", with_values=False)] == [None]
         journal.close()
         assert b"pay 1" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
         plain = RunJournal(url)

@@ -38,6 +38,7 @@ _COMMANDS = {
     "login": ("login:login", "Log in at a server that wants it (OAuth), in the browser."),
     "logout": ("login:logout", "Forget the login at a server."),
     "serve": ("serve:serve", "Serve what was built in Haystack as an MCP server."),
+    "runs": ("runs:runs", "List the durable runs in a journal, or show one."),
     "config": ("config:config", "Check an mcp.json, and print the toolsets for it as YAML."),
 }
 

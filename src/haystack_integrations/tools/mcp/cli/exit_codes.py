@@ -12,6 +12,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPRunError,
     MCPTimeoutError,
     MCPToolNotFoundError,
 )
@@ -91,6 +92,7 @@ _CODES: dict[type[BaseException], ExitCode] = {
     MCPToolNotFoundError: ExitCode.USAGE,
     MCPInvocationError: ExitCode.FAILED,
     MCPConnectionError: ExitCode.UNREACHABLE,
+    MCPRunError: ExitCode.USAGE,
     OSError: ExitCode.USAGE,  # of a file that somebody has named
 }
 

@@ -6,6 +6,12 @@
 Durable runs: what a killed process began, another one finishes, and no tool runs twice. Extra `[durable]`.
 """
 
+try:
+    import sqlalchemy as _sqlalchemy  # noqa: F401
+except ImportError as error:
+    msg = 'Durable runs need SQLAlchemy, which is not installed: pip install "mcp-haystack[durable]"'
+    raise ImportError(msg) from error
+
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
 from haystack_integrations.tools.mcp.durable.journal import RecordedRun, RunJournal
 from haystack_integrations.tools.mcp.durable.run import UnknownCall

@@ -30,6 +30,13 @@ class Codec:
         """
         self._fernet = None if key is None else _fernet(key)
 
+    @property
+    def encrypts(self) -> bool:
+        """
+        Whether there is a key.
+        """
+        return self._fernet is not None
+
     def dumps(self, value: Any) -> bytes:
         """
         Write a value.

@@ -47,7 +47,7 @@ class RecordedRun:
     :param changed: When it was last begun, continued or ended.
     :param attempts: How often it was begun or continued.
     :param worker: The process that had it last.
-    :param error: Why it ended, if it was by an error.
+    :param error: Why it ended, if it was by an error: its type and, in a journal without a key, its text.
     """
 
     name: str
@@ -206,14 +206,15 @@ class RunJournal:
         """
         return [run.name for run in self.runs() if run.state == "unfinished"]
 
-    def calls(self, name: str) -> list[Entry]:
+    def calls(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
         Return what is recorded of a run: calls, replies of the model and values.
 
         :param name: Name of the run.
+        :param with_values: Whether to read requests and results, too, which needs the key if they are encrypted.
         :returns: The entries in their order.
         """
-        return self._store.entries(name)
+        return self._store.entries(name, with_values=with_values)
 
     def in_doubt(self, name: str) -> list[UnknownCall]:
         """

@@ -44,7 +44,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunError,
 )
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -171,7 +171,7 @@ class OpenRun:
                 "The run '{run}' ended while {count} of its calls were under way", run=self.name, count=self._under_way
             )
             return
-        reason = None if error is None else f"{type(error).__name__}: {error}"[:1_000]
+        reason = None if error is None else f"{type(error).__name__}: {redact_text(str(error))}"[:1_000]
         self._store.release(self.name, self.epoch, state="done" if error is None else "open", error=reason)
 
     # What is recorded

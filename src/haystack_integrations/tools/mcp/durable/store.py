@@ -322,8 +322,10 @@ class Store:
         :param name: Name of the run.
         :param epoch: The lease. If it is not the latest one, nothing happens.
         :param state: "done", or "open" if the run is to be continued.
-        :param error: Why it ended.
+        :param error: Why it ended: its type, and a text that may quote arguments.
         """
+        if error is not None and self._codec.encrypts:
+            error = error.partition(":")[0]
         with self._connection() as connection:
             connection.execute(
                 sql.update(_RUNS)
@@ -331,23 +333,24 @@ class Store:
                 .values(owner=None, state=state, error=error, changed=time.time())
             )
 
-    def entries(self, run: str) -> list[Entry]:
+    def entries(self, run: str, *, with_values: bool = True) -> list[Entry]:
         """
         Read what is recorded of a run.
 
         :param run: Its name.
+        :param with_values: Whether requests and results are read, too.
         :returns: The entries in their order.
         :raises MCPRunError: If one cannot be read.
         """
         with self._connection() as connection:
             rows = connection.execute(sql.select(_ENTRIES).where(_ENTRIES.c.run == run).order_by(_ENTRIES.c.number))
-            return [self._entry(row) for row in rows.mappings()]
+            return [self._entry(row, with_values=with_values) for row in rows.mappings()]
 
-    def _entry(self, row: Any) -> Entry:
+    def _entry(self, row: Any, *, with_values: bool) -> Entry:
         place = Place(**{name: row[name] for name in ("scope", "kind", "step", "name", "fingerprint", "occurrence")})
         own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
-        request = self._codec.loads(row["request"])
-        result = None if row["result"] is None else self._codec.loads(row["result"])
+        request = self._codec.loads(row["request"]) if with_values else None
+        result = self._codec.loads(row["result"]) if with_values and row["result"] is not None else None
         return Entry(**own, place=place, request=request, result=result)
 
     def insert(

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.output import Output, table
+from haystack_integrations.tools.mcp.cli.targets import SHOWN, Shown
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.durable import RecordedRun, RunJournal
+    from haystack_integrations.tools.mcp.durable.store import Entry
+
+# A call that was sent and has no result.
+_IN_DOUBT = "may have run"
+
+
+def runs(
+    name: Annotated[str | None, Parameter(help="The name of a run, to show what is recorded of it.")] = None,
+    /,
+    *,
+    journal: Annotated[
+        str,
+        Parameter(
+            env_var="HAYSTACK_MCP_JOURNAL",
+            show_default=True,
+            help="The journal: a file of SQLite, or a URL of SQLAlchemy. A URL with a password is better in the "
+            "environment.",
+        ),
+    ] = "runs.db",
+    shown: Shown = SHOWN,
+) -> None:
+    """
+    List the durable runs in a journal, or show one.
+
+    Neither arguments nor results are shown, and no key is needed.
+    """
+    opened = _opened(journal)
+    try:
+        found = opened.runs()
+        if name is None:
+            _list(found, shown.output)
+            return
+        run = next((each for each in found if each.name == name), None)
+        if run is None:
+            msg = f"The journal has no run '{name}'. 'mcp-haystack runs' lists those that it has."
+            raise CommandError(msg)
+        _show(run, opened.calls(name, with_values=False), shown.output)
+    finally:
+        opened.close()
+
+
+def _opened(journal: str) -> RunJournal:
+    try:
+        from sqlalchemy import make_url  # noqa: PLC0415 - needs the extra `durable`
+
+        from haystack_integrations.tools.mcp.durable import RunJournal  # noqa: PLC0415
+    except ImportError as error:
+        raise CommandError(str(error)) from error
+    url = journal if "://" in journal else f"sqlite:///{journal}"
+    try:
+        opened, parsed = RunJournal(url), make_url(url)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():  # SQLite would make one
+        msg = f"There is no journal {parsed.database}. Name it with --journal, or in HAYSTACK_MCP_JOURNAL."
+        raise CommandError(msg)
+    return opened
+
+
+def _list(found: list[RecordedRun], output: Output) -> None:
+    if output.is_json:
+        output.json({"runs": [_as_json(run) for run in found]})
+        return
+    if not found:
+        output.note("The journal has no runs.")
+        return
+    rows = [(run.name, run.state, _time(run.created), _time(run.changed), run.attempts, _kind(run)) for run in found]
+    output.print(table(("Run", "State", "Begun", "Last change", "Attempts", "Ended by"), rows))
+
+
+def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
+    if output.is_json:
+        output.json({**_as_json(run), "entries": [_entry_as_json(entry, run) for entry in entries]})
+        return
+    began = f"begun {_time(run.created)}, attempt {run.attempts}, by {run.worker or 'nobody now'}"
+    output.print(f"{run.name}: {run.state}, {began}")
+    if _kind(run):
+        output.print(f"It was ended by a {_kind(run)}.")
+    if entries:
+        output.print()
+        rows = [
+            (
+                each.number,
+                each.place.kind,
+                each.place.name,
+                _outcome(each, run),
+                _time(each.started),
+                _took(each),
+                each.attempt,
+            )
+            for each in entries
+        ]
+        output.print(table(("Number", "Kind", "Name", "Outcome", "Begun", "Took", "Attempts"), rows))
+    if any(_outcome(each, run) == _IN_DOUBT for each in entries):
+        output.print()
+        output.print("See if what may have run is there, and decide with `journal.decide` before the run goes on.")
+
+
+def _as_json(run: RecordedRun) -> dict[str, Any]:
+    return {
+        "name": run.name,
+        "state": run.state,
+        "begun": _iso(run.created),
+        "changed": _iso(run.changed),
+        "attempts": run.attempts,
+        "worker": run.worker,
+        "error": _kind(run) or None,
+    }
+
+
+def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
+    return {
+        "number": entry.number,
+        "kind": entry.place.kind,
+        "name": entry.place.name,
+        "scope": entry.place.scope,
+        "step": entry.place.step,
+        "outcome": _outcome(entry, run),
+        "begun": _iso(entry.started),
+        "ended": None if entry.ended is None else _iso(entry.ended),
+        "attempts": entry.attempt,
+    }
+
+
+def _kind(run: RecordedRun) -> str:
+    # The text of an error may quote arguments.
+    return (run.error or "").partition(":")[0]
+
+
+def _outcome(entry: Entry, run: RecordedRun) -> str:
+    started = "running" if run.state == "running" else _IN_DOUBT
+    return {"started": started, "pending": "left open"}.get(entry.state, entry.state)
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+
+
+def _took(entry: Entry) -> str:
+    return "" if entry.ended is None else f"{max(entry.ended - entry.started, 0):.1f} s"

@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+`mcp-haystack runs`: durable runs, without what was in them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import MCPToolset
+from haystack_integrations.tools.mcp.durable import RunJournal
+from tests.cli.conftest import Run
+from tests.support.foreign_server import ForeignServer, definition
+
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "string"}}}
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """
+    The file of a journal with a run that is done, and one that ended while a call was under way.
+    """
+    file = str(tmp_path / "runs.db")
+    made = RunJournal(
+        f"sqlite:///{file}", encryption_key=Secret.from_token("h8Q2x1mVfXk0rNqzUu3o6l0pQm8X1c0yq3v5b7n9aZs=")
+    )
+    with MCPToolset(ForeignServer(definition("pay", AMOUNT)).info) as tools:
+        with made.run("invoice-41"):
+            tools["pay"].call(amount="an amount")
+
+        def killed(*_args: object, **_keywords: object) -> bool:
+            msg = "an amount"
+            raise KeyboardInterrupt(msg)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(made._store, "finish", killed)
+            with pytest.raises(KeyboardInterrupt), made.run("invoice-42"):
+                made.value("today", lambda: "an amount")
+                tools["pay"].call(amount="an amount")
+    made.close()
+    yield file
+
+
+def test_runs_are_listed_and_one_is_shown_without_arguments_and_results(run: Run, journal: str) -> None:
+    listed = run("runs", "--journal", journal)
+    assert listed.code == 0
+    assert re.search(r"invoice-41 +done +2\S+ \S+ +2\S+ \S+ +1\s*\n", listed.screen)
+    assert re.search(r"invoice-42 +unfinished .* 1 +KeyboardInterrupt", listed.screen)
+    shown = run("runs", "invoice-42", "--journal", f"sqlite:///{journal}")
+    assert shown.code == 0
+    assert re.search(r"invoice-42: unfinished, begun \S+ \S+, attempt 1", shown.screen)
+    assert re.search(r"\d +value +today +done .*0\.0 s +1", shown.screen)
+    assert re.search(r"\d +call +pay +may have run ", shown.screen)
+    assert "decide with `journal.decide`" in shown.screen
+    assert "decide" not in run("runs", "invoice-41", "--journal", journal).screen
+    assert "an amount" not in listed.screen + shown.screen
+
+
+def test_scripts_get_runs_as_json(run: Run, journal: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HAYSTACK_MCP_JOURNAL", journal)
+    found = json.loads(run("runs", "--json").screen)["runs"]
+    assert [(each["name"], each["state"], each["error"]) for each in found] == [
+        ("invoice-41", "done", None),
+        ("invoice-42", "unfinished", "KeyboardInterrupt"),
+    ]
+    shown = json.loads(run("runs", "invoice-42", "--json").screen)
+    assert [(each["kind"], each["name"], each["outcome"], each["ended"] is None) for each in shown["entries"]] == [
+        ("value", "today", "done", False),
+        ("call", "pay", "may have run", True),
+    ]
+    assert "an amount" not in json.dumps([found, shown])
+
+
+def test_what_is_no_journal_is_named(run: Run, tmp_path: Path, journal: str) -> None:
+    missing = run("runs", "--journal", str(tmp_path / "no.db"))
+    assert missing.code == 2
+    assert re.search(r"There is no journal .*no\.db\. Name it with --journal", missing.errors)
+    assert not (tmp_path / "no.db").exists()
+    (tmp_path / "bad.db").write_bytes(b"no database" * 1_000)
+    broken = run("runs", "--journal", str(tmp_path / "bad.db"))
+    assert (broken.code, "cannot be used: file is not a database" in broken.errors) == (2, True)
+    unknown = run("runs", "invoice-1", "--journal", journal)
+    assert (unknown.code, "has no run 'invoice-1'" in unknown.errors) == (2, True)
+    wrong = run("runs", "--journal", "nonsense://")
+    assert (wrong.code, "Traceback" in wrong.errors) == (2, False)
