@@ -31,10 +31,8 @@ from haystack_integrations.tools.mcp import (
     MCPSampling,
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
-from haystack_integrations.tools.mcp.handlers.answers import elicit_result, roots_result
-from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Callbacks, elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
-from haystack_integrations.tools.mcp.handlers.logging import LOGGER_NAME
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import BOTH_ERAS, Ask

@@ -16,8 +16,7 @@ from haystack.tools.errors import ToolInvocationError
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
-from haystack_integrations.tools.mcp.handlers.sampling import Sampler, generation_kwargs
-from haystack_integrations.tools.mcp.handlers.sampling_tools import OfferedTools
+from haystack_integrations.tools.mcp.handlers.sampling import OfferedTools, Sampler, generation_kwargs
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say

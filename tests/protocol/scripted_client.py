@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
+from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
@@ -26,7 +27,7 @@ Answer = Callable[[str, dict[str, Any]], Any]
 
 
 async def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
-    callbacks = MCPHandlers(**fields).callbacks("a server", Redactor())
+    callbacks = Callbacks(MCPHandlers(**fields), "a server", Redactor())
     await callbacks.load()
     callbacks.opened(version, types.ServerCapabilities(), None)
     return ServerRequests(callbacks)
@@ -43,7 +44,7 @@ class ScriptedClient(TaskClient):
         self._is_modern = version in MODERN_PROTOCOL_VERSIONS
         self._capabilities = types.ServerCapabilities.model_validate(offered)
         self._tools = ListedTools(self._describe)
-        self._server_requests = ServerRequests(self.handlers.callbacks("a server", self.redactor))
+        self._server_requests = ServerRequests(Callbacks(self.handlers, "a server", self.redactor))
         # What was sent, with the name for the header.
         self.sent: list[tuple[str, dict[str, Any], str | None]] = []
         self.changes: list[Any] = []

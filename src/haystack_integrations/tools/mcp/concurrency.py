@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -39,32 +39,42 @@ def count_values(value: Any) -> int:
     return count
 
 
-def start_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-haystack-worker") -> asyncio.Future[T]:
     """
-    Call a function in a thread of its own, which does not hold up the end of the interpreter.
+    Call a function in a daemon thread of its own, with the caller's context variables.
 
-    Unlike those of the event loop's executor, it cannot be taken by somebody who waits for this function.
+    Unlike those of the event loop's executor, it does not hold up the end of the interpreter, and it cannot be taken by
+    somebody who waits for this function.
 
     :param function: The function.
-    :returns: Its result.
+    :param args: Its arguments.
+    :param name: Name of the thread.
+    :returns: Its result. What is no `Exception`, or no future takes, is a RuntimeError.
     :raises RuntimeError: If no thread can be started.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
 
     def settle(settled: Callable[[Any], None], value: Any) -> None:
         if not done.done():
             settled(value)
 
     def run() -> None:
+        outcome: tuple[Callable[[Any], None], Any]
         try:
-            outcome: tuple[Callable[[Any], None], Any] = (done.set_result, function())
-        except BaseException as error:
-            outcome = (done.set_exception, error)
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+            outcome = (done.set_result, context.run(function, *args))
+        except BaseException as error:  # e.g. SystemExit, which is not to end the loop
+            can_be_set = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            outcome = (done.set_exception, error if can_be_set else RuntimeError(f"it raised {type(error).__name__}"))
+        try:
             loop.call_soon_threadsafe(settle, *outcome)
+        except RuntimeError:
+            pass  # the loop was closed; nobody waits
+        finally:
+            del outcome  # it holds an error whose traceback holds this frame
 
-    threading.Thread(target=run, name="haystack-mcp-worker", daemon=True).start()
+    threading.Thread(target=run, name=name, daemon=True).start()
     return done
 
 

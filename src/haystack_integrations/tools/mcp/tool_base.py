@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from haystack.core.serialization import generate_qualified_class_name
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
@@ -17,7 +18,6 @@ from haystack_integrations.tools.mcp.connection.limits import CallOptions, check
 from haystack_integrations.tools.mcp.errors import MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.calling import in_thread
 from haystack_integrations.tools.mcp.haystack_compat import (
     HANDLER_PARAMETERS,
     deserialize_handlers,
@@ -272,7 +272,7 @@ class ToolBase(ContextManaged):
     async def _load_or_leave_async(self, listing: ToolListing) -> None:
         # The loop of all sessions, where several are warmed up at once, must not wait for a function of the user.
         if self._has_filter and AsyncExecutor.get_instance().in_loop_thread():
-            await in_thread(self._load_or_leave, listing, name="mcp-haystack-filter")
+            await start_in_thread(self._load_or_leave, listing, name="mcp-haystack-filter")
         else:
             self._load_or_leave(listing)
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptor, Interceptors, MCPToolCall
 from haystack_integrations.tools.mcp.convert.results import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
@@ -36,7 +37,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError, Waiter
-from haystack_integrations.tools.mcp.handlers.calling import in_thread
 from haystack_integrations.tools.mcp.handlers.progress import WaitingReports
 from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -181,7 +181,7 @@ class InterceptedCall:
                 raise self._error(msg) from None
 
         try:
-            return await in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
+            return await start_in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
         except asyncio.CancelledError:
             # The thread cannot be cancelled, but what it waits for; and it sends nothing from now on.
             is_given_up = True

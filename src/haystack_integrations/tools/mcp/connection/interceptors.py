@@ -19,7 +19,7 @@ from typing import Any
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret, deserialize_callable
 
-from haystack_integrations.tools.mcp.handlers.progress import is_asynchronous
+from haystack_integrations.tools.mcp.handlers.calling import is_asynchronous
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import import_object, store_callable
 

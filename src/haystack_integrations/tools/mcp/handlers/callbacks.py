@@ -2,33 +2,61 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The handlers of one session: how they are called, and what the server gets of what they return.
+"""
+
 from __future__ import annotations
 
 import asyncio
-import importlib
-from collections.abc import Callable, Coroutine, Iterator
+import json
+import logging as stdlib_logging
+import re
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, get_args
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar, get_args
+from urllib.parse import urlsplit
 
 import mcp_types as types
 from haystack import logging
+from jsonschema import Draft202012Validator, SchemaError
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
-from haystack_integrations.tools.mcp.handlers.answers import elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later
-from haystack_integrations.tools.mcp.handlers.logging import log_message
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later, defaults, missing
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import MCPHandlers, is_root
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+from haystack_integrations.tools.mcp.import_paths import import_object
+from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_request
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.handlers import MCPHandlers
-    from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# The log messages of a server go to the logger of this name and its own.
+LOGGER_NAME: Final = "haystack_integrations.tools.mcp.servers"
+
+# Keywords of a form's fields that are checked quickly, whatever a server wrote there. Patterns may never end.
+_CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
+
+_LEVELS = {
+    "debug": stdlib_logging.DEBUG,
+    "info": stdlib_logging.INFO,
+    "notice": stdlib_logging.INFO,
+    "warning": stdlib_logging.WARNING,
+    "error": stdlib_logging.ERROR,
+    "critical": stdlib_logging.CRITICAL,
+    "alert": stdlib_logging.CRITICAL,
+    "emergency": stdlib_logging.CRITICAL,
+}
+
+# Of a log message, in characters.
+_LONGEST_LINE = 10_000
 
 # The fields of MCPHandlers that answer the requests of a server.
 FIELDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
@@ -62,8 +90,9 @@ class Callbacks:
         # What a handler runs in that the server wants something of.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._logged = InOrder(self._deliver_log, lambda: self.overflowed("logging"))
-        self._noted = InOrder(self._deliver_message, lambda: self.overflowed("messages"))
+        self._logged, self._noted = (
+            InOrder(partial(self._deliver, field), partial(self.overflowed, field)) for field in ("logging", "messages")
+        )
         self.extensions: list[Any] = []
         # The revision of the protocol; until it is known, one of a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
@@ -76,7 +105,7 @@ class Callbacks:
         """
         # In a thread: importing may take long.
         self.extensions = [
-            await call(_import, extension) if isinstance(extension, str) else extension
+            await call(_imported, extension) if isinstance(extension, str) else extension
             for extension in self.handlers.extensions or ()
         ]
 
@@ -311,13 +340,10 @@ class Callbacks:
         if self.handlers.log_level is not None and _severity(params.level) < _severity(self.handlers.log_level):
             return
         if self.handlers.logging is None:
-            log_message(self._server_name, params, self._redactor)
+            _log_message(self._server_name, params, self._redactor)
         else:
             with self._on_behalf_of_caller():
                 self._logged.put(params)
-
-    async def _deliver_log(self, params: types.LoggingMessageNotificationParams) -> None:
-        await self._deliver("logging", params)
 
     def note(self, message: types.Notification[Any, Any]) -> None:
         """
@@ -327,9 +353,6 @@ class Callbacks:
         """
         with self._on_behalf_of_caller():
             self._noted.put(message)
-
-    async def _deliver_message(self, message: Any) -> None:
-        await self._deliver("messages", message)
 
     async def _deliver(self, field: str, item: Any) -> None:
         try:
@@ -385,9 +408,127 @@ def _severity(level: types.LoggingLevel) -> int:
     return get_args(types.LoggingLevel).index(level)
 
 
-def _import(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    found: Any = importlib.import_module(module)
-    for name in attribute.split("."):
-        found = getattr(found, name)
+def _imported(path: str) -> Any:
+    found = import_object(path)
     return found() if isinstance(found, type) else found
+
+
+def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
+    """
+    Make what the server gets of what a handler, or a caller, answers.
+
+    :param params: The request of the server.
+    :param answer: A dictionary, True, False, None, or an ElicitResult or ErrorData of the MCP SDK.
+    :returns: The result.
+    :raises TypeError: If the answer is something else.
+    :raises ValueError: If the answer does not fit the form. The text does not quote it.
+    """
+    result = _result(params, answer)
+    if isinstance(params, types.ElicitRequestFormParams) and isinstance(result, types.ElicitResult):
+        _check_form(params.requested_schema, result)
+    return result
+
+
+def _result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
+    if isinstance(answer, (types.ElicitResult, types.ErrorData)):
+        return answer
+    is_form = isinstance(params, types.ElicitRequestFormParams)
+    if answer is None:
+        return types.ElicitResult(action="cancel")
+    if answer is False:
+        return types.ElicitResult(action="decline")
+    if answer is True:
+        content = defaults(params.requested_schema) if isinstance(params, types.ElicitRequestFormParams) else None
+        return types.ElicitResult(action="accept", content=content)
+    if isinstance(answer, dict) and is_form:
+        try:
+            return types.ElicitResult(action="accept", content=answer)
+        except ValidationError:
+            # Its text quotes what was filled in.
+            msg = "the values of a form must be strings, numbers, booleans or lists of strings"
+            raise ValueError(msg) from None
+    msg = (
+        f"it returned {type(answer).__name__} for a {'form' if is_form else 'URL'}; it must return "
+        f"{'a dictionary, ' if is_form else ''}True, False, None, or an ElicitResult or ErrorData of the MCP SDK"
+    )
+    raise TypeError(msg)
+
+
+def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
+    if result.action != "accept":
+        return
+    properties, required = schema.get("properties"), schema.get("required")
+    fields = {
+        name: {key: field[key] for key in _CHECKED if key in field}
+        for name, field in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(field, dict)
+    }
+    checked = {"type": "object", "properties": fields, "required": required or []}
+    try:
+        Draft202012Validator.check_schema(checked)
+    except SchemaError:
+        return  # the server has to know what it asks for
+    errors = Draft202012Validator(checked).iter_errors(result.content or {})
+    # The texts of the errors quote what was filled in.
+    wrong = sorted({str(error.path[0]) for error in errors if error.path})
+    wrong += [f"{name} is required" for name in missing(schema, result.content or {})]
+    if wrong:
+        msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
+        raise ValueError(msg)
+
+
+def roots_result(roots: Any) -> types.ListRootsResult:
+    """
+    Answer a request for roots.
+
+    :param roots: Paths, `file://` URIs, or roots of the MCP SDK.
+    :returns: The answer. Relative paths are resolved now.
+    :raises TypeError: If it is something else.
+    """
+    if isinstance(roots, types.ListRootsResult):
+        return roots
+    if isinstance(roots, (str, Path)) or not isinstance(roots, Iterable):
+        msg = f"roots must be a list of paths or file:// URIs, got {type(roots).__name__}"
+        raise TypeError(msg)
+    return types.ListRootsResult(roots=[_root(root) for root in roots])
+
+
+def _root(root: Any) -> types.Root:
+    if isinstance(root, types.Root):
+        return root
+    if not is_root(root):
+        what = f"{urlsplit(root).scheme}://…" if isinstance(root, str) and "://" in root else type(root).__name__
+        msg = f"a root must be a path or a file:// URI, got {what}"
+        raise TypeError(msg)
+    if isinstance(root, str) and "://" in root:
+        return types.Root.model_validate({"uri": root})
+    path = Path(root).expanduser().absolute()
+    return types.Root.model_validate({"uri": path.as_uri(), "name": path.name or str(path)})
+
+
+def _log_message(server_name: str, params: types.LoggingMessageNotificationParams, redactor: Redactor) -> None:
+    """
+    Write a server's log message to the logger of this server.
+
+    :param server_name: What the server calls itself.
+    :param params: The message.
+    :param redactor: Redacts the secrets that the server was given.
+    """
+    name = re.sub(r"[^\w-]+", "_", server_name)[:64] or "unnamed"
+    server_logger = logging.getLogger(f"{LOGGER_NAME}.{name}")
+    level = _LEVELS.get(params.level, stdlib_logging.INFO)
+    if not stdlib_logging.getLogger(f"{LOGGER_NAME}.{name}").isEnabledFor(level):
+        return
+    text = redactor.text(_as_text(params.data))
+    origin = f"{redactor.text(params.logger)}: " if params.logger else ""
+    server_logger.log(level, "{origin}{text}", origin=_line(origin), text=_line(text))
+
+
+def _as_text(data: Any) -> str:
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+
+
+def _line(text: str) -> str:
+    # Control characters of a server must not forge lines of the log, or steer a terminal.
+    text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

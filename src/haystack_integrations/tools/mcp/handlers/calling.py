@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
 
 # What waits for a slow function is not to fill the memory.
@@ -34,9 +34,9 @@ async def call(function: Callable[..., Any], *args: Any) -> Any:
     :param args: Its arguments.
     :returns: Its result.
     """
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+    if is_asynchronous(function):
         return await _in_loop_of_caller(function(*args))
-    result = await in_thread(function, *args)
+    result = await start_in_thread(function, *args, name="mcp-haystack-handler")
     return await _in_loop_of_caller(result) if inspect.isawaitable(result) else result
 
 
@@ -44,7 +44,11 @@ async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
     loop = caller_loop()
     if loop is None or loop is asyncio.get_running_loop():
         return await awaitable
-    coro = awaited(awaitable)
+
+    async def awaited() -> Any:
+        return await awaitable
+
+    coro = awaited()
     try:
         running = asyncio.run_coroutine_threadsafe(coro, loop)
     except RuntimeError:  # it was closed in this moment
@@ -61,55 +65,14 @@ async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
         raise RuntimeError(msg) from None
 
 
-async def awaited(awaitable: Awaitable[Any]) -> Any:
+def is_asynchronous(function: object) -> bool:
     """
-    Make a coroutine of anything that can be awaited.
+    Return whether a function has to be awaited.
 
-    :param awaitable: What to await.
-    :returns: Its result.
+    :param function: A function, or an object that can be called.
+    :returns: True if it is asynchronous.
     """
-    return await awaitable
-
-
-async def in_thread(function: Callable[..., Any], *args: Any, name: str = "mcp-haystack-handler") -> Any:
-    """
-    Call a function in a daemon thread of its own, with the caller's context variables.
-
-    :param function: The function.
-    :param args: Its arguments.
-    :param name: Name of the thread.
-    :returns: Its result.
-    """
-    loop = asyncio.get_running_loop()
-    outcome: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def run(outcome: asyncio.Future[Any]) -> None:
-        try:
-            set_outcome, value = outcome.set_result, context.run(function, *args)
-        except StopIteration:  # a future does not take it
-            set_outcome, value = outcome.set_exception, RuntimeError("it raised StopIteration")
-        except Exception as error:
-            set_outcome, value = outcome.set_exception, error
-        except BaseException as error:  # e.g. SystemExit, which is not to end the loop
-            set_outcome, value = outcome.set_exception, RuntimeError(f"it raised {type(error).__name__}")
-        try:
-            loop.call_soon_threadsafe(_settle, outcome, set_outcome, value)
-        except RuntimeError:
-            pass  # the loop was closed; nobody waits
-        finally:
-            del outcome, set_outcome, value  # they hold an error whose traceback holds this frame
-
-    try:
-        threading.Thread(target=run, args=(outcome,), name=name, daemon=True).start()
-        return await outcome
-    finally:
-        del outcome  # likewise
-
-
-def _settle(outcome: asyncio.Future[Any], set_outcome: Callable[[Any], None], value: Any) -> None:
-    if not outcome.done():
-        set_outcome(value)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 class InOrder:

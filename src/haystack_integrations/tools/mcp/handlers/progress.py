@@ -244,13 +244,3 @@ class AwaitedReports(_Reports):
                     self._fail(error, report)
                 except Exception as error:
                     self._fail(error, report)
-
-
-def is_asynchronous(callback: object) -> bool:
-    """
-    Tell whether a function has to be awaited.
-
-    :param callback: A function, or an object that can be called.
-    :returns: True if it is asynchronous.
-    """
-    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004

@@ -4,32 +4,30 @@
 
 """
 Model replies for servers ("sampling"), from a Haystack chat generator or a function.
+
+A server may offer the model tools, which it runs itself: the model's calls go back to it, and it asks again with the
+results.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any, get_args
+import uuid
+from collections.abc import Iterable
+from typing import Any, NoReturn, get_args
 
 import mcp_types as types
 from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
+from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
-from haystack_integrations.tools.mcp.handlers import GenerationKwarg, takes_tools
+from haystack_integrations.tools.mcp.convert.results import model_text
+from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.handlers.calling import call
-from haystack_integrations.tools.mcp.handlers.sampling_tools import (
-    InvalidSamplingError,
-    OfferedTools,
-    assistant_message,
-    required_choice,
-    result_with_tools,
-    tool_messages,
-)
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.handlers import MCPSampling
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import GenerationKwarg, MCPSampling, takes_tools
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -38,7 +36,7 @@ REJECTED = -1
 
 # How generators call these, where it is not "max_tokens", "temperature", "stop", "model" and "tool_choice"; by parts of
 # their class names. None: there is no such parameter.
-_NAMES: dict[str, dict[str, str | None]] = {
+_NAMES: dict[str, dict[GenerationKwarg, str | None]] = {
     "OpenAIResponses": {"max_tokens": "max_output_tokens", "stop": None},
     "Anthropic": {"stop": "stop_sequences", "model": None},
     "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "model": None, "tool_choice": None},
@@ -49,10 +47,20 @@ _NAMES: dict[str, dict[str, str | None]] = {
     "HuggingFaceAPI": {"model": None},
 }
 
+# The value of the generator's `tool_choice` that has the model use a tool, by parts of the generators' class names; the
+# others have OpenAI's word for it, or no such parameter.
+_REQUIRED: dict[str, Any] = {"Anthropic": {"type": "any"}, "Mistral": "any", "Cohere": "REQUIRED"}
+
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
 
 # Some warm-ups are not safe to run twice at the same time.
 _warm_up_lock = threading.Lock()
+
+
+class InvalidSamplingError(ValueError):
+    """
+    Raised when a request breaks the rules of the protocol. The server is told why.
+    """
 
 
 class Sampler:
@@ -128,6 +136,92 @@ class Sampler:
         return types.ErrorData(code=REJECTED, message="The client's limit for sampling in this session is reached")
 
 
+class OfferedTools:
+    """
+    The tools of one request.
+
+    Providers of models take fewer names than servers give their tools, so the model may know them by others.
+    """
+
+    def __init__(self, params: types.CreateMessageRequestParams) -> None:
+        """
+        Initialize the OfferedTools.
+
+        :param params: The request.
+        :raises InvalidSamplingError: If a tool is unusable.
+        """
+        self._definitions = params.tools or []
+        mode = params.tool_choice.mode if params.tool_choice is not None else None
+        # Messages may contain calls of tools that are no longer offered.
+        used = [
+            block.name
+            for message in params.messages
+            for block in message.content_as_list
+            if isinstance(block, types.ToolUseContent)
+        ]
+        offered = [definition.name for definition in self._definitions]
+        try:
+            self._names = assign_tool_names([*offered, *(name for name in dict.fromkeys(used) if name not in offered)])
+        except ValueError as error:
+            raise InvalidSamplingError(str(error)) from None
+        self.must_be_used: bool = mode == "required"
+        self.may_be_used: bool = bool(self._definitions) and mode != "none"
+        if self.must_be_used and not self._definitions:
+            msg = "`toolChoice` requires a tool, but there are no `tools`"
+            raise InvalidSamplingError(msg)
+
+    def for_generator(self) -> list[Tool]:
+        """
+        Return the tools for a generator.
+
+        :returns: Tools that only have a name, a description and parameters: the server runs its tools itself.
+        :raises InvalidSamplingError: If a schema is unusable.
+        """
+        tools = []
+        for definition in self._definitions if self.may_be_used else ():
+            try:
+                parameters = normalize_parameters(definition.input_schema)
+            except ValueError as error:
+                msg = f"the schema of tool '{definition.name}' is unusable: {error}"
+                raise InvalidSamplingError(msg) from None
+            name = self._names[definition.name]
+            tools.append(
+                Tool(name=name, description=definition.description or "", parameters=parameters, function=_not_here)
+            )
+        return tools
+
+    def call_of(self, use: types.ToolUseContent) -> ToolCall:
+        """
+        Convert a call that the model made before.
+
+        :param use: The call, as the server repeats it.
+        :returns: The same for a generator.
+        """
+        return ToolCall(tool_name=self._names[use.name], arguments=use.input, id=use.id)
+
+    def uses_of(self, calls: Iterable[ToolCall]) -> list[types.SamplingMessageContentBlock]:
+        """
+        Convert the calls that a model makes.
+
+        :param calls: The calls of a reply.
+        :returns: The same for the server.
+        """
+        remote_names = {name: remote_name for remote_name, name in self._names.items()}
+        return [
+            types.ToolUseContent(
+                name=remote_names.get(call.tool_name, call.tool_name),
+                id=call.id or f"call_{uuid.uuid4().hex}",  # some providers give none
+                input=call.arguments,
+            )
+            for call in calls
+        ]
+
+
+def _not_here(**_arguments: Any) -> NoReturn:
+    msg = "The server runs this tool itself"
+    raise RuntimeError(msg)
+
+
 def _generate(settings: MCPSampling, params: types.CreateMessageRequestParams) -> ChatMessage:
     generator = settings.chat_generator
     messages = [ChatMessage.from_system(params.system_prompt)] if params.system_prompt else []
@@ -156,33 +250,31 @@ def _takes(generator: Any, parameter: str) -> bool:
 
 def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestParams) -> dict[str, Any]:
     """
-    Say in a generator's own words what a server asks for.
+    Return what a server asks for in the words of a generator.
 
     :param settings: The generator and what is known of it.
     :param params: The request.
     :returns: The `generation_kwargs`.
     """
     class_name = type(settings.chat_generator).__name__
-    names: dict[str, str | None] = {name: name for name in get_args(GenerationKwarg)}
+    has_other_provider = bool(getattr(settings.chat_generator, "api_base_url", None))
+    requires_tool = params.tool_choice is not None and params.tool_choice.mode == "required"
+    required_choice = next((value for part, value in _REQUIRED.items() if part in class_name), "required")
+    names: dict[GenerationKwarg, str | None] = {name: name for name in get_args(GenerationKwarg)}
     for part, known in _NAMES.items():
         if part in class_name:
             names |= known
-    if class_name in ("OpenAIChatGenerator", "AzureOpenAIChatGenerator") and not _has_other_provider(settings):
+    if class_name in ("OpenAIChatGenerator", "AzureOpenAIChatGenerator") and not has_other_provider:
         names["max_tokens"] = "max_completion_tokens"  # OpenAI's newer models refuse "max_tokens"
-    for key, name in (settings.generation_kwargs_names or {}).items():
-        names[key] = name
+    names |= settings.generation_kwargs_names or {}
     values = {
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
         "stop": params.stop_sequences or None,
         "model": _model(settings.models or [], params),
-        "tool_choice": required_choice(settings.chat_generator) if _requires_tool(params) else None,
+        "tool_choice": required_choice if requires_tool else None,
     }
     return {name: values[key] for key, name in names.items() if name is not None and values[key] is not None}
-
-
-def _has_other_provider(settings: MCPSampling) -> bool:
-    return bool(getattr(settings.chat_generator, "api_base_url", None))
 
 
 def _model(models: list[str], params: types.CreateMessageRequestParams) -> str | None:
@@ -194,10 +286,6 @@ def _model(models: list[str], params: types.CreateMessageRequestParams) -> str |
     return None
 
 
-def _requires_tool(params: types.CreateMessageRequestParams) -> bool:
-    return params.tool_choice is not None and params.tool_choice.mode == "required"
-
-
 def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) -> list[ChatMessage]:
     messages: list[ChatMessage] = []
     calls: dict[str, ToolCall] = {}
@@ -206,14 +294,45 @@ def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) ->
         results, calls = calls, {}
         if message.role == "assistant":
             if results:
-                tool_messages([], results)  # it raises an error
-            messages.append(assistant_message(blocks, offered))
+                _tool_messages([], results)  # it raises an error
+            messages.append(_assistant_message(blocks, offered))
             calls = {call.id: call for call in messages[-1].tool_calls if call.id is not None}
         elif results or any(isinstance(block, types.ToolResultContent) for block in blocks):
-            messages += tool_messages(blocks, results)
+            messages += _tool_messages(blocks, results)
         else:
             messages.append(ChatMessage.from_user(content_parts=[_part(block) for block in blocks]))
     return messages
+
+
+def _tool_messages(results: list[types.SamplingMessageContentBlock], calls: dict[str, ToolCall]) -> list[ChatMessage]:
+    messages = []
+    missing = dict(calls)
+    for result in results:
+        if not isinstance(result, types.ToolResultContent):
+            msg = "Tool results mixed with other content"
+            raise InvalidSamplingError(msg)
+        origin = missing.pop(result.tool_use_id, None)
+        if origin is None:
+            msg = "A tool result has no tool use in the message before"
+            raise InvalidSamplingError(msg)
+        envelope = types.CallToolResult(content=result.content).model_dump_json(by_alias=True)
+        if not result.content and result.structured_content is not None:
+            envelope = result.structured_content
+        messages.append(ChatMessage.from_tool(model_text(envelope), origin=origin, error=bool(result.is_error)))
+    if missing:
+        msg = "Tool result missing in request"
+        raise InvalidSamplingError(msg)
+    return messages
+
+
+def _assistant_message(blocks: list[types.SamplingMessageContentBlock], offered: OfferedTools) -> ChatMessage:
+    texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
+    uses = [block for block in blocks if isinstance(block, types.ToolUseContent)]
+    if len(texts) + len(uses) < len(blocks):
+        msg = "messages of the assistant may contain text and tool uses only"
+        raise InvalidSamplingError(msg)
+    text = "\n".join(texts) if texts or not uses else None
+    return ChatMessage.from_assistant(text, tool_calls=[offered.call_of(use) for use in uses])
 
 
 def _part(block: types.SamplingMessageContentBlock) -> TextContent | ImageContent | FileContent:
@@ -254,7 +373,7 @@ def _result(
     named = reply.meta.get("model") or getattr(source, "model", None) or getattr(source, "__name__", None)
     model = named if isinstance(named, str) else type(source).__name__
     if params.tools or params.tool_choice:
-        return result_with_tools(reply, OfferedTools(params), model=model, stop_reason=stop_reason)
+        return _result_with_tools(reply, OfferedTools(params), model=model, stop_reason=stop_reason)
     content: types.SamplingContent = types.TextContent(type="text", text=reply.text or "")
     if reply.text is None and reply.images:
         image = reply.images[0]
@@ -262,3 +381,22 @@ def _result(
             type="image", data=image.base64_image, mime_type=image.mime_type or "application/octet-stream"
         )
     return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop_reason)
+
+
+def _result_with_tools(
+    reply: ChatMessage, offered: OfferedTools, *, model: str, stop_reason: str | None
+) -> types.CreateMessageResultWithTools:
+    content: list[types.SamplingMessageContentBlock] = [
+        types.TextContent(type="text", text=text) for text in reply.texts if text
+    ]
+    uses = offered.uses_of(reply.tool_calls) if offered.may_be_used else []
+    if uses:
+        stop_reason = "toolUse"
+    elif offered.must_be_used:
+        msg = "the model used no tool, although the server requires it"
+        raise RuntimeError(msg)
+    if not content and not uses:
+        content.append(types.TextContent(type="text", text=""))
+    return types.CreateMessageResultWithTools(
+        role="assistant", content=[*content, *uses], model=model, stop_reason=stop_reason
+    )

@@ -130,7 +130,7 @@ class WireClient(TaskClient):
         self._connect_status: str | None = None
         self._tools = ListedTools(self._describe)
         self.redactor: Redactor = Redactor()
-        self._callbacks: Callbacks = self.handlers.callbacks("", self.redactor)
+        self._callbacks: Callbacks = Callbacks(self.handlers, "", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
     def _server_info(self) -> MCPServerInfo | None:
@@ -239,7 +239,7 @@ class WireClient(TaskClient):
         raise connect_error from error
 
     async def _load_handlers(self) -> None:
-        callbacks = self._callbacks = self.handlers.callbacks(self._describe(), self.redactor)
+        callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)
         callbacks.on_question = self.on_question
         callbacks.caller = self.caller
         callbacks.requests_under_way = self.requests_under_way

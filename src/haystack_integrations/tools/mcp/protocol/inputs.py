@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 import mcp_types as types
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.handlers.answers import elicit_result
+from haystack_integrations.tools.mcp.handlers.callbacks import elicit_result
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests, read_requests
 

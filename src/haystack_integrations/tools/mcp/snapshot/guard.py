@@ -29,8 +29,8 @@ from haystack.tracing.tracer import tracer
 from pydantic import BeforeValidator, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPDriftError
-from haystack_integrations.tools.mcp.handlers.calling import in_thread
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.snapshot.drift import Definition, MCPDriftReport, drift_report
@@ -231,7 +231,7 @@ class SnapshotGuard:
         # By the numbers of listings, which are never used again.
         self._verdicts: dict[int, Verdict] = {}
         # Likewise, those that are being made. In the executor's loop only.
-        self._under_way: dict[int, asyncio.Task[Verdict]] = {}
+        self._under_way: dict[int, asyncio.Future[Verdict]] = {}
         self._reported = MCPDriftReport()
         # The one that was made last.
         self.latest: Verdict | None = None
@@ -267,7 +267,7 @@ class SnapshotGuard:
         task = self._under_way.get(number)
         if task is None:
             # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-            task = asyncio.create_task(in_thread(self._judge, listing, name="mcp-haystack-snapshot"))
+            task = start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
             self._under_way[number] = task
             task.add_done_callback(lambda _: self._under_way.pop(number))
         return await asyncio.shield(task)

@@ -1,0 +1,329 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The settings of what this client does for a server. Free of the MCP SDK, so that loading YAML stays cheap.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from haystack.core.errors import SerializationError
+from haystack.utils import deserialize_callable
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from haystack_integrations.tools.mcp.handlers.elicitation import AskUser
+from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+from haystack_integrations.tools.mcp.haystack_compat import (
+    check_module_may_be_imported,
+    deserialize_object,
+    serialize_object,
+)
+from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options, short_repr
+
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+GenerationKwarg: TypeAlias = Literal["max_tokens", "temperature", "stop", "model", "tool_choice"]
+
+_SAMPLING_FUNCTIONS: Final = ("function", "consent")
+_FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
+
+
+@short_repr
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class MCPSampling(Options):
+    """
+    Answers servers that want a model's reply ("sampling"), with limits.
+
+    ### Usage example
+
+    ```python
+    sampling = MCPSampling(chat_generator=OpenAIChatGenerator(), max_requests=20, max_tokens=10_000)
+    toolset = MCPToolset(server_info, handlers=MCPHandlers(sampling=sampling))
+    ```
+
+    :param chat_generator: Any Haystack chat generator. It gets the server's messages and, as `generation_kwargs`, its
+        `maxTokens`, `temperature` and `stopSequences`. It runs in a thread of its own.
+    :param function: A function instead: it gets the server's request (`CreateMessageRequestParams` of the MCP SDK) and
+        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It runs
+        where functions of MCPHandlers do.
+    :param consent: A function that gets the request, like `function`, and returns whether it may be answered. By
+        default, every request may.
+    :param max_requests: How many requests are answered in a session. By default, there is no limit.
+    :param max_tokens: How many tokens the replies of a session may have altogether. Close to the limit, the model gets
+        a smaller `maxTokens` than the server asks for; beyond it, requests are refused. A reply whose number of tokens
+        is not in the `usage` of its meta counts as `maxTokens`. By default, there is no limit.
+    :param models: Names of models that the server may choose from by its hints, as the generator's parameter `model`.
+        The first hint that is part of one of these names wins. By default, and if no hint fits, the generator's own
+        model replies.
+    :param generation_kwargs_names: How this generator names `max_tokens`, `temperature`, `stop`, `model` and
+        `tool_choice`, if not so; None for one that it does not have, e.g.
+        `{"max_tokens": "num_predict", "model": None}`. The names of the generators for OpenAI, Anthropic, Google,
+        Ollama, Amazon Bedrock, Cohere and Hugging Face are known.
+    :param tools: Whether servers may offer the model tools (revision 2025-11-25 and newer). The server runs them
+        itself: the model's calls go back to it as the reply. By default, if the generator takes `tools`. A function
+        gets such requests only if this is True; to call a tool, it returns a `ChatMessage` with tool calls.
+    :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
+    """
+
+    _example: ClassVar[str] = "sampling=MCPSampling({}=…)"
+
+    chat_generator: Any = None
+    function: Callable[[Any], Any] | None = None
+    consent: Callable[[Any], Any] | None = None
+    max_requests: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    models: list[str] | None = None
+    generation_kwargs_names: dict[GenerationKwarg, str | None] | None = None
+    tools: bool | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Check what concerns more than one field.
+        """
+        generator = self.chat_generator
+        if (generator is None) == (self.function is None):
+            msg = f"pass either `chat_generator` or `function`, got {'neither' if generator is None else 'both'}"
+            raise ValueError(msg)
+        if generator is not None and (isinstance(generator, type) or not callable(getattr(generator, "run", None))):
+            msg = "`chat_generator` must be a Haystack chat generator. Pass a function as `function`, and no class"
+            raise ValueError(msg)
+        if self.tools and generator is not None and not takes_tools(generator):
+            msg = f"`tools` is True, but {type(generator).__name__} takes no `tools`"
+            raise ValueError(msg)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the settings, functions as import paths and the generator as Haystack does.
+
+        :returns: What differs from the defaults.
+        :raises SerializationError: If a function has no import path, or the generator no `to_dict`.
+        """
+        data = _stored(self, _SAMPLING_FUNCTIONS)
+        if "chat_generator" in data:
+            data["chat_generator"] = serialize_object("MCPSampling.chat_generator", data["chat_generator"])
+        return data
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MCPSampling:
+        """
+        Deserialize settings.
+
+        :param data: The result of `to_dict`.
+        :returns: The settings.
+        """
+        loaded = _loaded(data, _SAMPLING_FUNCTIONS)
+        if isinstance(loaded.get("chat_generator"), dict):
+            loaded["chat_generator"] = deserialize_object(loaded["chat_generator"])
+        return cls(**loaded)
+
+
+@short_repr
+@explains_options
+@checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
+class MCPHandlers(Options):
+    """
+    What this client does for a server that asks it for something, and what it says of itself.
+
+    Each is off unless given, except that log messages of a server go to Haystack's logging. Two toolsets share a
+    session only if their handlers are equal, because a server's request names no call.
+
+    Sync functions run in threads of their own, and may call tools of the same server or run pipelines. Async functions
+    run in the event loop in which the call is awaited, and end with the call; for calls that a thread waits for, and
+    after that loop has ended, they run in the event loop of all sessions, which they must not block. If a function
+    raises, the server is only told that it failed; the log says why.
+
+    ### Usage example
+
+    ```python
+    handlers = MCPHandlers(
+        sampling=OpenAIChatGenerator(), elicitation=accept_defaults, roots=["/srv/documents"], log_level="info"
+    )
+    toolset = MCPToolset(server_info, handlers=handlers)
+    ```
+
+    :param sampling: Answers a server that wants a model's reply: a Haystack chat generator, a function, or an
+        `MCPSampling`, which documents both and has a consent hook and limits.
+    :param elicitation: Answers a server that wants something of the user. A function that gets the server's request
+        (`ElicitRequestFormParams` or `ElicitRequestURLParams` of the MCP SDK) and returns a dictionary, which fills in
+        the form; True to accept (a URL, or a form with its defaults); False to decline; None to cancel; or an
+        `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline`, `AskUser(ui)`, and
+        `answer_later`, with which the call is left open to be continued at any time.
+    :param roots: The folders and files that a server may work on: paths or `file://` URIs, or a function without
+        parameters that returns those of the moment. When they change, `MCPConnection.notify_roots_changed` has servers
+        up to revision 2025-11-25 ask again; newer ones ask in each call.
+    :param logging: Gets the log messages of a server (`LoggingMessageNotificationParams` of the MCP SDK), one after
+        the other, instead of the logger `haystack_integrations.tools.mcp.servers.NAME`.
+    :param log_level: From which level on a server is to send log messages: "debug", "info", "notice", "warning",
+        "error", "critical", "alert" or "emergency". By default, servers up to revision 2025-11-25 decide, and newer
+        ones send none.
+    :param messages: Gets the notifications of a server, as types of the MCP SDK, one after the other and after the
+        package has dealt with them. Reports of progress are not among them, see `progress`.
+    :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. The call returns
+        after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
+        progress.
+    :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for
+        each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
+        continued whatever happens to this process. The call waits for it. If it raises, that is logged.
+    :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
+        "description", "websiteUrl" and "icons"; or an `Implementation` of the MCP SDK. By default, this package.
+    :param extensions: Extensions of the protocol, as `ClientExtension` objects of the MCP SDK, or import paths
+        `"package.module:attribute"` of such objects or classes. Only the paths can be serialized.
+    :raises ValueError: If a field is invalid. The message names it and its valid values.
+    """
+
+    _example: ClassVar[str] = "handlers=MCPHandlers(…, {}=…)"
+
+    sampling: Any = None
+    elicitation: Callable[[Any], Any] | None = None
+    roots: Any = None
+    logging: Callable[[Any], Any] | None = None
+    log_level: LogLevel | None = None
+    messages: Callable[[Any], Any] | None = None
+    progress: ProgressCallback | None = None
+    pending_calls: Callable[[Any], Any] | None = None
+    client_info: Any = None
+    extensions: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        """
+        Check what types do not say, and convert what is given in a short form.
+        """
+        for name in ("sampling", "elicitation"):
+            if isinstance(value := getattr(self, name), type):
+                msg = f"`{name}` must be an object, got the class {value.__name__}; call it: {value.__name__}(...)"
+                raise ValueError(msg)
+        sampling = self.sampling
+        if callable(getattr(sampling, "run", None)):
+            object.__setattr__(self, "sampling", MCPSampling(chat_generator=sampling))
+        elif callable(sampling):
+            object.__setattr__(self, "sampling", MCPSampling(function=sampling))
+        elif sampling is not None and not isinstance(sampling, MCPSampling):
+            msg = "`sampling` must be a Haystack chat generator, a function or an MCPSampling, got "
+            raise ValueError(msg + type(sampling).__name__)
+        if self.roots is not None and not callable(self.roots):
+            if isinstance(self.roots, str) or not all(map(is_root, self.roots)):
+                msg = "`roots` must be a list of paths and file:// URIs, or a function"
+                raise ValueError(msg)
+            object.__setattr__(self, "roots", tuple(map(str, self.roots)))
+        if self.client_info is not None:
+            object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
+        if self.extensions is not None:
+            if not all(_is_extension(extension) for extension in self.extensions):
+                msg = (
+                    "`extensions` must contain ClientExtension objects, which have an `identifier`, or import paths "
+                    "'package.module:attribute'"
+                )
+                raise ValueError(msg)
+            object.__setattr__(self, "extensions", tuple(self.extensions))
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the handlers, functions as import paths.
+
+        :returns: What differs from the defaults.
+        :raises SerializationError: If something cannot be stored. The message says what to do.
+        """
+        data = _stored(self, _FUNCTIONS)
+        if "sampling" in data:
+            data["sampling"] = data["sampling"].to_dict()
+        if isinstance(data.get("roots"), tuple):
+            data["roots"] = list(data["roots"])
+        if "extensions" in data:
+            if not all(isinstance(extension, str) for extension in data["extensions"]):
+                msg = (
+                    "MCPHandlers: `extensions` contains an object, which cannot be serialized. Give its import path "
+                    "'package.module:attribute' instead."
+                )
+                raise SerializationError(msg)
+            data["extensions"] = list(data["extensions"])
+        return data
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return dict.fromkeys(self.changed(), True)  # functions without an import path must not break tracing
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> MCPHandlers:
+        """
+        Deserialize handlers.
+
+        :param data: The result of `to_dict`.
+        :returns: The handlers.
+        :raises DeserializationError: If a function cannot be imported, or its module is not on Haystack 3's allowlist.
+        """
+        loaded = _loaded(data, _FUNCTIONS)
+        if isinstance(loaded.get("sampling"), dict):
+            loaded["sampling"] = MCPSampling.from_dict(loaded["sampling"])
+        for extension in loaded.get("extensions") or ():
+            check_module_may_be_imported(extension.partition(":")[0])
+        return cls(**loaded)
+
+
+def _stored(options: Options, functions: Sequence[str]) -> dict[str, Any]:
+    data = options.changed()
+    for name in functions:
+        value = data.get(name)
+        if isinstance(value, AskUser):
+            data[name] = {"ask_user": value.to_dict()}
+        elif callable(value):
+            data[name] = store_callable(f"`{type(options).__name__}.{name}`", value)
+    return data
+
+
+def _loaded(data: Mapping[str, Any], functions: Sequence[str]) -> dict[str, Any]:
+    loaded = dict(data)
+    for name in functions:
+        if isinstance(value := loaded.get(name), str):
+            loaded[name] = deserialize_callable(value)
+        elif isinstance(value, dict):
+            loaded[name] = AskUser.from_dict(value["ask_user"])
+    return loaded
+
+
+def takes_tools(chat_generator: Any) -> bool:
+    """
+    Return whether a chat generator can give its model tools.
+
+    :param chat_generator: The generator.
+    :returns: True if it takes `tools`.
+    """
+    return "tools" in inspect.signature(chat_generator.run).parameters
+
+
+def is_root(root: object) -> bool:
+    """
+    Return whether a server can be told of a folder or file.
+
+    :param root: What names it.
+    :returns: True for paths and `file://` URIs.
+    """
+    if not isinstance(root, (str, Path)) or not str(root):
+        return False
+    return not (isinstance(root, str) and "://" in root) or urlsplit(root).scheme == "file"
+
+
+def _checked_client_info(client_info: Any) -> dict[str, Any]:
+    # An `Implementation` of the MCP SDK, which this module must not import.
+    if callable(dump := getattr(client_info, "model_dump", None)):
+        client_info = dump(by_alias=True, mode="json", exclude_none=True)
+    if not isinstance(client_info, dict) or not all(
+        isinstance(client_info.get(key), str) and client_info[key] for key in ("name", "version")
+    ):
+        msg = "`client_info` must be a dictionary with the strings 'name' and 'version', or an Implementation of `mcp`"
+        raise ValueError(msg)
+    return client_info
+
+
+def _is_extension(extension: Any) -> bool:
+    if isinstance(extension, str):
+        module, _, attribute = extension.partition(":")
+        return bool(module and attribute)
+    return isinstance(getattr(extension, "identifier", None), str)
