@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from haystack_integrations.tools.mcp.transports.http.refusals import retry_after
+from haystack_integrations.tools.mcp.transports.refusals import retry_after
 from tests.support.background import in_thread, text, together
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until

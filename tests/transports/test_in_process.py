@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.in_process import client as transport
+from haystack_integrations.tools.mcp.transports import in_process as transport
 from tests.support.background import in_thread
 from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE, finalized

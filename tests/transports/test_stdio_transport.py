@@ -24,9 +24,9 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     RequestError,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.transports.stdio import process as process_module
-from haystack_integrations.tools.mcp.transports.stdio.client import StdioTransport
-from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
+from haystack_integrations.tools.mcp.transports import process as process_module
+from haystack_integrations.tools.mcp.transports.process import ServerProcess
+from haystack_integrations.tools.mcp.transports.stdio import StdioTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until_async

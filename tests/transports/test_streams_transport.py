@@ -26,9 +26,9 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     RefusedError,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.transports.in_process import client as in_process
-from haystack_integrations.tools.mcp.transports.in_process.client import InProcessTransport
-from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
+from haystack_integrations.tools.mcp.transports import in_process
+from haystack_integrations.tools.mcp.transports.in_process import InProcessTransport
+from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import PLAIN_SERVER, python_script
 from tests.support.waiting import wait_until_async

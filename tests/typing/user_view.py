@@ -134,7 +134,7 @@ from haystack_integrations.tools.mcp.serving import (
 )
 from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillFile, MCPSkillStore
 from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
-from haystack_integrations.tools.mcp.transports.in_process.client import InProcessClient
+from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
 
 assert_type(package.__version__, str)
 

@@ -98,12 +98,10 @@ if TYPE_CHECKING:
     from .secret_template import SecretTemplate
     from .snapshot.guard import SnapshotCheck
     from .snapshot.snapshot import MCPToolSnapshot
-    from .transports.http.client import SSEClient, StreamableHttpClient
-    from .transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
-    from .transports.in_process.server_info import InProcessServerInfo
+    from .transports.http_client import SSEClient, StreamableHttpClient
+    from .transports.server_infos import InProcessServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
     from .transports.shorthand import server_info_from
-    from .transports.stdio.client import StdioClient
-    from .transports.stdio.server_info import StdioServerInfo
+    from .transports.stdio import StdioClient
 else:
     import importlib
     import importlib.metadata
@@ -142,12 +140,15 @@ else:
         "secret_template": ["SecretTemplate"],
         "snapshot.guard": ["SnapshotCheck"],
         "snapshot.snapshot": ["MCPToolSnapshot"],
-        "transports.http.client": ["SSEClient", "StreamableHttpClient"],
-        "transports.http.server_info": ["SSEServerInfo", "StreamableHttpServerInfo"],
-        "transports.in_process.server_info": ["InProcessServerInfo"],
+        "transports.http_client": ["SSEClient", "StreamableHttpClient"],
+        "transports.server_infos": [
+            "InProcessServerInfo",
+            "SSEServerInfo",
+            "StdioServerInfo",
+            "StreamableHttpServerInfo",
+        ],
         "transports.shorthand": ["server_info_from"],
-        "transports.stdio.client": ["StdioClient"],
-        "transports.stdio.server_info": ["StdioServerInfo"],
+        "transports.stdio": ["StdioClient"],
     }
     _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

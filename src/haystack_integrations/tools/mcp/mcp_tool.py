@@ -79,10 +79,13 @@ from haystack_integrations.tools.mcp.tool_failures import (
     failures_in_a_row,
     limit_reached,
 )
-from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import (
+    InProcessServerInfo,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
-from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.transports.allow_lists import (
     ALLOWED_ENV_VARIABLE,
     ALLOWED_HOSTS_VARIABLE,
 )
-from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_en
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.transports.entries import foreign_keys
+from haystack_integrations.tools.mcp.transports.shorthand import foreign_keys
 
 YAML_SUFFIXES = (".yaml", ".yml")
 CONFIG_SUFFIXES = (".json", ".jsonc", *YAML_SUFFIXES)

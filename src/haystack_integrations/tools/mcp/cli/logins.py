@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import shown
-from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 
 def settings_folder() -> Path:

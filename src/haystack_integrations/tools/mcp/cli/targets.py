@@ -59,10 +59,13 @@ from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import from_template
-from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import (
+    InProcessServerInfo,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
-from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import combine_options
 from haystack_integrations.tools.mcp.secret_template import read_env_file
-from haystack_integrations.tools.mcp.transports.entries import (
+from haystack_integrations.tools.mcp.transports.shorthand import (
     ENTRY_MARKS,
     foreign_keys,
     server_info_of,

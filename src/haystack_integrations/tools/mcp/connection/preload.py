@@ -19,11 +19,11 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 _MODULES = (
     "haystack_integrations.tools.mcp.connection.identities",
     "haystack_integrations.tools.mcp.connection.interception",
-    "haystack_integrations.tools.mcp.transports.http.client",
-    "haystack_integrations.tools.mcp.transports.in_process.client",
-    "haystack_integrations.tools.mcp.transports.stdio.client",
+    "haystack_integrations.tools.mcp.transports.http_client",
+    "haystack_integrations.tools.mcp.transports.in_process",
+    "haystack_integrations.tools.mcp.transports.stdio",
     # Last, because it needs the extra `fast`.
-    "haystack_integrations.tools.mcp.transports.http.aiohttp_transport",
+    "haystack_integrations.tools.mcp.transports.aiohttp_transport",
 )
 
 

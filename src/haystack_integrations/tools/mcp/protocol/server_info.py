@@ -17,6 +17,7 @@ from haystack.utils import Secret
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Seconds, unchanged_fields
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
@@ -225,9 +226,22 @@ class BuiltInServerInfo(MCPServerInfo):
     :param negotiation: How the revision of the protocol is agreed on.
     """
 
+    # Import path of its client. By name, because clients load the types of the protocol and httpx2, for which a
+    # pipeline that is only built or loaded must not wait.
+    _client: ClassVar[str]
+
     max_in_flight: Annotated[int, Field(ge=1)] | None = None
     failure_pause: Seconds | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
+
+    def create_client(self) -> MCPClient:
+        """
+        Create an MCP client for this server.
+
+        :returns: A client that is not connected.
+        """
+        client: MCPClient = import_object(self._client).of(self)
+        return client
 
 
 def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:

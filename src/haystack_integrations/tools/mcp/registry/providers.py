@@ -23,9 +23,12 @@ from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.secret_template import from_template
-from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import (
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
-from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
 
 Provider: TypeAlias = MCPServerInfo | MCPToolset
 

@@ -2,25 +2,316 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Whatever says how to reach a server, as a server info: a URL, a command line, a script, a server object, an entry.
+
+An entry of `mcpServers`, as MCP clients write it in their configuration files:
+
+.. code-block:: text
+
+    what is read as the server info    command, args, env, cwd; url, headers, auth; type; and their aliases
+    what says about its tools          disabled, enabled, timeout, disabledTools, enabledTools, …: `EntrySettings`
+    what only other clients can do     autoApprove, alwaysAllow, icon, …: passed over with a warning
+    what is almost one of these        an error that names the closest key, because it may be a typo
+"""
+
 from __future__ import annotations
 
+import difflib
 import os
+import re
 import shlex
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, is_number
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
 from haystack_integrations.tools.mcp.secret_template import from_template
-from haystack_integrations.tools.mcp.transports.entries import is_sse_url, server_info_of, settings_of
-from haystack_integrations.tools.mcp.transports.http.server_info import SSEServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
-from haystack_integrations.tools.mcp.transports.stdio.server_info import StdioServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import (
+    InProcessServerInfo,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
+)
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp and others.
+_ALIASES = {
+    "httpUrl": "url",
+    "serverUrl": "url",
+    "baseUrl": "url",
+    "working_directory": "cwd",
+    "transport": "type",
+    "transportType": "type",
+    "isActive": "enabled",
+    "includeTools": "enabledTools",
+    "allowedTools": "enabledTools",
+    "excludeTools": "disabledTools",
+}
+# An object that has one of these is an entry.
+ENTRY_MARKS = frozenset({"command", "url", *(alias for alias, key in _ALIASES.items() if key == "url")})
+
+_TEXT = ((str, Secret), "a string")
+_SWITCH = (bool, "true or false")
+_TOOL_NAMES = (list, "a list of names of tools")
+_KEYS: dict[str, tuple[Any, str]] = {
+    "command": _TEXT,
+    "args": (list, "a list of strings"),
+    "env": (Mapping, "an object of strings"),
+    "cwd": _TEXT,
+    "envFile": _TEXT,
+    "url": _TEXT,
+    "headers": (Mapping, "an object of strings"),
+    "auth": (object, ""),
+    "type": (str, "a string"),
+    "disabled": _SWITCH,
+    "enabled": _SWITCH,
+    "timeout": ((int, float), "a number greater than 0"),
+    "enabledTools": _TOOL_NAMES,
+    "disabledTools": _TOOL_NAMES,
+    "required": _SWITCH,
+}
+# Ours: what a toolset takes, under the names of its parameters.
+_TOOLSET_KEYS = (
+    "required",
+    "tool_name_prefix",
+    "connection_timeout",
+    "invocation_timeout",
+    "tool_options",
+    "tool_selection",
+    "tool_overrides",
+    "call_options",
+    "snapshot",
+    "on_drift",
+    "on_tool_error",
+    "max_tool_failures",
+    "include_instructions",
+)
+_KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
+
+# By how many letters a misspelled key is longer or shorter at most. Others are keys of other clients.
+_MOST_LETTERS = 2
+
+_ENTRY_CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and `type`"
+
+# In larger numbers than this, a `timeout` is in milliseconds, as in the files of Gemini CLI and others; Cline's is in
+# seconds. A call of more than an hour is not what anybody means.
+_LONGEST_IN_SECONDS = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntrySettings:
+    """
+    What an entry says beyond how to reach the server.
+
+    :param disabled: Whether the server is not to be used, or is part of its client.
+    :param only_tools: The tools to load; None for all.
+    :param not_tools: The tools to leave out.
+    :param parameters: Parameters of the toolset by their names.
+    """
+
+    disabled: bool
+    only_tools: list[str] | None
+    not_tools: list[str]
+    parameters: dict[str, Any]
+
+
+@contextmanager
+def _at(where: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        msg = f"{where}: {error}"
+        raise ValueError(msg) from None
+
+
+def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
+    """
+    Make the server info of an entry.
+
+    :param entry: The entry.
+    :param where: Where it stands, for messages.
+    :returns: The server info, with variables as Secrets.
+    :raises ValueError: If the entry has an unknown key, lacks one, or has one of the wrong type.
+    """
+    with _at(where):
+        known = _read(entry)
+        kind = _kind(known)
+        misplaced = [key for key in ("args", "env", "cwd", "envFile") if known.get(key)]
+        if misplaced and "command" not in known:
+            logger.warning("{where}: {keys} are for servers with a `command`", where=where, keys=", ".join(misplaced))
+        return _stdio(known) if kind == "stdio" else _http(known, kind)
+
+
+def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
+    """
+    Read what an entry says beyond how to reach the server.
+
+    :param entry: The entry.
+    :param where: Where it stands, for messages.
+    :returns: The settings. Of an entry that is disabled, nothing else is looked at.
+    :raises ValueError: If one is of the wrong type.
+    """
+    with _at(where):
+        _check_object(entry)
+        # Servers in memory are part of Cherry Studio.
+        is_off = entry.get("enabled") is False or entry.get("isActive") is False or entry.get("type") == "inMemory"
+        if is_off or entry.get("disabled") is True:
+            return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
+        known = _read(entry)
+        parameters = {key: known[key] for key in _TOOLSET_KEYS if key in known}
+        timeout = known.get("timeout")
+        if timeout is not None:
+            if not is_number(timeout) or timeout <= 0:
+                _refuse_entry(f"`timeout` must be a number greater than 0, got {timeout!r}")
+            seconds = float(timeout) if timeout <= _LONGEST_IN_SECONDS else timeout / 1000
+            parameters.setdefault("invocation_timeout", seconds)
+        only, without = known.get("enabledTools"), known.get("disabledTools") or []
+        for name in (*(only or ()), *without):
+            if not isinstance(name, str) or not name:
+                _refuse_entry(f"the name of a tool must be a string, got {name!r}")
+        return EntrySettings(
+            disabled=False, only_tools=None if only == ["*"] else only, not_tools=without, parameters=parameters
+        )
+
+
+def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
+    """
+    Name the keys of an entry that mean nothing here.
+
+    :param entry: The entry.
+    :returns: The keys.
+    """
+    return [str(key) for key in entry if key not in _KNOWN_KEYS]
+
+
+def _refuse_entry(msg: str) -> NoReturn:
+    raise ValueError(msg)
+
+
+def _check_object(entry: Any) -> None:
+    if not isinstance(entry, Mapping):
+        _refuse_entry(f"an entry is an object with {_ENTRY_CHOICES}; got {type(entry).__name__}")
+
+
+def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the known keys of an entry by the names that most clients have for them.
+    """
+    _check_object(entry)
+    known: dict[str, Any] = {}
+    for key, value in entry.items():
+        name = _ALIASES.get(key, key)
+        if key not in _KNOWN_KEYS and (meant := _meant_by(_folded(str(key)))):
+            _refuse_entry(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {', '.join(_KEYS)}.")
+        # Some clients write all keys, and leave those empty that they do not use.
+        if key not in _KNOWN_KEYS or value in (None, ""):
+            continue
+        kind, what = _KEYS.get(name, (object, ""))
+        if not isinstance(value, kind):
+            _refuse_entry(f"`{key}` must be {what}, got {type(value).__name__}")
+        if name in known:
+            _refuse_entry(f"`{key}` is another name of `{name}`; an entry has one of them")
+        known[name] = value
+    if entry.get("httpUrl"):  # Gemini CLI, where `url` may be either kind
+        known.setdefault("type", "http")
+    return known
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[-_ ]", "", name.casefold())
+
+
+def _meant_by(key: str) -> str | None:
+    """
+    Find the key of which another is a misspelling: by letters in the wrong order, or by one or two of them.
+    """
+    known = {_folded(each): each for each in reversed(_KNOWN_KEYS)}
+    close = [each for each in known if sorted(each) == sorted(key)] or difflib.get_close_matches(key, known, 1, 0.8)
+    return known[close[0]] if close and abs(len(close[0]) - len(key)) <= _MOST_LETTERS else None
+
+
+def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
+    has = [key for key in ("command", "url") if key in entry]
+    if not has or (len(has) > 1 and "type" not in entry):
+        what = "it has `command` and `url`" if has else "it has neither"
+        _refuse_entry(f"an entry has either {_ENTRY_CHOICES}; {what}")
+    if "type" not in entry:
+        return "stdio" if "command" in entry else "sse" if is_sse_url(str(entry["url"])) else "http"
+    named = _folded(entry["type"])
+    kind: Literal["stdio", "http", "sse"]
+    if named in ("stdio", "local"):
+        kind = "stdio"
+    elif named.endswith("sse"):
+        kind = "sse"
+    elif named == "remote" or "http" in named or "streamable" in named:
+        kind = "http"
+    else:
+        _refuse_entry(f"the type must be one of stdio, http (streamable-http) and sse; got {entry['type']!r}")
+    if ("command" if kind == "stdio" else "url") not in has:
+        _refuse_entry(f"the type {entry['type']!r} does not go with `{has[0]}`")
+    return kind
+
+
+def is_sse_url(url: str) -> bool:
+    """
+    Tell whether a URL is that of an SSE endpoint, by its name.
+
+    :param url: The URL.
+    :returns: Whether its path ends in `/sse`.
+    """
+    return url.partition("?")[0].rstrip("/").endswith("/sse")
+
+
+def _stdio(entry: Mapping[str, Any]) -> StdioServerInfo:
+    args = entry.get("args")
+    return StdioServerInfo(
+        command=_value(entry["command"], "command"),
+        args=None if args is None else [_value(arg, f"args[{n}]") for n, arg in enumerate(args)],
+        env=_values(entry, "env") or None,
+        cwd=_value(entry["cwd"], "cwd") if "cwd" in entry else None,
+    )
+
+
+def _http(entry: Mapping[str, Any], kind: str) -> SSEServerInfo | StreamableHttpServerInfo:
+    url, headers = _value(entry["url"], "url"), _values(entry, "headers") or None
+    auth = entry.get("auth")
+    if auth not in (None, "none", "oauth"):
+        _refuse_entry(
+            '`auth` must be "oauth". Pass a bearer token in `headers`, as {"Authorization": "Bearer ${API_TOKEN}"}, '
+            "which is `token=` in Python"
+        )
+    auth = auth if auth == "oauth" else None
+    if kind == "sse":
+        return SSEServerInfo(url=url, headers=headers, auth=auth)
+    return StreamableHttpServerInfo(url=url, headers=headers, sse_fallback="type" not in entry, auth=auth)
+
+
+def _values(entry: Mapping[str, Any], key: str) -> dict[str, str | Secret]:
+    values = entry.get(key) or {}
+    return {str(name): _value(value, f"{key}.{name}") for name, value in values.items() if value is not None}
+
+
+def _value(value: Any, place: str) -> str | Secret:
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, (str, int, float)):
+        _refuse_entry(f"`{place}` must be a string, got {type(value).__name__}")
+    if not isinstance(value, str):  # e.g. a port or a switch; most clients take it
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        return from_template(value)
+    except ValueError as error:
+        _refuse_entry(f"in `{place}`, {error}")
+
 
 _CHOICES = (
     "A server is reached by a URL ('https://host/mcp'), a command line as a list (['uvx', 'mcp-server-time']), the "

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
+from haystack_integrations.tools.mcp.transports.process import ServerProcess
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 

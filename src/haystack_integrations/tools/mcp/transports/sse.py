@@ -19,14 +19,14 @@ import httpx2
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
-from haystack_integrations.tools.mcp.transports.http.posting import (
+from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     BusyError,
     HttpTransport,
     TooLargeError,
     describe_failure,
 )
-from haystack_integrations.tools.mcp.transports.http.refusals import (
+from haystack_integrations.tools.mcp.transports.refusals import (
     describe_content,
     is_event_stream,
     judge_sse,

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
-from haystack_integrations.tools.mcp.transports.http.refusals import (
+from haystack_integrations.tools.mcp.transports.refusals import (
     UNKNOWN_SESSION,
     is_event_stream,
     judge,

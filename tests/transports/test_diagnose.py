@@ -27,7 +27,7 @@ from starlette.routing import Mount, Route
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.transports.http.diagnose import Transport, diagnose
+from haystack_integrations.tools.mcp.transports.diagnose import Transport, diagnose
 from tests.support.rows import rows
 
 TOKEN = "tok-5ecret"

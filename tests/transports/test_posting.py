@@ -19,9 +19,9 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.rest import ServerRest
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
-from haystack_integrations.tools.mcp.transports.http import posting
-from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
-from haystack_integrations.tools.mcp.transports.http.posting import BusyError, HttpSender, TooLargeError
+from haystack_integrations.tools.mcp.transports import posting
+from haystack_integrations.tools.mcp.transports.http_route import open_session_transport
+from haystack_integrations.tools.mcp.transports.posting import BusyError, HttpSender, TooLargeError
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import mcp.server
 from haystack import logging
@@ -26,14 +26,12 @@ from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
-from haystack_integrations.tools.mcp.transports.in_process.server_info import InProcessServerInfo
-from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
+from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
+from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
 
 if TYPE_CHECKING:
     from mcp.server import Server
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-
-    from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
 __all__ = ["InProcessClient"]
 
@@ -133,16 +131,27 @@ class InProcessClient(WireClient):
     # The rest comes from the user's own code, whose frames the user wants to see.
     _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
 
-    def __init__(self, server: Any, *, negotiation: Negotiation = "auto") -> None:
+    def __init__(self, server: Any) -> None:
         """
         Initialize an in-process MCP client.
 
         :param server: The server object, or its import path `"package.module:attribute"`.
-        :param negotiation: How the revision of the protocol is agreed on.
         """
         super().__init__()
         self.server = server
-        self._info = InProcessServerInfo(server, negotiation=negotiation)
+        self._info = InProcessServerInfo(server)
+
+    @classmethod
+    def of(cls, server_info: InProcessServerInfo) -> Self:
+        """
+        Make the client of a server info.
+
+        :param server_info: The server info.
+        :returns: The client.
+        """
+        client = cls(server_info.server)
+        client._info = server_info
+        return client
 
     async def _make_transport(self) -> Transport:
         server = self.server

@@ -25,14 +25,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.transports.http.posting import (
+from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     HttpSender,
     HttpTransport,
     TooLargeError,
     describe_failure,
 )
-from haystack_integrations.tools.mcp.transports.http.refusals import (
+from haystack_integrations.tools.mcp.transports.refusals import (
     SESSION_HEADER,
     describe_content,
     is_event_stream,

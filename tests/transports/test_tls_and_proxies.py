@@ -18,14 +18,14 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.transports.http.http_server_info import phase_timeouts
+from haystack_integrations.tools.mcp.transports.server_infos import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows
 
 PASSWORD = "proxy-pa55word"
 KEY_PASSWORD = "key-pa55word"
-HERE = "tests.transports.http.test_tls_and_proxies"
+HERE = "tests.transports.test_tls_and_proxies"
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
 

@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
-from haystack_integrations.tools.mcp.transports.http.http_server_info import HttpServerInfo, check_proxy_url
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, check_proxy_url
 
 # A request that is sent just as the server closes an idle connection fails, and its fate is unknown. Servers close idle
 # connections after 5 s (uvicorn, Node), so connections are not reused for that long.
@@ -226,7 +226,7 @@ def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
         import uvloop  # noqa: F401, PLC0415
     except ImportError:
         return _Transport
-    from haystack_integrations.tools.mcp.transports.http.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+    from haystack_integrations.tools.mcp.transports.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
     return AiohttpTransport
 

@@ -24,10 +24,10 @@ import pytest
 from haystack_integrations.tools.mcp import SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.transports.http import options
-from haystack_integrations.tools.mcp.transports.http.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http.options import Route, find_route, open_client, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from haystack_integrations.tools.mcp.transports import http_route
+from haystack_integrations.tools.mcp.transports.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.http_route import Route, find_route, open_client, open_transport
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
 
 SECRET = "query-5ecret"
 
@@ -259,7 +259,7 @@ class TestLogs:
         caplog.set_level(logging.DEBUG)
         answer = NOT_FOUND.replace(b"Connection:", f"X-Echo: {SECRET}\r\nConnection:".encode())
         async with recording_server(answer) as (port, _):
-            with options.redacted_logs(lambda text: text.replace(SECRET, "***")):
+            with http_route.redacted_logs(lambda text: text.replace(SECRET, "***")):
                 async with client() as http:
                     await http.get(f"http://127.0.0.1:{port}/")
         assert "(b'X-Echo', b'***')" in caplog.text and SECRET not in caplog.text
@@ -273,7 +273,7 @@ class TestLogs:
 
 
 def test_nothing_here_imports_plain_httpx() -> None:
-    for module in Path(options.__file__).parent.glob("*.py"):
+    for module in Path(http_route.__file__).parent.glob("*.py"):
         assert not re.search(r"(?m)^\s*(import|from) httpx\b", module.read_text("utf-8")), module
 
 

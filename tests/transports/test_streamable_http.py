@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
-from haystack_integrations.tools.mcp.transports.http import streamable_http
-from haystack_integrations.tools.mcp.transports.http.client import StreamableHttpClient
-from haystack_integrations.tools.mcp.transports.http.options import open_session_transport
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
-from haystack_integrations.tools.mcp.transports.http.server_info import StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.transports.http.streamable_http import StreamableHttpTransport
+from haystack_integrations.tools.mcp.transports import streamable_http
+from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
+from haystack_integrations.tools.mcp.transports.http_route import open_session_transport
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.server_infos import StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, Wire, chunked, event, response, result
 from tests.support.waiting import LIMIT

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 import httpx2
 import pytest
 
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender, TooLargeError
+from haystack_integrations.tools.mcp.transports.posting import HttpSender, TooLargeError
 from tests.support.rows import rows
 
 LIMIT = 1000

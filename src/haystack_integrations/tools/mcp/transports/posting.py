@@ -29,8 +29,8 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.rest import LONGEST_REST_OF_OTHERS, ServerRest, wants_rest
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.request_context import current_identity
-from haystack_integrations.tools.mcp.transports.http.options import redacted_logs
-from haystack_integrations.tools.mcp.transports.http.refusals import (
+from haystack_integrations.tools.mcp.transports.http_route import redacted_logs
+from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
     redirect_target,
     retry_after,

@@ -22,8 +22,8 @@ import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.redaction import redact_text
-from haystack_integrations.tools.mcp.transports.http.options import Route, environment_proxy, open_client
-from haystack_integrations.tools.mcp.transports.http.refusals import (
+from haystack_integrations.tools.mcp.transports.http_route import Route, environment_proxy, open_client
+from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
     media_type,
     redirect_target,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from haystack import logging
 from haystack.utils import Secret
@@ -24,16 +24,13 @@ from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
-from haystack_integrations.tools.mcp.transports.stdio.process import ServerProcess
-from haystack_integrations.tools.mcp.transports.stdio.server_info import (
+from haystack_integrations.tools.mcp.transports.process import ServerProcess
+from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
+from haystack_integrations.tools.mcp.transports.server_infos import (
     StdioServerInfo,
     inherited_environment,
     is_always_inherited,
 )
-from haystack_integrations.tools.mcp.transports.streams import Streams, StreamsTransport
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.server_info import Negotiation
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +228,6 @@ class StdioClient(WireClient):
         max_retries: int = 3,
         base_delay: float = 1.0,
         max_delay: float = 30.0,
-        cwd: str | Secret | None = None,
-        inherit_env: list[str] | bool | None = None,
-        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-        negotiation: Negotiation = "auto",
     ) -> None:
         """
         Initialize a stdio MCP client.
@@ -245,29 +238,30 @@ class StdioClient(WireClient):
         :param max_retries: Maximum number of reconnection attempts.
         :param base_delay: Base delay for exponential backoff in seconds.
         :param max_delay: Longest delay between attempts in seconds.
-        :param cwd: Working directory of the command.
-        :param inherit_env: Names of further variables that the command inherits, or True for all.
-        :param max_message_size: How many bytes one message of the server may have.
-        :param negotiation: How the revision of the protocol is agreed on.
         """
         super().__init__(max_retries, base_delay, max_delay)
         # With the values of their variables once `connect` is called.
         self.command: str = shown(command)
         self.args: list[str] = list(map(shown, args or []))
         self.env = env
-        self.cwd: str | None = None if cwd is None else shown(cwd)
+        self.cwd: str | None = None
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._info: StdioServerInfo = StdioServerInfo(
-            command=command,
-            args=args,
-            env=env,
-            cwd=cwd,
-            inherit_env=inherit_env,
-            max_message_size=max_message_size,
-            negotiation=negotiation,
-        )
+        self._info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
+
+    @classmethod
+    def of(cls, server_info: StdioServerInfo) -> Self:
+        """
+        Make the client of a server info.
+
+        :param server_info: The server info.
+        :returns: The client.
+        """
+        info = server_info
+        client = cls(info.command, info.args, info.env, info.max_retries, info.base_delay, info.max_delay)
+        client._info = info
+        return client
 
     async def _make_transport(self) -> Transport:
         info = self._info

@@ -16,8 +16,8 @@ import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Fate, RefusedError
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
-from haystack_integrations.tools.mcp.transports.http.sse import SseTransport
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.sse import SseTransport
 from tests.support.rows import rows
 from tests.support.scripted_peer import Wire, event
 from tests.support.waiting import LIMIT

@@ -22,8 +22,8 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.transports.http.options import Route, open_session_transport, open_transport
-from haystack_integrations.tools.mcp.transports.http.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.http_route import Route, open_session_transport, open_transport
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, chunked, response
