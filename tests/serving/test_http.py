@@ -343,12 +343,12 @@ class TestParameters:
     @rows(
         ("options", "text"),
         [
-            ({"transport": "sse"}, "transport\n  Input should be 'stdio' or 'http'"),
-            ({"transport": "http", "port": 70000}, "port\n  Input should be less than or equal to 65535"),
-            ({"transport": "http", "path": "mcp"}, "`path` must start with a slash"),
-            ({"transport": "http", "max_body_size": 5_000_000}, "max_body_size\n  Input should be less"),
-            ({"grace_period": 0}, "grace_period\n  Input should be greater"),
-            ({"log_level": "chatty"}, "log_level\n  Input should be"),
+            ({"transport": "sse"}, "run_server: `transport` must be 'stdio' or 'http', got 'sse'"),
+            ({"transport": "http", "port": 70000}, "`port` must be less than or equal to 65535, got 70000"),
+            ({"transport": "http", "path": "mcp"}, "`path` must match pattern '\\^/', got 'mcp'"),
+            ({"transport": "http", "max_body_size": 5_000_000}, "`max_body_size` must be less"),
+            ({"grace_period": 0}, "`grace_period` must be greater"),
+            ({"log_level": "chatty"}, "`log_level` must be"),
             ({"workers": 2}, "Over stdio there is one client, and no place for `workers`: pass transport='http'"),
             ({"auth": Secret.from_token("x")}, "no place for `auth`"),
             ({"port": 8000}, "no place for `port`: pass transport='http'"),
@@ -373,6 +373,19 @@ class TestParameters:
     def test_what_is_no_server_is_refused(self, server: Any, error: type[Exception], text: str) -> None:
         with pytest.raises(error, match=text):
             run_server(server, transport="http", port=0)
+
+    @rows(
+        ("options", "text"),
+        [
+            ({"allowed_hosts": "mcp.example.com"}, "http_app: `allowed_hosts` must be a valid list, got"),
+            ({"allowed_origins": "https://app.example.com"}, "`allowed_origins` must be a valid list"),
+            ({"path": "mcp"}, "`path` must"),
+            ({"grace_period": "long"}, "`grace_period` must be a valid number, got 'long'"),
+        ],
+    )
+    def test_an_application_refuses_the_same(self, options: dict[str, Any], text: str) -> None:
+        with pytest.raises(ValueError, match=text):
+            http_app(FastMCP("Refused"), **options)
 
     def test_auth_is_a_provider_or_a_secret(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("EMPTY_TOKEN", " ")

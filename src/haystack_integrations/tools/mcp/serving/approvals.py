@@ -45,9 +45,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -587,23 +586,6 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
         found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
     found = [each for each in found if each]
     return RequestStateSecurity(keys=found) if found else None
-
-
-@contextmanager
-def keys_for_workers() -> Iterator[None]:
-    """
-    Give the processes that are started meanwhile one key, unless the environment has some.
-
-    :returns: A context manager.
-    """
-    if os.environ.get(KEYS_VARIABLE):
-        yield
-        return
-    os.environ[KEYS_VARIABLE] = secrets.token_hex(32)
-    try:
-        yield
-    finally:
-        del os.environ[KEYS_VARIABLE]
 
 
 class SpentPauses:

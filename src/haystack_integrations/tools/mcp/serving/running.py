@@ -18,13 +18,14 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import re
+import secrets
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -36,7 +37,7 @@ from haystack import logging
 from haystack.utils import Secret
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
-from pydantic import ConfigDict, Field, validate_call
+from pydantic import Field
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -44,11 +45,11 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
-from haystack_integrations.tools.mcp.serving.approvals import keys_for_workers
+from haystack_integrations.tools.mcp.parameters import checked
+from haystack_integrations.tools.mcp.serving.approvals import KEYS_VARIABLE
 from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.server import auth_provider
@@ -57,16 +58,21 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 ServerFactory = Callable[[], "FastMCP[Any] | Awaitable[FastMCP[Any]]"]
 
+# The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
+LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
+
 if TYPE_CHECKING:
+    _App = FastMCP[Any]
     _Server = FastMCP[Any] | ServerFactory | str
     _Auth = AuthProvider | Secret | None
     _Events = EventStore | None
 else:
     # Not checked by pydantic, which does not know these classes.
-    _Server = _Auth = _Events = Any
+    _App = _Server = _Auth = _Events = Any
 
-# The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
-LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
+_Path = Annotated[str, Field(pattern="^/")]
+_BodySize = Annotated[int, Field(ge=1, le=LARGEST_BODY)]
+_GracePeriod = Annotated[float, Field(ge=0.1, le=3600)]
 _PORT = 8000
 # Importing Haystack and a model in a new worker may keep it from answering the supervisor.
 _WORKER_SILENCE = 60
@@ -154,17 +160,18 @@ class Stop:
         os._exit(0)
 
 
+@checked()
 def http_app(
-    server: FastMCP[Any],
+    server: _App,
     *,
-    path: str = "/mcp",
+    path: _Path = "/mcp",
     stateless: bool = False,
     allowed_hosts: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
-    max_body_size: int = LARGEST_BODY,
-    event_store: EventStore | None = None,
+    max_body_size: _BodySize = LARGEST_BODY,
+    event_store: _Events = None,
     retry_interval: int | None = None,
-    grace_period: float = 10.0,
+    grace_period: _GracePeriod = 10.0,
 ) -> Starlette:
     """
     Make the ASGI application that serves a server, for uvicorn or any other ASGI server.
@@ -246,24 +253,24 @@ async def _answer_health(_request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@validate_call(config=ConfigDict(arbitrary_types_allowed=True, hide_input_in_errors=True))
+@checked()
 def run_server(
     server: _Server,
     *,
     transport: Literal["stdio", "http"] = "stdio",
     host: str = "127.0.0.1",
     port: Annotated[int, Field(ge=0, le=65535)] | None = None,
-    path: str = "/mcp",
+    path: _Path = "/mcp",
     auth: _Auth = None,
     insecure: bool = False,
     allowed_hosts: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
-    max_body_size: Annotated[int, Field(ge=1, le=LARGEST_BODY)] = LARGEST_BODY,
+    max_body_size: _BodySize = LARGEST_BODY,
     event_store: _Events = None,
     retry_interval: int | None = None,
     stateless: bool | None = None,
     workers: Annotated[int, Field(ge=1, le=1024)] = 1,
-    grace_period: Annotated[float, Field(ge=0.1, le=3600)] = 10.0,
+    grace_period: _GracePeriod = 10.0,
     log_level: Literal["debug", "info", "warning", "error"] = "info",
 ) -> None:
     """
@@ -315,9 +322,6 @@ def run_server(
     :raises ImportError: If the import path leads to nothing.
     :raises OSError: If the port is taken.
     """
-    if not path.startswith("/"):
-        msg = f"`path` must start with a slash, like '/mcp', not {path!r}"
-        raise ValueError(msg)
     _log_to_stderr(log_level)
     if transport == "stdio":
         for_http = {
@@ -363,30 +367,30 @@ def run_server(
         "grace_period": grace_period,
     }
     listeners = _bind(host, _PORT if port is None else port)
-    config = uvicorn.Config(
-        cast("Any", functools.partial(_worker_app, server, provider, options))
-        if workers > 1
-        else http_app(made, **options),
-        factory=workers > 1,
-        workers=workers,
-        lifespan="on",
+    address = f"[{host}]" if ":" in host else host
+    number = listeners[0].getsockname()[1]
+    logger.info("Serving over HTTP on http://{address}:{number}{path}", address=address, number=number, path=path)
+    configure = functools.partial(
+        uvicorn.Config,
         ws="none",
         log_level=log_level,
         access_log=False,
         server_header=False,
         # Declared as whole seconds, and handed to `asyncio.wait_for`. It cuts what is left after calls were answered.
         timeout_graceful_shutdown=cast("int", grace_period * 0.9),
-        timeout_worker_healthcheck=_WORKER_SILENCE,
     )
-    address = f"[{host}]" if ":" in host else host
-    number = listeners[0].getsockname()[1]
-    logger.info("Serving over HTTP on http://{address}:{number}{path}", address=address, number=number, path=path)
     try:
         if workers > 1:
-            with keys_for_workers():
-                _Supervisor(config, listeners).run()
+            # They share what clients carry from call to call.
+            os.environ.setdefault(KEYS_VARIABLE, secrets.token_hex(32))
+            worker: Any = functools.partial(_worker_app, server, provider, options)
+            config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
+            _Supervisor(config, listeners).run()
         else:
-            _run_here(config, listeners)
+            app = http_app(made, **options)
+            config = configure(app, lifespan="off")
+            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+                runner.run(_serve_http(app, config, listeners))
     finally:
         for listener in listeners:
             listener.close()
@@ -475,53 +479,33 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     return listeners
 
 
-class _KeepFailure:
+class _HttpServer(uvicorn.Server):
     """
-    Keeps why an application did not start. uvicorn would log it with a traceback, and exit.
+    A server within the lifespan of its application, whose handlers of signals call `handle_exit`.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self.failure: Exception | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
-            await self._app(scope, receive, send)
-            return
-
-        async def without_traceback(message: Message) -> None:
-            await send({"type": message["type"]})
-
-        try:
-            await self._app(scope, receive, without_traceback)
-        except Exception as error:
-            self.failure = error
-            raise
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
 
 
-def _run_here(config: uvicorn.Config, listeners: list[socket.socket]) -> None:
-    config.app = app = _KeepFailure(cast("ASGIApp", config.app))
-    server = uvicorn.Server(config)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        server.should_exit = True
-
-    # For signals that come before uvicorn listens to them. It raises them again once it has stopped; that ends serving,
-    # not the process.
-    previous = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+async def _serve_http(app: Starlette, config: uvicorn.Config, listeners: list[socket.socket]) -> None:
+    server = _HttpServer(config)
+    previous = {number: signal.signal(number, server.handle_exit) for number in _STOP_SIGNALS}
     try:
-        server.run(listeners)
-    except SystemExit:
-        if app.failure is None:
-            raise
+        # Entered here, so that what fails in it is raised: uvicorn would log a traceback and exit.
+        async with app.router.lifespan_context(app):
+            await server.serve(listeners)
+    except BaseExceptionGroup as group:
+        raise _only_error(group) from None
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    failure: BaseException | None = app.failure
-    while isinstance(failure, BaseExceptionGroup) and len(failure.exceptions) == 1:
-        failure = failure.exceptions[0]
-    if failure is not None:
-        raise failure
+
+
+def _only_error(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
