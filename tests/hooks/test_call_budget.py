@@ -184,10 +184,10 @@ class TestBudget:
     @rows(
         ("parameters", "reason"),
         [
-            ({"max_turns": -1}, "MCPCallBudgetHook: `max_turns` must be a whole number of at least 0"),
-            ({"max_refused_turns": 0}, "`max_refused_turns` must be a whole number of at least 1"),
-            ({"tools": "echo"}, "`tools` must be a list"),
-            ({"tool_alias": 1}, "`tool_alias` must be an alias of a registry"),
+            ({"max_turns": -1}, "MCPCallBudgetHook: `max_turns` must be greater than or equal to 0, got -1"),
+            ({"max_refused_turns": 0}, "`max_refused_turns` must be greater than or equal to 1, got 0"),
+            ({"tools": "echo"}, "`tools` must be a valid list"),
+            ({"tool_alias": 1}, "`tool_alias` must be a valid string"),
             ({"tool_alias": "x", "tools": ["echo"]}, "give one of them"),
         ],
     )

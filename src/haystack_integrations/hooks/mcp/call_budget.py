@@ -21,11 +21,14 @@ from haystack_integrations.tools.mcp.budgets import (
     REFUSAL_MESSAGE,
     REFUSED,
     CallCounts,
-    check_tools,
+    Limit,
+    LimitPerTool,
+    RefusalMessage,
     note_refusal,
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -66,16 +69,17 @@ class MCPCallBudgetHook:
 
     allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_tool",)
 
+    @checked(MCPConfigurationError)
     def __init__(
         self,
-        max_turns: int | None = None,
-        max_calls: int | None = None,
-        max_calls_per_tool: int | dict[str, int] | None = None,
+        max_turns: Limit | None = None,
+        max_calls: Limit | None = None,
+        max_calls_per_tool: LimitPerTool | None = None,
         *,
         tools: Sequence[str] | None = None,
-        tool_alias: str | None = None,
-        refusal_message: str = REFUSAL_MESSAGE,
-        max_refused_turns: int = 2,
+        tool_alias: Text | None = None,
+        refusal_message: RefusalMessage = REFUSAL_MESSAGE,
+        max_refused_turns: Positive = 2,
         final_message: str | None = FINAL_MESSAGE,
     ) -> None:
         """
@@ -92,25 +96,17 @@ class MCPCallBudgetHook:
         :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
-        owner = type(self).__name__
         self._counts = CallCounts(
             max_turns=max_turns,
             max_calls=max_calls,
             max_calls_per_tool=max_calls_per_tool,
             refusal_message=refusal_message,
         )
-        self._counts.check(owner)
-        self.tools = check_tools(owner, tools)
-        if tool_alias is not None and (not isinstance(tool_alias, str) or not tool_alias):
-            msg = f"{owner}: `tool_alias` must be an alias of a registry, or None for all MCP tools, got {tool_alias!r}"
-            raise MCPConfigurationError(msg)
+        self.tools = None if tools is None else list(tools)
         if tool_alias is not None and tools is not None:
-            msg = f"{owner}: `tools` and `tool_alias` both say which tools are counted; give one of them"
+            msg = "`tools` and `tool_alias` both say which tools are counted; give one of them"
             raise MCPConfigurationError(msg)
         self.tool_alias = tool_alias
-        if not isinstance(max_refused_turns, int) or isinstance(max_refused_turns, bool) or max_refused_turns < 1:
-            msg = f"{owner}: `max_refused_turns` must be a whole number of at least 1, got {max_refused_turns!r}"
-            raise MCPConfigurationError(msg)
         self.max_refused_turns = max_refused_turns
         self.final_message = final_message
         # An Agent has one State for each run, so concurrent runs do not meet.

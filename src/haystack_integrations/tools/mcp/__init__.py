@@ -65,6 +65,7 @@ __all__ = [
 if TYPE_CHECKING:
     __version__: str
 
+    from .any_tools import warm_up_toolsets, warm_up_toolsets_async
     from .auth.config import OAuthConfig
     from .budgets import call_budget
     from .config.loader import load_mcp_toolsets
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser
     from .mcp_tool import MCPTool
-    from .mcp_toolset import MCPToolset, warm_up_toolsets, warm_up_toolsets_async
+    from .mcp_toolset import MCPToolset
     from .options import FromState, ToolOptions, ToolOverride, ToolSelection
     from .protocol.base import MCPClient
     from .protocol.server_info import MCPServerInfo
@@ -130,7 +131,8 @@ else:
         "handlers": ["MCPHandlers", "MCPSampling"],
         "handlers.elicitation": ["AskUser"],
         "mcp_tool": ["MCPTool"],
-        "mcp_toolset": ["MCPToolset", "warm_up_toolsets", "warm_up_toolsets_async"],
+        "any_tools": ["warm_up_toolsets", "warm_up_toolsets_async"],
+        "mcp_toolset": ["MCPToolset"],
         "options": ["FromState", "ToolOptions", "ToolOverride", "ToolSelection"],
         "registry.registry": ["MCPRegistry"],
         "registry.tool_config": ["ToolConfig"],

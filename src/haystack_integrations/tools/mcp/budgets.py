@@ -3,23 +3,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How many tool calls there may be, and what the model is told of those that are refused.
+How many tool calls there may be, and how often a tool may fail; what the model is told of calls that are refused.
+
+Nothing of a run's failures is kept here: they are counted in its messages. So runs of one Agent do not disturb each
+other.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
-from haystack.dataclasses import ToolCallResult
+from haystack.dataclasses import ChatMessage, TextContent
+from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tracing.tracer import tracer
+from pydantic import AfterValidator, Field
 
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
+from haystack_integrations.tools.mcp.haystack_compat import was_declined
+from haystack_integrations.tools.mcp.parameters import checked
 
 __all__ = ["MCPCallBudget", "call_budget"]
 
@@ -34,6 +42,29 @@ REFUSED: Final = "mcp_call_refused"
 CONTINUED: Final = "mcp_reply_continued"
 
 SPAN_REFUSED: Final = "haystack.mcp.tool_call.refused"
+
+# The key of an Agent's State that has its messages, and the argument by which Haystack passes them to a tool.
+STATE_KEY: Final = "messages"
+ARGUMENT: Final = "_mcp_conversation"
+
+# How a failure begins that is returned as the result of its tool.
+_FAILED: Final = "[This tool call failed] "
+# Beyond this, an output handler has put something before it.
+_BEGINNING: Final = 100
+
+
+def _with_placeholders(text: str) -> str:
+    try:
+        text.format(tool_name="a_tool", limit="a limit")
+    except (KeyError, IndexError, ValueError, AttributeError):
+        msg = "`refusal_message` may have the placeholders {tool_name} and {limit} only"
+        raise ValueError(msg) from None
+    return text
+
+
+Limit: TypeAlias = Annotated[int, Field(ge=0)]
+LimitPerTool: TypeAlias = Limit | Mapping[str, Limit]
+RefusalMessage: TypeAlias = Annotated[str, AfterValidator(_with_placeholders)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,30 +83,9 @@ class CallCounts:
     max_calls_per_tool: int | Mapping[str, int] | None = None
     refusal_message: str = REFUSAL_MESSAGE
 
-    def check(self, owner: str) -> None:
-        """
-        Validate the limits.
-
-        :param owner: Whose they are, for messages.
-        :raises MCPConfigurationError: If one is invalid. The message names it and the valid choices.
-        """
-        for name in ("max_turns", "max_calls"):
-            _check_count(owner, name, getattr(self, name))
-        per_tool = self.max_calls_per_tool
-        if isinstance(per_tool, Mapping):
-            for tool, value in per_tool.items():
-                _check_count(owner, f"max_calls_per_tool['{tool}']", value)
-        else:
-            _check_count(owner, "max_calls_per_tool", per_tool)
-        try:
-            self.refusal("a_tool", "a limit")
-        except (KeyError, IndexError, ValueError, AttributeError):
-            msg = f"{owner}: `refusal_message` may have the placeholders {{tool_name}} and {{limit}} only"
-            raise MCPConfigurationError(msg) from None
-
     def of_tool(self, tool_name: str) -> int | None:
         """
-        Give the limit of a tool.
+        Return the limit of a tool.
 
         :param tool_name: Name of the tool.
         :returns: How many calls there may be; None for no limit.
@@ -85,7 +95,7 @@ class CallCounts:
 
     def reason_against(self, tool_name: str, counts: Mapping[str, int], turns: int = 0) -> str | None:
         """
-        Say why a call does not fit.
+        Return why a call does not fit.
 
         :param tool_name: Name of the tool.
         :param counts: How many calls of which tool there were.
@@ -103,7 +113,7 @@ class CallCounts:
 
     def refusal(self, tool_name: str, limit: str) -> str:
         """
-        Say to the model that a call is refused.
+        Return what the model is told of a call that is refused.
 
         :param tool_name: Name of the tool.
         :param limit: The limit that is reached.
@@ -114,7 +124,7 @@ class CallCounts:
 
 def was_refused(result: ToolCallResult) -> bool:
     """
-    Tell whether a tool call was refused, by what the model was told. Agents leave no other trace of a `call_budget`.
+    Return whether a tool call was refused, by what the model was told. Agents leave no other trace of a `call_budget`.
 
     :param result: What the model was told of the call.
     :returns: False for a budget with a `refusal_message` of its own.
@@ -127,29 +137,6 @@ def was_refused(result: ToolCallResult) -> bool:
 
 def _plural(noun: str, number: int) -> str:
     return noun if number == 1 else f"{noun}s"
-
-
-def _check_count(owner: str, name: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        msg = f"{owner}: `{name}` must be a whole number of at least 0, or None for no limit, got {value!r}"
-        raise MCPConfigurationError(msg)
-
-
-def check_tools(owner: str, tools: Any) -> list[str] | None:
-    """
-    Check the value of `tools`.
-
-    :param owner: Whose it is, for messages.
-    :param tools: Names of tools, or None for all MCP tools.
-    :returns: The names.
-    :raises MCPConfigurationError: If it is something else.
-    """
-    if tools is None:
-        return None
-    if isinstance(tools, str) or not isinstance(tools, Sequence) or not all(isinstance(name, str) for name in tools):
-        msg = f"{owner}: `tools` must be a list of names of tools, or None for all MCP tools, got {tools!r}"
-        raise MCPConfigurationError(msg)
-    return list(tools)
 
 
 def note_refusal(tool_name: str, limit: str) -> None:
@@ -170,7 +157,7 @@ class MCPCallBudget:
     """
 
     def __init__(
-        self, counts: CallCounts, *, tools: list[str] | None = None, max_refused_calls: int | None = None
+        self, counts: CallCounts, *, tools: Sequence[str] | None = None, max_refused_calls: int | None = None
     ) -> None:
         """
         Initialize the budget; `call_budget` does that.
@@ -255,13 +242,14 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
 
 
 @contextmanager
+@checked(MCPConfigurationError)
 def call_budget(
-    max_calls: int | None = None,
+    max_calls: Limit | None = None,
     *,
-    max_calls_per_tool: int | Mapping[str, int] | None = None,
+    max_calls_per_tool: LimitPerTool | None = None,
     tools: Sequence[str] | None = None,
-    refusal_message: str = REFUSAL_MESSAGE,
-    max_refused_calls: int | None = None,
+    refusal_message: RefusalMessage = REFUSAL_MESSAGE,
+    max_refused_calls: Limit | None = None,
 ) -> Iterator[MCPCallBudget]:
     """
     Limit the calls of MCP tools in this block, on Haystack 2.31 and 3.
@@ -288,13 +276,88 @@ def call_budget(
     :returns: A context manager that gives the budget, with `calls`, `calls_by_tool` and `refused`.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
-    owner = "call_budget"
     counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool, refusal_message=refusal_message)
-    counts.check(owner)
-    _check_count(owner, "max_refused_calls", max_refused_calls)
-    budget = MCPCallBudget(counts, tools=check_tools(owner, tools), max_refused_calls=max_refused_calls)
+    budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
     reset = _current.set((*_current.get(), budget))
     try:
         yield budget
     finally:
         _current.reset(reset)
+
+
+# The messages of a loop of this package, which has no State.
+_conversation: ContextVar[Sequence[ChatMessage] | None] = ContextVar("haystack_mcp_conversation", default=None)
+
+
+@contextmanager
+def calls_of(conversation: Sequence[ChatMessage]) -> Iterator[None]:
+    """
+    Make the calls in this block part of a conversation.
+
+    :param conversation: Its messages.
+    """
+    reset = _conversation.set(conversation)
+    try:
+        yield
+    finally:
+        _conversation.reset(reset)
+
+
+def failures_in_a_row(passed: Any, tool_name: str) -> int:
+    """
+    Count how often a tool has failed in a run since it last succeeded.
+
+    :param passed: The messages that Haystack passed to the tool, if it did.
+    :param tool_name: Name of the tool.
+    :returns: The number of calls that failed. Those that were refused or declined are not counted.
+    """
+    count = 0
+    for message in reversed(passed if are_messages(passed) else _conversation.get() or ()):
+        if message.is_from("user"):
+            break
+        for result in reversed(message.tool_call_results):
+            if result.origin.tool_name != tool_name or REFUSED in message.meta:
+                continue
+            if result.error and (was_refused(result) or was_declined(result)):
+                continue
+            if not result.error and not _was_returned(result):
+                return count
+            count += 1
+    return count
+
+
+def are_messages(value: Any) -> bool:
+    """
+    Return whether a value is a list of ChatMessages, which no model can write.
+
+    :param value: The value.
+    :returns: Whether it is.
+    """
+    return isinstance(value, list) and all(isinstance(each, ChatMessage) for each in value)
+
+
+def _was_returned(result: ToolCallResult) -> bool:
+    parts = [result.result] if isinstance(result.result, str) else result.result
+    text = next((part.text if isinstance(part, TextContent) else part for part in parts), "")
+    return isinstance(text, str) and _FAILED in text[:_BEGINNING]
+
+
+def limit_reached(limit: int) -> str:
+    """
+    Return what the model is told of a tool that is not to be called any more.
+
+    :param limit: How often it has failed.
+    :returns: A sentence.
+    """
+    times = "once" if limit == 1 else f"{limit} times in a row"
+    return f"This tool has failed {times}. Do not call it again in this run: answer with what you have."
+
+
+def as_result(error: Exception) -> str:
+    """
+    Write a failure as the result of its tool.
+
+    :param error: The failure.
+    :returns: The JSON string of an MCP result with `isError`.
+    """
+    return json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True})

@@ -18,7 +18,15 @@ from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.budgets import admit_call, note_refusal
+from haystack_integrations.tools.mcp.budgets import (
+    ARGUMENT,
+    STATE_KEY,
+    admit_call,
+    as_result,
+    failures_in_a_row,
+    limit_reached,
+    note_refusal,
+)
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
@@ -72,13 +80,6 @@ from haystack_integrations.tools.mcp.redaction import Redactor, texts_in
 from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
-from haystack_integrations.tools.mcp.tool_failures import (
-    ARGUMENT,
-    STATE_KEY,
-    as_result,
-    failures_in_a_row,
-    limit_reached,
-)
 from haystack_integrations.tools.mcp.transports.server_infos import (
     InProcessServerInfo,
     SSEServerInfo,

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import uuid
@@ -26,18 +25,14 @@ from haystack_integrations.tools.mcp.convert.tables import html_table, text_tabl
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, check_prefix, describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPConnectionError,
     MCPDriftError,
     MCPToolNotFoundError,
-    lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
-from haystack_integrations.tools.mcp.instructed_tools import with_instructions
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
 from haystack_integrations.tools.mcp.options import (
     ToolOptions,
@@ -49,6 +44,7 @@ from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.server_instructions import with_instructions
 from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
@@ -61,7 +57,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.convert.results import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
-__all__ = ["MCPToolset", "MCPToolsetCombination", "warm_up_toolsets", "warm_up_toolsets_async"]
+__all__ = ["MCPToolset", "MCPToolsetCombination"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -928,67 +924,3 @@ def _is_usable(definition: types.Tool) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _checked_toolsets(toolsets: Any) -> list[MCPToolset | MCPTool]:
-    # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
-    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
-    for each in checked:
-        if not isinstance(each, ToolBase):
-            msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
-            raise TypeError(msg)
-    return checked
-
-
-async def warm_up_toolsets_async(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
-    """
-    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
-
-    :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
-    :raises TypeError: If something else is among them.
-    :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
-    """
-    toolsets = _checked_toolsets(toolsets)
-    running_loop()
-    failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
-    if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
-        raise failures[0]
-    if failures:
-        texts = "".join(f"\n* {failure}" for failure in failures)
-        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up:{texts}"
-        raise MCPConnectionError(msg, operation="warm_up")
-
-
-def warm_up_toolsets(toolsets: Sequence[MCPToolset | MCPTool]) -> None:
-    """
-    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
-
-    :param toolsets: MCPToolsets and MCPTools.
-    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
-    :raises TypeError: If something else is among them.
-    """
-    _executor().run(warm_up_toolsets_async(_checked_toolsets(toolsets)))
-
-
-def try_to_warm_up(toolsets: Sequence[MCPToolset | MCPTool]) -> list[BaseException | None]:
-    """
-    Warm up several toolsets or tools concurrently, each of which may fail.
-
-    :param toolsets: MCPToolsets and MCPTools.
-    :returns: For each of them, in their order, its error; None for those that are warm.
-    :raises MCPConnectionError: If none of them could be tried.
-    """
-    return _executor().run(_outcomes(toolsets))
-
-
-async def _outcomes(toolsets: Sequence[MCPToolset | MCPTool]) -> list[BaseException | None]:
-    return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
-
-
-def _executor() -> AsyncExecutor:
-    try:
-        return AsyncExecutor.get_instance()
-    except ExecutorStartError as error:
-        msg = f"The toolsets could not be warmed up: {NO_DESCRIPTORS if lacks_descriptors(error) else error}."
-        raise MCPConnectionError(msg, operation="warm_up") from error

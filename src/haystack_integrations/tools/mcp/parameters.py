@@ -248,7 +248,8 @@ def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fault(own: list[str], error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
+    # Of the kinds of value that a parameter takes, the one that what was given comes closest to.
+    first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
     if first["type"] == "value_error":
         return str(first.get("ctx", {}).get("error"))
     if first["type"] == "missing":
@@ -261,8 +262,8 @@ def _fault(own: list[str], error: ValidationError) -> str:
     given = repr(value) if is_shown else type(value).__name__
     place = f"`{own[name] if isinstance(name, int) else name}`"
     # What else pydantic says of the place is about its own schema.
-    if inside and (isinstance(inside[0], int) or inside[0].isidentifier()):
-        place += f" ({inside[0]})"
+    if inside and (isinstance(inside[-1], int) or inside[-1].isidentifier()):
+        place += f" ({inside[-1]})"
     said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
     return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"
 

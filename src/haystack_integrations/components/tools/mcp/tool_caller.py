@@ -27,6 +27,22 @@ from haystack.tools.toolset import Toolset
 from haystack.utils import deserialize_callable
 from pydantic import SkipValidation
 
+from haystack_integrations.tools.mcp.any_tools import (
+    Failure,
+    ResolvedCall,
+    close_tools,
+    close_tools_async,
+    failure_message,
+    invoke,
+    invoke_async,
+    resolve,
+    result_message,
+    tool_items,
+    unusable_result,
+    warm_up_tools,
+    warm_up_tools_async,
+)
+from haystack_integrations.tools.mcp.budgets import calls_of
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_state_schema,
@@ -35,24 +51,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import Positive, checked
-from haystack_integrations.tools.mcp.tool_failures import calls_of
-from haystack_integrations.tools.mcp.tool_invocation import (
-    Failure,
-    ResolvedCall,
-    failure_message,
-    invoke,
-    invoke_async,
-    resolve,
-    result_message,
-    unusable_result,
-)
-from haystack_integrations.tools.mcp.tool_lifecycle import (
-    close_tools,
-    close_tools_async,
-    tool_items,
-    warm_up_tools,
-    warm_up_tools_async,
-)
 
 from .tool_calls import call_arguments, in_batches, pending_calls, tools_by_name, update_state
 

@@ -17,7 +17,7 @@ from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp import MCPTool
-from haystack_integrations.tools.mcp.tool_invocation import ResolvedCall
+from haystack_integrations.tools.mcp.any_tools import ResolvedCall
 
 
 def pending_calls(messages: Sequence[ChatMessage]) -> list[ToolCall]:

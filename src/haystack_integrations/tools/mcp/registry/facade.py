@@ -14,9 +14,7 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, note_refusal
-from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-from haystack_integrations.tools.mcp.tool_invocation import (
+from haystack_integrations.tools.mcp.any_tools import (
     Failure,
     ResolvedCall,
     failure_message,
@@ -26,6 +24,8 @@ from haystack_integrations.tools.mcp.tool_invocation import (
     result_message,
     unusable_result,
 )
+from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, note_refusal
+from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

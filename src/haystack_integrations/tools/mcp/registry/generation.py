@@ -14,9 +14,9 @@ from typing import Any, TypeAlias, TypedDict
 
 from haystack.dataclasses import ChatMessage
 
+from haystack_integrations.tools.mcp.budgets import calls_of
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade, first_reply
-from haystack_integrations.tools.mcp.tool_failures import calls_of
 
 Prompt: TypeAlias = str | ChatMessage | Sequence[ChatMessage]
 Outcome: TypeAlias = tuple[Any, list[ChatMessage]]

@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One tool call of a model, of any tool of Haystack: finding the tool, calling it, and what the model sees of the result.
+Tools of any kind, those of MCP servers and others: warming them up, calling them, closing them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -17,19 +17,174 @@ from typing import Any, TypeAlias
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import REFUSED
 from haystack_integrations.tools.mcp.convert.results import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
+    NO_DESCRIPTORS,
     MCPBudgetExceededError,
     MCPCallRefusedError,
+    MCPConnectionError,
     MCPRunError,
     MCPToolFailedError,
     MCPToolNotFoundError,
+    lacks_descriptors,
 )
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.tool_base import ToolBase
+
+
+def tool_items(tools: Any) -> list[Any]:
+    """
+    List tools and toolsets.
+
+    :param tools: A Tool, a Toolset, or a list of them.
+    :returns: The list.
+    """
+    return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
+
+
+def connected_items(tools: Any) -> list[ToolBase]:
+    """
+    Find what has a connection to a server, also in toolsets that consist of toolsets.
+
+    :param tools: A Tool, a Toolset, or a list of them.
+    :returns: The MCPTools and MCPToolsets.
+    """
+    found: list[ToolBase] = []
+    for item in tool_items(tools):
+        if isinstance(item, ToolBase):
+            found.append(item)
+        elif isinstance(item, Toolset):
+            parts = getattr(item, "toolsets", ())
+            found += connected_items(list(parts.values()) if isinstance(parts, Mapping) else parts)
+    return found
+
+
+def _checked_toolsets(toolsets: Any) -> list[ToolBase]:
+    # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
+    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
+    for each in checked:
+        if not isinstance(each, ToolBase):
+            msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
+            raise TypeError(msg)
+    return checked
+
+
+async def warm_up_toolsets_async(toolsets: Sequence[ToolBase]) -> None:
+    """
+    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
+    :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
+    """
+    toolsets = _checked_toolsets(toolsets)
+    running_loop()
+    failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
+    if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
+        raise failures[0]
+    if failures:
+        texts = "".join(f"\n* {failure}" for failure in failures)
+        msg = f"{len(failures)} of {len(toolsets)} toolsets could not be warmed up:{texts}"
+        raise MCPConnectionError(msg, operation="warm_up")
+
+
+def warm_up_toolsets(toolsets: Sequence[ToolBase]) -> None:
+    """
+    Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
+    :raises TypeError: If something else is among them.
+    """
+    _executor().run(warm_up_toolsets_async(_checked_toolsets(toolsets)))
+
+
+def try_to_warm_up(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
+    """
+    Warm up several toolsets or tools concurrently, each of which may fail.
+
+    :param toolsets: MCPToolsets and MCPTools.
+    :returns: For each of them, in their order, its error; None for those that are warm.
+    :raises MCPConnectionError: If none of them could be tried.
+    """
+    return _executor().run(_outcomes(toolsets))
+
+
+async def _outcomes(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
+    return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
+
+
+def _executor() -> AsyncExecutor:
+    try:
+        return AsyncExecutor.get_instance()
+    except ExecutorStartError as error:
+        msg = f"The toolsets could not be warmed up: {NO_DESCRIPTORS if lacks_descriptors(error) else error}."
+        raise MCPConnectionError(msg, operation="warm_up") from error
+
+
+def warm_up_tools(tools: Any) -> None:
+    """
+    Warm tools up, those of MCP servers at the same time.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    servers = connected_items(tools)
+    if len(servers) > 1:
+        warm_up_toolsets(servers)
+    for item in tool_items(tools):
+        if isinstance(item, ToolBase) and len(servers) > 1:
+            continue
+        if hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+async def warm_up_tools_async(tools: Any) -> None:
+    """
+    Warm tools up like `warm_up_tools`, without blocking the event loop where they can.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    servers = connected_items(tools)
+    await warm_up_toolsets_async(servers)
+    for item in tool_items(tools):
+        if isinstance(item, ToolBase):
+            continue
+        if hasattr(item, "warm_up_async"):
+            await item.warm_up_async()
+        elif hasattr(item, "warm_up"):
+            item.warm_up()
+
+
+def close_tools(tools: Any) -> None:
+    """
+    Close the tools that can be closed.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    for item in tool_items(tools):
+        if hasattr(item, "close"):
+            item.close()
+
+
+async def close_tools_async(tools: Any) -> None:
+    """
+    Close the tools that can be closed, without blocking the event loop where they can.
+
+    :param tools: A Toolset, or a list of Tools and Toolsets.
+    """
+    for item in tool_items(tools):
+        if hasattr(item, "close_async"):
+            await item.close_async()
+        elif hasattr(item, "close"):
+            item.close()
+
 
 # What a call comes to if it has no result.
 Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
