@@ -134,6 +134,10 @@ class TestRun:
             executor.run(sleeper.sleep(), timeout=0.5)
         assert sleeper.was_cancelled.wait(LIMIT)
 
+    def test_waits_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(self, executor, monkeypatch):
+        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
+        assert executor.run(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
+
     def test_from_its_own_thread_says_what_to_do_instead_of_blocking(self, executor):
         async def run_inside() -> str:
             with pytest.raises(RuntimeError, match=r"own event loop.*run_async"):
@@ -171,6 +175,12 @@ class TestRunAsync:
         with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
             await executor.run_async(sleeper.sleep(), timeout=0.5)
         assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
+
+    async def test_waits_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(
+        self, executor, monkeypatch
+    ):
+        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
+        assert await executor.run_async(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
 
     async def test_cancels_the_coroutine_with_the_caller(self, executor):
         sleeper = Sleeper()

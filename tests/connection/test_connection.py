@@ -88,7 +88,7 @@ def test_a_blocked_event_loop_is_said_to_a_caller_that_has_waited_long_enough(mo
         go_on.wait(LIMIT)
         return "done"
 
-    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.connection.BLOCKED_LOOP_GRACE", 0.1)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.1)
     connection = MCPConnection(InProcessServerInfo(server), connection_timeout=1, invocation_timeout=0.5)
     connection.open()
     with pytest.raises(MCPTimeoutError, match=r"event loop is blocked\)\. The tool may have run"):

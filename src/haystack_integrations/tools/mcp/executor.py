@@ -32,6 +32,10 @@ _LOOP_DESCRIPTORS = 16
 # Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
 
+# Seconds after which an event loop that has done nothing counts as blocked, e.g. by an in-process server that never
+# gives way.
+_PULSE = 10.0
+
 _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
 
 
@@ -116,16 +120,7 @@ class OperationCancelledError(RuntimeError):
         super().__init__(f"The operation was cancelled{reason}.")
 
 
-class Patience:
-    """
-    How long an operation is waited for beyond its time.
-    """
-
-    # How much longer it is waited if the time is over, in seconds, None for no limit; nothing not to wait any longer.
-    extension: tuple[float | None, ...] = ()
-
-
-class Waiter(Patience):
+class Waiter:
     """
     Waits in a thread. A lock takes a third of the time of a `concurrent.futures.Future`.
     """
@@ -219,27 +214,51 @@ def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
+class _Pulse:
+    """
+    Finds out whether the executor's loop still runs: asked every `_PULSE` seconds, by one thread.
+    """
+
+    __slots__ = ("_executor", "_is_asked")
+
+    def __init__(self, executor: AsyncExecutor) -> None:
+        self._executor = executor
+        self._is_asked = False
+
+    def beats(self) -> bool:
+        """
+        Return False if the loop has done nothing since this was called before.
+        """
+        if self._is_asked:
+            return False
+        self._is_asked = True
+        self._executor.post(self._answer)
+        return True
+
+    def _answer(self) -> None:
+        self._is_asked = False
+
+
 class _Alarm:
     """
     Ends the wait in an event loop that takes too long. It takes a third of the time of `asyncio.timeout`.
     """
 
-    __slots__ = ("_patience", "_seconds", "_waiter", "timer")
+    __slots__ = ("_pulse", "_seconds", "_waiter", "timer")
 
-    def __init__(self, waiter: asyncio.Future[None], seconds: float, patience: Patience | None) -> None:
+    def __init__(self, waiter: asyncio.Future[None], seconds: float, pulse: _Pulse | None) -> None:
         self._waiter = waiter
         self._seconds = seconds
-        self._patience = patience
+        self._pulse = pulse
         self.timer = waiter.get_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
         if self._waiter.done():
             return
-        patience, self._patience = self._patience, None
-        if patience is None or not patience.extension:
+        if self._pulse is not None and self._pulse.beats():
+            self.timer = self._waiter.get_loop().call_later(_PULSE, self._ring)
+        else:
             self._waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
-        elif (longer := patience.extension[0]) is not None:
-            self.timer = self._waiter.get_loop().call_later(longer, self._ring)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -401,6 +420,7 @@ class AsyncExecutor:
         timeout: float | None = None,
         *,
         waiter: Waiter | None = None,
+        has_limit: bool = False,
     ) -> T:
         """
         Run a coroutine in the event loop and wait for its result.
@@ -408,6 +428,8 @@ class AsyncExecutor:
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
         :param waiter: Waits for the end, and may do something meanwhile.
+        :param has_limit: Whether the coroutine has a limit of its own, so that `timeout` only counts if the loop is
+            blocked.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: If called from the executor's own thread, where it would deadlock, or after `shutdown`.
@@ -425,7 +447,11 @@ class AsyncExecutor:
         self._submit(operation)
         has_ended = False
         try:
-            has_ended = waiter.wait(timeout) or any(waiter.wait(seconds) for seconds in waiter.extension)
+            has_ended = waiter.wait(timeout)
+            if not has_ended and has_limit:
+                pulse = _Pulse(self)
+                while not has_ended and pulse.beats():
+                    has_ended = waiter.wait(_PULSE)
         finally:
             if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
                 operation.cancel()
@@ -436,7 +462,7 @@ class AsyncExecutor:
         return result
 
     async def run_async(
-        self, coro: Coroutine[Any, Any, T], timeout: float | None = None, *, patience: Patience | None = None
+        self, coro: Coroutine[Any, Any, T], timeout: float | None = None, *, has_limit: bool = False
     ) -> T:
         """
         Run a coroutine in the executor's event loop and await its result in the caller's event loop.
@@ -445,7 +471,7 @@ class AsyncExecutor:
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
-        :param patience: May extend the timeout.
+        :param has_limit: As in `run`.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
         :raises RuntimeError: After `shutdown`, or outside of an asyncio event loop. The coroutine did not start.
@@ -460,7 +486,7 @@ class AsyncExecutor:
         caller = caller_of_operation.get() if self.in_loop_thread() else None
         operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
         self._submit(operation)
-        alarm = None if timeout is None else _Alarm(waiter, timeout, patience)
+        alarm = None if timeout is None else _Alarm(waiter, timeout, _Pulse(self) if has_limit else None)
         try:
             await waiter
         except BaseException:

@@ -44,7 +44,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, Patience, Waiter
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import is_asynchronous
 from haystack_integrations.tools.mcp.handlers.progress import AwaitedReports, WaitingReports
@@ -67,10 +67,6 @@ if TYPE_CHECKING:
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# The timeouts of a call run in the executor's loop. The caller's own, longer by this, is for a loop that is blocked,
-# e.g. by an in-process server that never gives way.
-BLOCKED_LOOP_GRACE = 10.0
 
 # Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
@@ -146,8 +142,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             raise ValueError(msg)
         self.server_info = server_info
         self.connection_timeout: float = check_timeout("connection_timeout", connection_timeout)
-        # How much longer the caller waits than what it waits for, which has its own timeout that a login may extend.
-        self._grace = BLOCKED_LOOP_GRACE + server_info._longest_login
         self.call_options: CallOptions = CallOptions.of(call_options)
         self._limits = CallLimits(invocation_timeout=invocation_timeout, **self.call_options.changed())
         self.share = share
@@ -450,8 +444,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 return self._intercepted(request).run_blocking(longest)
             reports = None if request.on_progress is None else WaitingReports(request.on_progress)
             request.report = None if reports is None else reports.add
-            request.patience = waiter = reports or Waiter()
-            return executor.run(self._call(request), longest, waiter=waiter)
+            return executor.run(self._call(request), longest, waiter=reports, has_limit=True)
         except MCPInvocationError:
             raise
         except (OSError, RuntimeError) as error:
@@ -461,11 +454,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         try:
             executor, longest = AsyncExecutor.get_instance(), self._limited(request)
             reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
-            request.report, request.patience = None if reports is None else reports.add, Patience()
+            request.report = None if reports is None else reports.add
             if self._interceptors:  # which may take as long as they like
                 operation = executor.run_async(self._call_intercepted(request))
             else:
-                operation = executor.run_async(self._call(request), longest, patience=request.patience)
+                operation = executor.run_async(self._call(request), longest, has_limit=True)
             return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
@@ -474,16 +467,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def _limited(self, request: CallRequest) -> float | None:
         """
-        Set the limits of a call, and return how long to wait for it, in seconds.
+        Set the limits of a call, and return how long to wait for it if the executor's loop is blocked, in seconds.
         """
         limits = self._limits
         if request.invocation_timeout is not None:
             limits = limits.within(request.invocation_timeout)
         request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
-        longest, task = limits.longest_call, limits.task_timeout
-        request.longest_task = None if task is None else 2 * waits + task + self._grace
-        return None if longest is None else waits + longest + self._grace
+        return None if limits.longest_call is None else waits + limits.longest_call
 
     def _call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
         # For the executor's loop.
@@ -503,18 +494,18 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
         return InterceptedCall(self._interceptors, request, server=self._describe_server(), send=self._call)
 
-    def _run(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    def _submit(self, body: Coroutine[Any, Any, T]) -> T:
         self._users.enter()
         try:
-            return self._executor(body).run(body, None if timeout is None else timeout + self._grace)
+            return self._executor(body).run(body, self._longest_wait, has_limit=True)
         finally:
             if self._users.leave():
                 self._leave()
 
-    async def _run_async(self, body: Coroutine[Any, Any, T], timeout: float | None) -> T:
+    async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
         self._users.enter()
         try:
-            return await self._executor(body).run_async(body, None if timeout is None else timeout + self._grace)
+            return await self._executor(body).run_async(body, self._longest_wait, has_limit=True)
         finally:
             if self._users.leave():
                 self._leave()
@@ -551,16 +542,16 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         Get hold of the sessions with the server, without opening one and without blocking the event loop.
         """
-        await self._run_async(self._acquired(), self.connection_timeout)
+        await self._submit_async(self._acquired())
 
     async def _opened(self) -> ToolListing:
         return await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
 
     def _open(self) -> ToolListing:
-        return self._run(self._opened(), self.connection_timeout)
+        return self._submit(self._opened())
 
     async def _open_async(self) -> ToolListing:
-        return await self._run_async(self._opened(), self.connection_timeout)
+        return await self._submit_async(self._opened())
 
     async def _listed(self) -> ToolListing:
         return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
@@ -579,10 +570,9 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         if identities is None:
             msg = f"{self.server_info.describe()} is not connected"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
-        timeout = self.connection_timeout
-        body = identities.base.list_tools_if_open(timeout)
+        body = identities.base.list_tools_if_open(self.connection_timeout)
         # Not counted as a user: nobody waits for it, and it must not put off the closing.
-        return await self._executor(body).run_async(body, timeout + self._grace)
+        return await self._executor(body).run_async(body, self.connection_timeout, has_limit=True)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
@@ -650,12 +640,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _sessions(self) -> MCPConnection:
         return self
 
-    def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        return self._run(body, self._reading_timeout())
-
-    async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        return await self._run_async(body, self._reading_timeout())
-
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
         limits = {"connection_timeout": self.connection_timeout, "timeout": self._read_limit}
         return await self._with_session(
@@ -667,10 +651,9 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         # What is read beside the tools takes no minutes, even where calls may.
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
-    def _reading_timeout(self) -> float:
-        # What loses its session is begun again.
-        attempts = 1 + int(getattr(self.server_info, "max_retries", 3))
-        return (2 * self.connection_timeout + self._read_limit) * attempts
+    @property
+    def _longest_wait(self) -> float:
+        return self.connection_timeout + self._read_limit
 
     def _details(self) -> ServerDetails | None:
         session = self._session

@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError, Waiter
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 from haystack_integrations.tools.mcp.handlers.progress import WaitingReports
 from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -125,13 +125,11 @@ class InterceptedCall:
                 return self._result(interceptor, answer)
             on_progress = self._request.on_progress
             reports = None if on_progress is None else WaitingReports(on_progress)
-            waiter = reports or Waiter()
-            request = dataclasses.replace(
-                self._request, patience=waiter, report=None if reports is None else reports.add
-            )
+            request = dataclasses.replace(self._request, report=None if reports is None else reports.add)
             # What is sent has its own time limit; an interceptor may wait for as long as it likes.
             timeout = longest if interceptor is None else None
-            return AsyncExecutor.get_instance().run(self._step(call, index, request), timeout, waiter=waiter)
+            step = self._step(call, index, request)
+            return AsyncExecutor.get_instance().run(step, timeout, waiter=reports, has_limit=True)
         except Exception as error:
             self._note(error, None if interceptor is None or interceptor.is_async else interceptor)
             raise

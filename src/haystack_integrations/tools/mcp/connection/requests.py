@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.executor import OperationCancelledError, Patience
+from haystack_integrations.tools.mcp.executor import OperationCancelledError
 from haystack_integrations.tools.mcp.parameters import texts
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ class CallRequest:
     report: Callable[[MCPProgress], None] | None = None
     # Asked before each attempt whether it may be sent.
     admission: Admission | None = None
-    # What waits for it, and how long it waits for a task at most.
-    patience: Patience | None = None
-    longest_task: float | None = None
 
     @property
     def continues_task(self) -> bool:

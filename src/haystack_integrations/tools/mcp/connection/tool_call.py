@@ -99,15 +99,15 @@ class ToolCall:
         :raises MCPCallPendingError: If the server wants something first, or made a task of it that is left open.
         :raises MCPInvocationError: If there is no result otherwise.
         """
-        self._supervisor = supervisor
+        self._supervisor, request = supervisor, self.request
         if self._pending is not None:
-            return await self._task_result(self._pending)
+            return await TaskRun(request, self._pending, self._continuation).run(supervisor)
         supervisor.base.calls += 1
-        if self.request.secrets:
-            supervisor.redactor.of_calls.remember(self.request.secrets)
+        if request.secrets:
+            supervisor.redactor.of_calls.remember(request.secrets)
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
-        self._clock, self._began = CallClock(self.request.limits), monotonic()
+        self._clock, self._began = CallClock(request.limits), monotonic()
         try:
             return await self._answered(supervisor)
         except NotForCallerError:
@@ -122,12 +122,7 @@ class ToolCall:
         finally:
             if self._reports is not None:
                 self._reports.end()
-        return await self._task_result(await self._left_open(left.result))
-
-    async def _task_result(self, task: MCPPendingCall) -> types.CallToolResult:
-        if self.request.patience is not None:
-            self.request.patience.extension = (self.request.longest_task,)
-        return await TaskRun(self.request, task, self._continuation).run(self._supervisor)
+        return await TaskRun(request, await self._left_open(left.result), None).run(supervisor)
 
     async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:
         """
@@ -181,7 +176,6 @@ class ToolCall:
                     raise
         if self.request.leaves_tasks or pending.task_id is None:
             raise self._supervisor.redactor.error(pending_error(pending, self.request)) from None
-        self._continuation = None
         return pending
 
     def _only_as_task(self) -> MCPInvocationError:
