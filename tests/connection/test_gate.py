@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.identities import Identities
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError
 from tests.handlers.conftest import BOTH_ERAS, Ask, ask, servers  # noqa: F401 - fixtures
 from tests.support.background import text
 from tests.support.kinds import LONG

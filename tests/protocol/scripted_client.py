@@ -14,9 +14,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
+from haystack_integrations.tools.mcp.protocol.base import MCPClient
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
-from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 OLDER, NEWEST = "2025-11-25", "2026-07-28"
@@ -33,7 +33,7 @@ async def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequest
     return ServerRequests(callbacks)
 
 
-class ScriptedClient(TaskClient):
+class ScriptedClient(MCPClient):
     """`answer(method, params)` returns a result, or an awaitable of one, or raises."""
 
     def __init__(self, answer: Answer, version: str = NEWEST, capabilities: Mapping[str, Any] | None = None) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.protocol import cached_results
-from haystack_integrations.tools.mcp.protocol.cached_results import CachedResults, ttl_ms
+from haystack_integrations.tools.mcp.protocol import changes
+from haystack_integrations.tools.mcp.protocol.changes import CachedResults, ttl_ms
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
@@ -67,7 +67,7 @@ async def test_what_the_server_allows_is_kept(fields, is_kept):
 
 async def test_it_is_kept_until_its_time_is_over(monkeypatch):
     now = 100.0
-    monkeypatch.setattr(cached_results, "monotonic", lambda: now)
+    monkeypatch.setattr(changes, "monotonic", lambda: now)
     cache, server = CachedResults(), Server(ttlMs=1_000)
     for now, asked in ((100.0, 1), (100.9, 1), (101.0, 2)):  # noqa: B007 - the clock
         await cache.fetched(READ, {"uri": "a"}, server)
@@ -119,7 +119,7 @@ async def test_what_changed_is_forgotten_also_while_it_is_fetched():
 
 
 async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
-    monkeypatch.setattr(cached_results, "_MOST_KEPT", 2)
+    monkeypatch.setattr(changes, "_MOST_KEPT", 2)
     cache, server = CachedResults(), Server(ttlMs=AN_HOUR)
     for uri, number in (("a", 1), ("b", 2), ("a", 1), ("c", 3), ("a", 1), ("b", 4)):
         assert (await cache.fetched(READ, {"uri": uri}, server))["number"] == number

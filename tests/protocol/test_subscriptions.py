@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.protocol.cached_results import shortest_ttl
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, shortest_ttl
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows

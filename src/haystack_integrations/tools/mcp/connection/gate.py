@@ -43,7 +43,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.status import CircuitState
 from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

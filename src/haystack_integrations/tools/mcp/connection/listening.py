@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     WantedChanges,
     Watcher,
 )
-from haystack_integrations.tools.mcp.protocol.outcome_errors import failed_to
+from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.session import Session

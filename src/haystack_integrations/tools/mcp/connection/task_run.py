@@ -40,20 +40,19 @@ from haystack_integrations.tools.mcp.handlers.calling import call as call_functi
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets, is_question
+from haystack_integrations.tools.mcp.protocol.base import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.protocol.inputs import Continuation, Responses
-from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError, TaskClient, TaskState
+from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, Responses
 
 if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.requests import CallRequest
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -168,7 +167,7 @@ class TaskRun:
         if self._supervisor.is_closed:  # for good: no other session is going to be opened
             raise self.lost(MCPConnectionError("the connection was closed."))
 
-    async def _ask(self, operation: str, ask: Callable[[TaskClient], Awaitable[T]]) -> T:
+    async def _ask(self, operation: str, ask: Callable[[MCPClient], Awaitable[T]]) -> T:
         """
         Send a request about the task, again and again while the server is away.
         """
@@ -177,7 +176,7 @@ class TaskRun:
             left, limit = self._left(), self._request_timeout
             return self._supervisor.read(
                 operation,
-                lambda client: ask(_with_tasks(client)),
+                ask,
                 connection_timeout=self._request.connection_timeout,
                 timeout=limit if left is None else max(min(limit, left), 0.1),
             )
@@ -220,7 +219,7 @@ class TaskRun:
             await self._sleep(wait)
             wait = min(wait * 2, 5.0)
 
-    async def _look(self, client: TaskClient) -> tuple[TaskState, types.CallToolResult | None]:
+    async def _look(self, client: MCPClient) -> tuple[TaskState, types.CallToolResult | None]:
         # Both by the same client: the session may end next, and there may be no other one to read the result with.
         state = await client.get_task(self._task_id)
         if state.status != "completed":
@@ -251,7 +250,7 @@ class TaskRun:
             # A person may take longer than the server may be away.
             left = self._left()
             return self._supervisor.ask_handlers(
-                lambda client: _with_tasks(client).answer_for_task(requests),
+                lambda client: client.answer_for_task(requests),
                 connection_timeout=self._request.connection_timeout,
                 timeout=_LONGEST_ANSWER if left is None else max(left, 0.1),
             )
@@ -323,13 +322,6 @@ _GOES_ON = (
     "The task goes on at the server; do not repeat the call. `continue_call` takes it up again with the `pending_call` "
     "of this error, and `cancel_call` ends it."
 )
-
-
-def _with_tasks(client: MCPClient) -> TaskClient:
-    if not isinstance(client, TaskClient):
-        msg = f"{type(client).__name__} knows no tasks"
-        raise MCPConnectionError(msg, operation="tasks/get", code=0)
-    return client
 
 
 def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> MCPPendingCall:

@@ -39,9 +39,14 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
-from haystack_integrations.tools.mcp.protocol.error_texts import invocation_error, outcome_unknown, raise_tool_error
-from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
+from haystack_integrations.tools.mcp.protocol.error_texts import (
+    failed_to,
+    invocation_error,
+    outcome_unknown,
+    raise_tool_error,
+)
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:

@@ -9,40 +9,51 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NoReturn, TypeVar
+from datetime import datetime
+from typing import Any, ClassVar, Final, Literal, NoReturn, TypeVar
 
 import anyio
 import mcp_types as types
 from haystack import logging
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.protocol.cached_results import CachedResults, ttl_ms
+from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.protocol.changes import (
     ACKNOWLEDGED,
+    CachedResults,
     ServerChange,
     WantedChanges,
     change_of,
     read_filters,
+    ttl_ms,
     written_filters,
 )
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
+    failed_to,
     not_connected,
     outcome_unknown,
     raise_tool_error,
     redacted_result,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.inputs import answered
-from haystack_integrations.tools.mcp.protocol.life import SessionLife
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, failed_to
-from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
-from haystack_integrations.tools.mcp.protocol.rest import ServerRest
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ProtocolError
+from haystack_integrations.tools.mcp.protocol.life import ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.requests_of_server import (
+    CallLeftOpenError,
+    Continuation,
+    Responses,
+    ServerRequests,
+    answered,
+    read_requests,
+)
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -107,6 +118,55 @@ class ServerDetails:
         return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
+# What some servers leave out, in seconds; and what no server is waited for longer between two questions for a task.
+_USUAL_POLL_INTERVAL: Final = 1.0
+_LONGEST_POLL_INTERVAL: Final = 60.0
+_SHORTEST_POLL_INTERVAL: Final = 0.02
+
+
+class AnswerRefusedError(Exception):
+    """
+    Raised when a handler does not answer what a server wants to know, or is not there. The text says which.
+    """
+
+
+class TaskState(types.Result):
+    """
+    What a server says of a task when it makes one, or is asked.
+    """
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    status_message: str | None = None
+    created_at: str | None = None
+    ttl_ms: float | None = None
+    poll_interval_ms: float | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    input_requests: dict[str, Any] | None = None
+
+    @property
+    def poll_interval(self) -> float:
+        """
+        How many seconds to wait until the server is asked again.
+        """
+        if not self.poll_interval_ms:
+            return _USUAL_POLL_INTERVAL
+        return min(max(self.poll_interval_ms / 1000, _SHORTEST_POLL_INTERVAL), _LONGEST_POLL_INTERVAL)
+
+    @property
+    def expires_at(self) -> float | None:
+        """
+        When the server may forget the task, in seconds since the epoch, if it says so.
+        """
+        if self.ttl_ms is None or self.created_at is None:
+            return None
+        try:
+            return datetime.fromisoformat(self.created_at).timestamp() + self.ttl_ms / 1000
+        except ValueError:
+            return None
+
+
 class MCPClient(ABC):
     """
     Abstract base class for MCP clients: one session with one server.
@@ -157,6 +217,9 @@ class MCPClient(ABC):
     # Whether that is 2026-07-28 or later.
     _is_modern: bool = False
     _capabilities: types.ServerCapabilities = types.ServerCapabilities()
+
+    # What the definitions of its tools mean for their calls.
+    _tools: ListedTools
 
     # Answers what the server asks. Set when a session is opened.
     _server_requests: ServerRequests
@@ -682,6 +745,99 @@ class MCPClient(ABC):
         :param task_id: The server's name of the task.
         """
         await self._read("cancel_task", lambda: self._request("tasks/cancel", {"taskId": task_id}, name=task_id))
+
+    # Calls that a server does not answer with the result of a tool, such as tasks (SEP-2663)
+
+    async def _finished(
+        self,
+        send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+        continuation: Continuation | None = None,
+    ) -> dict[str, Any]:
+        """
+        Send a call until there is a result of the tool.
+
+        :param send: Sends `tools/call` with the parameters that it gets in addition, as a request of its own each time.
+        :param continuation: What to continue a call with that was left open.
+        :returns: The result, as in the protocol.
+        :raises CallLeftOpenError: If the server has questions that are answered later, or makes a task of the call.
+        :raises RequestError: If a request fails, or a handler refuses what the server wants.
+        :raises ValidationError: If what the server sent instead of a result is not as in the protocol.
+        :raises RuntimeError: If the call cannot be continued, has no end, or has a result of an unknown kind.
+        """
+        requests = self._server_requests
+        seed = await continuation.parameters(requests) if continuation is not None else None
+        if not self._is_modern or self._revision is None:
+            return await send(seed or {})
+        leaves_questions = self.handlers.elicitation is answer_later
+        result = await answered(send, requests, seed=seed, leaves_questions=leaves_questions)
+        kind = result.get("resultType", "complete")
+        if kind == "complete":
+            return result
+        if kind == "task":
+            TaskState.model_validate(result, by_name=False)
+            raise CallLeftOpenError(result)
+        msg = "the server's answer is of an unknown type"
+        raise InvalidResultError(msg)
+
+    async def get_task(self, task_id: str) -> TaskState:
+        """
+        Ask how a task is.
+
+        :param task_id: The server's name of the task.
+        :returns: Its state.
+        :raises MCPConnectionError: If that fails.
+        """
+
+        async def read() -> TaskState:
+            result = await self._request("tasks/get", {"taskId": task_id}, name=task_id)
+            return self._parsed("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
+
+        return await self._read("tasks/get", read)
+
+    async def answer_for_task(self, requests: Mapping[str, Any]) -> Responses:
+        """
+        Let the handlers answer what a server wants to know for a task.
+
+        :param requests: The requests by their keys, as in the protocol.
+        :returns: The responses by the same keys, likewise.
+        :raises AnswerRefusedError: If a handler refuses, or is not there.
+        :raises ValidationError: If the requests are not what the protocol says.
+        """
+        callbacks = self._server_requests.callbacks
+        wanted = callbacks.wanted()
+        try:
+            return await self._server_requests.answers(read_requests(requests))
+        except ProtocolError as error:
+            # Not the server's, as all other errors of this kind are.
+            raise AnswerRefusedError(callbacks.advice(wanted, error.code, error.data) or error.message) from None
+
+    async def update_task(self, task_id: str, responses: Responses) -> None:
+        """
+        Send the server what it wants to know for a task.
+
+        :param task_id: The server's name of the task.
+        :param responses: The responses by the keys of the requests, as in the protocol.
+        :raises MCPConnectionError: If that fails.
+        """
+        params = {"taskId": task_id, "inputResponses": responses}
+        await self._read("tasks/update", lambda: self._request("tasks/update", params, name=task_id))
+
+    async def task_result(self, tool_name: str, result: dict[str, Any]) -> types.CallToolResult:
+        """
+        Read the result of a task, and validate it as that of any other call.
+
+        :param tool_name: Name of the tool.
+        :param result: The result, as in the protocol.
+        :returns: The result.
+        :raises RuntimeError: If it violates the output schema of the tool.
+        :raises ValidationError: If it is no result of a tool.
+        """
+        mended = mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
+        read = types.CallToolResult.model_validate(mended.result, by_name=False)
+        if read.is_error:
+            return redacted_result(read, self.redactor)
+        await self._tools.validate(tool_name, read)
+        return read
 
     # Skills
 

@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What of a server may be different now. Free of the MCP SDK.
+What was read of a server: what says that it may be different now, and for how long it may be kept.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any, Final, Literal, TypeAlias
+
+from haystack_integrations.tools.mcp.request_context import current_identity
 
 ChangedList: TypeAlias = Literal["tools", "prompts", "resources"]
 
@@ -136,3 +140,115 @@ class Watcher:
 
     wanted: WantedChanges
     notify: Callable[[ServerChange], None]
+
+
+# Results that a server allows to be kept (SEP-2549, since revision 2026-07-28).
+
+# How many results are kept for a session, those of all identities together.
+_MOST_KEPT: Final = 1024
+
+# For how long nothing is kept longer, in milliseconds: a day.
+_LONGEST_TTL: Final = 86_400_000
+
+# The identity of whoever may get what is public.
+_ANYBODY: Final = object()
+
+# The method, its parameters, and who may get the result.
+_Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...], Any]
+
+
+def ttl_ms(result: Mapping[str, Any]) -> int:
+    """
+    Return for how long a server allows a result to be kept.
+
+    :param result: The result, as in the protocol.
+    :returns: Milliseconds; 0 if it says nothing, or nothing that makes sense.
+    """
+    said = result.get("ttlMs")
+    return int(min(max(said, 0), _LONGEST_TTL)) if isinstance(said, int | float) else 0
+
+
+def shortest_ttl(pages: Iterable[Mapping[str, Any]]) -> float | None:
+    """
+    Return for how long pages may be kept. A server that wants nothing to be kept, or says nothing, sets no time.
+
+    :param pages: The pages of a listing, as in the protocol.
+    :returns: The shortest time, in seconds.
+    """
+    times = [ttl for page in pages if (ttl := ttl_ms(page))]
+    return min(times) / 1000 if times else None
+
+
+class CachedResults:
+    """
+    The results of one session that may be kept: public ones for all, private ones for the identity that read them.
+
+    To be used in one event loop. What it returns must not be changed.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the CachedResults without any.
+        """
+        # With the times until which they may be used, in the order of their last use.
+        self._kept: dict[_Key, tuple[dict[str, Any], float]] = {}
+        # How often results of a method changed at the server.
+        self._changes: Counter[str] = Counter()
+
+    async def fetched(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        fetch: Callable[[], Awaitable[dict[str, Any]]],
+        *,
+        is_refresh: bool = False,
+    ) -> dict[str, Any]:
+        """
+        Return the result of a request, kept or fetched.
+
+        One that wants input first is not kept.
+
+        :param method: The method of the request.
+        :param params: Its parameters, without `_meta`: names with strings.
+        :param fetch: Sends the request.
+        :param is_refresh: Whether the server is to be asked in any case.
+        :returns: The result.
+        """
+        about, identity = tuple(sorted(params.items())), current_identity.get()
+        own, public = (method, about, identity.key if identity is not None else None), (method, about, _ANYBODY)
+        for key in () if is_refresh else (own, public):
+            result, expires_at = self._kept.pop(key, ({}, 0.0))
+            if expires_at > monotonic():
+                self._kept[key] = result, expires_at
+                return result
+        changes = self._changes[method]
+        result = await fetch()
+        self._kept.pop(own, None)
+        self._kept.pop(public, None)
+        ttl = ttl_ms(result)
+        if ttl and result.get("resultType", "complete") == "complete" and self._changes[method] == changes:
+            self._kept[public if result.get("cacheScope") == "public" else own] = result, monotonic() + ttl / 1000
+            if len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+        return result
+
+    def drop(self, method: str, uri: str | None = None) -> bool:
+        """
+        Forget results of a method, also those that are being fetched, because they changed at the server.
+
+        :param method: The method.
+        :param uri: Of which resource, or part of one; None for all results.
+        :returns: Whether any were kept.
+        """
+        self._changes[method] += 1
+        kept = [key for key in self._kept if key[0] == method]
+        stale = [key for key in kept if uri is None or uri.startswith(dict(key[1]).get("uri", ""))]
+        for key in stale:
+            del self._kept[key]
+        return bool(stale)
+
+    def clear(self) -> None:
+        """
+        Forget all results, because another session begins.
+        """
+        self._kept.clear()

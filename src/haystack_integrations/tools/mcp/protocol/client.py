@@ -27,34 +27,34 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-from haystack_integrations.tools.mcp.protocol.base import ServerDetails
-from haystack_integrations.tools.mcp.protocol.cached_results import shortest_ttl
+from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
     describe_validation,
+    failed_to,
     not_connected,
     outcome_unknown,
     redacted_result,
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.protocol.exchange import (
+    CallDidNotRunError,
     Exchange,
     LostError,
     ProtocolError,
+    ReadInterruptedError,
     RefusedError,
     RequestError,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.protocol.inputs import Continuation
 from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
-from haystack_integrations.tools.mcp.protocol.outcome_errors import CallDidNotRunError, ReadInterruptedError, failed_to
-from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
+from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.protocol.tasks import TaskClient
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_identity
 
@@ -100,7 +100,7 @@ class _Reports:
             self.last = self._channel.spawn(self._on_progress(progress, total, message))
 
 
-class WireClient(TaskClient):
+class WireClient(MCPClient):
     """
     A client with a transport of its own.
 

@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
+
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.request_context import Identity
 
@@ -110,6 +112,33 @@ class UnreadableError(LostError):
     """
     Raised for a request whose answer came, and cannot be used.
     """
+
+
+class CallDidNotRunError(MCPConnectionError):
+    """
+    Raised when a tool call provably did not run, so that it may be sent again.
+    """
+
+    def __init__(self, message: str, *, denied: bool = False) -> None:
+        """
+        Initialize the CallDidNotRunError.
+
+        :param message: What went wrong.
+        :param denied: Whether the server would refuse it again.
+        """
+        super().__init__(message, operation="call_tool")
+        self.denied = denied
+        # Why the session in which it was to be sent has ended, if it has.
+        self.lost_because: str | None = None
+
+
+class ReadInterruptedError(MCPConnectionError):
+    """
+    Raised when the connection broke while something was read, so that it may be read again.
+    """
+
+    # Whether the server may have got the request.
+    was_sent: bool = True
 
 
 @dataclass(slots=True, eq=False, repr=False)

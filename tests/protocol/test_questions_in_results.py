@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.protocol.base import AnswerRefusedError
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.inputs import CallLeftOpenError, Continuation
-from haystack_integrations.tools.mcp.protocol.tasks import AnswerRefusedError
+from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
 
@@ -86,7 +86,7 @@ async def test_reads_and_prompts_may_want_input_and_are_not_kept_then():
 
 
 async def test_a_server_that_never_has_enough_is_left(monkeypatch):
-    monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.inputs._FIRST_PAUSE", 0.0)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.requests_of_server._FIRST_PAUSE", 0.0)
     client = await scripted(wants("s"))
     with pytest.raises(RuntimeError, match="wanted input more than 10 times"):
         await call(client)
