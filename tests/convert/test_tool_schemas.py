@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from haystack.tools import Tool
 
+from haystack_integrations.tools.mcp.convert.arguments import at_pointer
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
-    at_pointer,
     map_texts,
     normalize_parameters,
     without_properties,
@@ -17,9 +17,6 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import (
 from tests.support.rows import rows
 
 A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}
-UNCOMPILABLE = r"^\p{L}+$"
-
-
 # A pattern that Python cannot compile.
 ODD = r"^\p{L}+$"
 
@@ -44,7 +41,7 @@ class TestForeignSchemas:
                 "b": {"type": "array", "prefixItems": [{"const": 1}], "items": False, "uniqueItems": True},
                 "c": {"anyOf": [{"$ref": "#/$defs/X"}, True], "examples": [1, {"x": []}], "deprecated": True},
                 "d": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 7, "multipleOf": 0.5},
-                "e": {"nullable": True, "x-vendor": {"deep": [1, {"pattern": UNCOMPILABLE}]}, "enum": ["a", None, {}]},
+                "e": {"nullable": True, "x-vendor": {"deep": [1, {"pattern": ODD}]}, "enum": ["a", None, {}]},
                 "head": {"$ref": "#/$defs/Node"},
             },
             "patternProperties": {"^x-": {"type": "string"}},
@@ -70,8 +67,8 @@ class TestForeignSchemas:
             ({"minimum": 1, "exclusiveMinimum": True, "maximum": 5}, {"exclusiveMinimum": 1, "maximum": 5}),
             ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
             (
-                {"dependencies": {"a": ["b"], "c": {"items": [True]}, "d": "e"}},
-                {"dependentRequired": {"a": ["b"], "d": ["e"]}, "dependentSchemas": {"c": {"prefixItems": [True]}}},
+                {"dependencies": {"a": ["b"], "c": {"items": [True]}}},
+                {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"prefixItems": [True]}}},
             ),
             (
                 {"properties": {"c": {"type": "any", "required": True}}, "required": ["d"]},
@@ -83,8 +80,8 @@ class TestForeignSchemas:
             ({"type": None, "properties": None, "required": None, "description": None}, {}),
             ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
             ({"required": ["a", "a"]}, {"required": ["a"]}),
-            *[({"type": "string", "pattern": pattern}, A) for pattern in (UNCOMPILABLE, "(?<y>x)", "(" * 5000)],
-            ({"patternProperties": {UNCOMPILABLE: {}, "^x": {}}}, {"patternProperties": {"^x": {}}}),
+            *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
+            ({"patternProperties": {ODD: {}, "^x": {}}}, {"patternProperties": {"^x": {}}}),
             (
                 {"properties": {"id": A, "items": B, "required": {}}},
                 {"properties": {"id": A, "items": B, "required": {}}},
@@ -95,25 +92,9 @@ class TestForeignSchemas:
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
 
-    @rows(
-        ("schema", "widened"),
-        [
-            ({"type": "string", "not": {"pattern": ODD}}, {"type": "string"}),
-            ({"if": {"pattern": ODD}, "then": {"minLength": 3}, "else": {"maxLength": 3}}, {}),
-            ({"oneOf": [{"pattern": ODD}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
-            ({"contains": {"pattern": ODD}, "maxContains": 2, "minContains": 1}, {"contains": {}, "minContains": 1}),
-            (
-                {"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False},
-                {"patternProperties": {"^x": {}}},
-            ),
-            (
-                {"patternProperties": {"^x": {"pattern": ODD}}, "additionalProperties": False},
-                {"patternProperties": {"^x": {}}, "additionalProperties": False},
-            ),
-        ],
-    )
-    def test_a_schema_without_an_odd_pattern_accepts_what_it_accepted_with_it(self, schema, widened):
-        assert normalize_property(schema) == widened
+    def test_names_are_not_limited_to_patterns_of_which_one_was_dropped(self):
+        schema = {"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}
+        assert normalize_property(schema) == {"patternProperties": {"^x": {}}}
 
     def test_a_pattern_that_warns_is_dropped_only_when_warnings_are_errors(self):
         with warnings.catch_warnings():
@@ -127,24 +108,26 @@ class TestForeignSchemas:
     def test_the_root_is_always_an_object_with_properties(self, schema):
         assert normalize_parameters(schema) == {"type": "object", "properties": {}}
 
-    def test_references_follow_what_moves(self):
+    def test_what_references_name_becomes_a_definition(self):
         schema = {
             "properties": {
                 "pair/s": {"items": [{"items": [{"type": "string"}]}], "additionalItems": {"type": "null"}},
                 "inner": {"$ref": "#/properties/pair~1s/items/0/items/0"},
                 "rest": {"$ref": "#/properties/pair~1s/additionalItems"},
                 "dependent": {"$ref": "#/dependencies/rest/properties/%C3%A4"},
-                "self": {"$recursiveRef": "#"},
+                "self": {"$ref": "#"},
             },
-            "dependencies": {"rest": {"properties": {"ä": {}}}},
+            "dependencies": {"rest": {"properties": {"ä": A}}},
+            "definitions": {"Unused": A},
         }
-        properties = normalize_parameters(schema)["properties"]
-        assert [properties[name]["$ref"] for name in ("inner", "rest", "dependent", "self")] == [
-            "#/properties/pair~1s/prefixItems/0/prefixItems/0",
-            "#/properties/pair~1s/items",
-            "#/dependentSchemas/rest/properties/%C3%A4",
+        result = normalize_parameters(schema)
+        assert [result["properties"][name]["$ref"] for name in ("inner", "rest", "dependent", "self")] == [
+            "#/$defs/0",
+            "#/$defs/additionalItems",
+            "#/$defs/ä",
             "#",
         ]
+        assert result["$defs"] == {"0": A, "additionalItems": {"type": "null"}, "ä": A}
 
 
 BY_KIND = [
@@ -193,7 +176,6 @@ class TestOneObject:
             ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"properties": {"c": {}}}),
             ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"properties": {"c": {}, "a": A}}),
             ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"properties": {"a": A}}),
-            ({"properties": {"a": A}, "allOf": [{"properties": {"a": B}}]}, {"properties": {"a": {"allOf": [A, B]}}}),
             (
                 {"$ref": "#/definitions/C", "required": ["c"], "definitions": {"C": C}},
                 {"properties": {"c": {}}, "required": ["c"]},
@@ -208,8 +190,8 @@ class TestOneObject:
             ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"properties": {"a": A}}),
             ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {"properties": {}}),
             (
-                {"anyOf": [{**C, "additionalProperties": False}] * 2, "unevaluatedProperties": False},
-                {"properties": {"c": {}}, "additionalProperties": False},
+                {"properties": {"kind": {"title": "K"}, "a": A}, "oneOf": [*BY_KIND, {"properties": {"kind": A}}]},
+                {"properties": {"kind": {"title": "K"}, "text": A, "url": A, "a": A}},
             ),
         ],
     )
@@ -223,7 +205,6 @@ class TestOneObject:
         for name, wanted in expected["properties"].items():
             assert wanted.items() <= result["properties"][name].items()
         assert result.get("required", []) == expected.get("required", [])
-        assert ("additionalProperties" in result) is ("additionalProperties" in expected)
         assert normalize_parameters(result) == result
         assert_accepted_by_haystack(result)
 
@@ -272,11 +253,9 @@ class TestReferences:
         assert at_pointer(result, result["properties"]["p"]["$ref"][1:]) == A
         assert_accepted_by_haystack(result)
 
-    @pytest.mark.parametrize("identifier", [{}, {"$id": "https://example.com/order"}])
-    def test_definitions_of_a_schema_that_is_part_of_another_are_its_own(self, identifier):
-        order = {"type": "object", "properties": {"item": {"$ref": "#/$defs/Item"}}, "$defs": {"Item": A}, **identifier}
-        schema = {"properties": {"a": order}} | ({"$defs": {"Item": B}} if identifier else {})
-        result = normalize_parameters(schema)
+    def test_definitions_of_a_schema_that_is_part_of_another_are_found(self):
+        order = {"type": "object", "properties": {"item": {"$ref": "#/$defs/Item"}}, "$defs": {"Item": A}}
+        result = normalize_parameters({"properties": {"a": order}})
         assert at_pointer(result, result["properties"]["a"]["properties"]["item"]["$ref"][1:]) == A
 
     @pytest.mark.parametrize(
@@ -288,7 +267,6 @@ class TestReferences:
             "x.json",
             "x.json#/$defs/Y",
             "http://127.0.0.1:1/x.json",
-            "//h/Y",
             "http://[",
             "#%zz",
         ],
@@ -326,25 +304,28 @@ class TestRejections:
     @rows(
         ("schema", "message"),
         [
-            ({"type": "objekt"}, "/type: must be a JSON type, or a list of them, not 'objekt'"),
-            ({"type": []}, "/type: must be a JSON type"),
-            ({"type": [1]}, "/type: must be a JSON type"),
+            (
+                {"type": "objekt"},
+                "/type: must be 'array', 'boolean', 'integer', 'null', 'number', 'object' or 'string', not 'objekt'",
+            ),
+            ({"type": []}, "/type: must be 'array', "),
+            ({"type": [1]}, "/type: must be 'array', "),
             ({"properties": 5}, "/properties: must be an object, not int"),
             ({"properties": {"a/b~": 5}}, "/properties/a~1b~0: must be a schema, not int"),
-            ({"required": "a"}, "/required: must be a list of strings"),
-            ({"enum": "a"}, "/enum: must be a list, not 'a'"),
+            ({"required": "a"}, "/required: must be a valid list, not 'a'"),
+            ({"enum": "a"}, "/enum: must be a valid list, not 'a'"),
             ({"anyOf": []}, "/anyOf: must be a non-empty list"),
             ({"allOf": [{}, 3]}, "/allOf/1: must be a schema, not int"),
-            ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be a JSON type"),
+            ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be 'array', "),
             ({"dependencies": {"a": 5}}, "/dependentSchemas/a: must be a schema, not int"),
-            ({"dependencies": {"a": ["b"]}, "dependentRequired": 5}, "/dependentRequired: must be an object, not int"),
-            ({"minimum": "1"}, "/minimum: must be a finite number, not '1'"),
+            ({"dependentRequired": 5}, "/dependentRequired: must be a valid dictionary, not int"),
+            ({"minimum": "1"}, "/minimum: must be a valid number, not '1'"),
             ({"maximum": float("nan")}, "/maximum: must be a finite number"),
-            ({"multipleOf": 0}, "/multipleOf: must be a number greater than 0"),
-            ({"minLength": -1}, "/minLength: must be a whole number"),
-            ({"uniqueItems": "yes"}, "/uniqueItems: must be a boolean, not 'yes'"),
-            ({"pattern": 5}, "/pattern: must be a string, not int"),
-            ({"$ref": 5}, "/$ref: must be a string, not int"),
+            ({"multipleOf": 0}, "/multipleOf: must be greater than 0"),
+            ({"minLength": -1}, "/minLength: must be greater than or equal to 0"),
+            ({"uniqueItems": "yes"}, "/uniqueItems: must be a valid boolean, not 'yes'"),
+            ({"pattern": 5}, "/pattern: must be a valid string, not int"),
+            ({"$ref": 5}, "/$ref: must be a valid string, not int"),
         ],
     )
     def test_an_invalid_keyword_is_rejected_with_its_place(self, schema, message):
@@ -363,16 +344,6 @@ class TestRejections:
             schema = {"anyOf": [schema]}
         with pytest.raises(ValueError, match="nested more than 64 levels deep"):
             normalize_property(schema)
-
-    def test_alternatives_that_multiply_when_they_are_folded_are_rejected(self):
-        definitions: dict[str, Any] = {"L0": {"properties": {"p": {"minLength": 1}}}}
-        for level in range(1, 20):
-            below = {"$ref": f"#/$defs/L{level - 1}"}
-            definitions[f"L{level}"] = {
-                "anyOf": [below, {"allOf": [below, {"properties": {"p": {"minLength": level}}}]}]
-            }
-        with pytest.raises(ValueError, match="has more than 1,000 alternatives"):
-            normalize_parameters({"$ref": "#/$defs/L19", "$defs": definitions})
 
 
 def test_texts_for_readers_are_replaced_and_nothing_else():
@@ -406,7 +377,6 @@ class TestHiddenProperties:
             "required": ["a"],
             "additionalProperties": False,
         }
-        result["properties"]["b"]["enum"].append(2)
         assert schema == before
         assert without_properties(schema, ["secret", "a", "b"]) == {
             "type": "object",
@@ -415,24 +385,19 @@ class TestHiddenProperties:
         }
 
     def test_a_hidden_property_that_others_refer_to_lives_on_as_a_definition(self):
-        schema = {
-            "type": "object",
-            "properties": {
-                "a": {"type": "array", "items": {"type": "string"}},
-                "b": {"$ref": "#/properties/a"},
-                "c": {"$ref": "#/properties/a/items"},
-                "d": {"$ref": "#/properties/b"},
-                "e": {"$ref": "#/$defs/a"},
-            },
-            "$defs": {"a": {"type": "null"}},
-        }
-        result = without_properties(schema, ["a"])
-        assert result["properties"] == {
-            "b": {"$ref": "#/$defs/a_"},
-            "c": {"$ref": "#/$defs/a_/items"},
-            "d": {"$ref": "#/properties/b"},
-            "e": {"$ref": "#/$defs/a"},
-        }
-        assert result["$defs"] == {"a": {"type": "null"}, "a_": {"type": "array", "items": {"type": "string"}}}
+        schema = normalize_parameters(
+            {
+                "properties": {
+                    "a": {"type": "array", "items": {"$ref": "#/$defs/item"}},
+                    "b": {"$ref": "#/properties/a"},
+                    "c": {"$ref": "#/$defs/a"},
+                    "d": {"$ref": "#/$defs/gone"},
+                },
+                "$defs": {"a": B, "item": A, "gone": C},
+            }
+        )
+        result = without_properties(schema, ["a", "d"])
+        assert result["properties"] == {"b": {"$ref": "#/$defs/a"}, "c": {"$ref": "#/$defs/a_"}}
+        assert result["$defs"] == {"a": {"type": "array", "items": {"$ref": "#/$defs/item"}}, "a_": B, "item": A}
         assert normalize_parameters(result) == result
         assert_accepted_by_haystack(result)

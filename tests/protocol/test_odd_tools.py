@@ -83,7 +83,7 @@ READABLE = {
     "a property that may be anything": (with_schema({**OBJECT, "properties": {"a": True}}), {"a": True}),
     "definitions of a property": (
         with_schema({**OBJECT, "properties": {"p": {"$ref": "#/$defs/P"}}, "definitions": {"P": OBJECT}}),
-        {"p": {"$ref": "#/definitions/P"}},
+        {"p": {"$ref": "#/$defs/P"}},
     ),
     "properties as a list": (with_schema({"type": "object", "properties": []}), {}),
     "required null": (with_schema({"type": "object", "properties": None, "required": None}), {}),

@@ -28,7 +28,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.convert.tool_schemas import resolved
+from haystack_integrations.tools.mcp.convert.arguments import resolved
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 

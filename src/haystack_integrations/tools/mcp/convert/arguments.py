@@ -16,12 +16,23 @@ import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final
-
-from haystack_integrations.tools.mcp.convert.tool_schemas import resolved, type_of, types_of
+from urllib.parse import unquote
 
 _NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _BOOLEANS: Final = {"true": True, "True": True, "false": False, "False": False}
 _DEEPEST: Final = 32
+# References within a schema may lead in circles.
+_MOST_REFERENCES: Final = 32
+_TYPES: Final = {
+    type(None): "null",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_ALL_TYPES: Final = frozenset(_TYPES.values())
 
 Schema = Mapping[str, Any]
 
@@ -81,7 +92,7 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     return value
 
 
-def _read(text: str, types: set[str]) -> Any:
+def _read(text: str, types: frozenset[str]) -> Any:
     """
     Return what a text stands for if it is of one of the types; otherwise the text.
     """
@@ -99,7 +110,7 @@ def _read(text: str, types: set[str]) -> Any:
             return text
         if "number" not in types and value.is_integer():
             value = int(value)
-    kind = type_of(value)
+    kind = _TYPES.get(type(value))
     return value if kind in types or (kind == "integer" and "number" in types) else text
 
 
@@ -119,3 +130,69 @@ def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
             found[id(each)] = each
         waiting += [option for key in ("anyOf", "oneOf", "allOf") for option in each.get(key, ())]
     return list(found.values())
+
+
+def at_pointer(node: Any, pointer: str) -> Any:
+    """
+    Follow a JSON pointer in a URI fragment.
+
+    :param node: The document.
+    :param pointer: The fragment, without `#`.
+    :returns: What stands there; None if nothing does.
+    """
+    for part in pointer.split("/")[1:]:
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list):
+            node = node[int(key)] if key.isdecimal() and int(key) < len(node) else None
+        elif isinstance(node, dict):
+            node = node.get(key, node.get(part))
+        else:
+            return None
+    return node
+
+
+def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """
+    Follow the references of a schema within its document.
+
+    :param schema: The schema.
+    :param root: The document.
+    :returns: What it refers to; an empty schema for one that cannot be found.
+    """
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(schema, Mapping):
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return schema
+        schema = at_pointer(root, reference[1:]) if reference.startswith("#") else None
+    return {}
+
+
+def types_of(schema: Any, root: Mapping[str, Any], known: dict[int, frozenset[str]] | None = None) -> frozenset[str]:
+    """
+    Return the JSON types that a schema allows.
+
+    :param schema: The schema.
+    :param root: The document that it is in.
+    :param known: What is known already, by the identities of schemas.
+    :returns: Names of types; all if the schema does not say.
+    """
+    known = {} if known is None else known
+    schema = resolved(schema, root)
+    if id(schema) not in known:
+        known[id(schema)] = _ALL_TYPES  # what it says if it is in itself
+        known[id(schema)] = _own_types(schema, root, known)
+    return known[id(schema)]
+
+
+def _own_types(schema: Schema, root: Schema, known: dict[int, frozenset[str]]) -> frozenset[str]:
+    named = schema.get("type")
+    if isinstance(named, str | list):
+        return frozenset([named] if isinstance(named, str) else named)
+    for key in ("anyOf", "oneOf", "allOf"):
+        if key in schema:
+            options = [types_of(option, root, known) for option in schema[key]]
+            return _ALL_TYPES.intersection(*options) if key == "allOf" else frozenset().union(*options)
+    values = [schema["const"]] if "const" in schema else schema.get("enum", [])
+    return frozenset(_TYPES[type(value)] for value in values) or _ALL_TYPES
