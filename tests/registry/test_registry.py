@@ -467,7 +467,7 @@ class TestHealth:
             ("optional", False, False),
         ]
         assert len(report) == 3
-        assert repr(report).startswith("MCPHealthReport({'good': ")
+        assert list(report) == ["good", "bad", "clash"]
         down = report["bad"].providers[1]
         assert "no-such-command" in down.server
         assert "was not found" in down.error

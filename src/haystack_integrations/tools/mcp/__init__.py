@@ -91,8 +91,8 @@ if TYPE_CHECKING:
     from .options import FromState, ToolOptions, ToolOverride, ToolSelection
     from .protocol.base import MCPClient
     from .protocol.server_info import MCPServerInfo
+    from .registry.configuration import ToolConfig
     from .registry.registry import MCPRegistry
-    from .registry.tool_config import ToolConfig
     from .request_context import mcp_request_context
     from .resource_tools import MCPResourceToolset
     from .searchable_toolset import MCPSearchableToolset
@@ -135,7 +135,7 @@ else:
         "mcp_toolset": ["MCPToolset"],
         "options": ["FromState", "ToolOptions", "ToolOverride", "ToolSelection"],
         "registry.registry": ["MCPRegistry"],
-        "registry.tool_config": ["ToolConfig"],
+        "registry.configuration": ["ToolConfig"],
         "request_context": ["mcp_request_context"],
         "resource_tools": ["MCPResourceToolset"],
         "searchable_toolset": ["MCPSearchableToolset"],

@@ -23,8 +23,12 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_sche
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
-from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
+from haystack_integrations.tools.mcp.registry.configuration import (
+    Provider,
+    ToolConfig,
+    load_provider,
+    providers_by_name,
+)
 from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
 

@@ -2,13 +2,17 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The tools of an alias in a loop of one's own around a chat generator, and the loop that `MCPRegistry.generate` runs.
+"""
+
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -24,12 +28,15 @@ from haystack_integrations.tools.mcp.any_tools import (
     result_message,
     unusable_result,
 )
-from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, note_refusal
+from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, calls_of, note_refusal
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 Reply: TypeAlias = ChatMessage | Sequence[ChatMessage] | Mapping[str, Any]
+Prompt: TypeAlias = str | ChatMessage | Sequence[ChatMessage]
+Outcome: TypeAlias = tuple[Any, list[ChatMessage]]
 
 
 class MCPFacade:
@@ -112,6 +119,10 @@ class MCPFacade:
         self._toolset.warm_up()
         return list(self._toolset)
 
+    async def _tools_async(self) -> list[Tool]:
+        await self._toolset.warm_up_async()
+        return list(self._toolset)
+
     def tool_call_count(self, reply: Reply) -> int:
         """
         Count the tool calls of a reply.
@@ -119,7 +130,7 @@ class MCPFacade:
         :param reply: The reply.
         :returns: How many there are.
         """
-        return len(first_reply(reply).tool_calls)
+        return len(_first_reply(reply).tool_calls)
 
     def has_tool_calls(self, reply: Reply) -> bool:
         """
@@ -137,14 +148,13 @@ class MCPFacade:
         :returns: For each tool `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
         :raises MCPError: As `warm_up` of the toolset.
         """
-        return openai_schemas(self.tools)
+        return _openai_schemas(self.tools)
 
     async def get_tool_schemas_async(self) -> list[dict[str, Any]]:
         """
         Describe the tools like `get_tool_schemas`, without blocking the event loop.
         """
-        await self._toolset.warm_up_async()
-        return openai_schemas(list(self._toolset))
+        return _openai_schemas(await self._tools_async())
 
     def process_completion_response(self, reply: Reply) -> list[ChatMessage]:
         """
@@ -157,7 +167,7 @@ class MCPFacade:
         :returns: The reply, and a tool message for each of its calls, in their order.
         :raises MCPError: As `warm_up` of the toolset.
         """
-        message = first_reply(reply)
+        message = _first_reply(reply)
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
@@ -172,11 +182,10 @@ class MCPFacade:
         """
         Make the tool calls of a reply like `process_completion_response`, without blocking the event loop.
         """
-        message = first_reply(reply)
+        message = _first_reply(reply)
         if not message.tool_calls:
             return [message]
-        await self._toolset.warm_up_async()
-        tools = {tool.name: tool for tool in self._toolset}
+        tools = {tool.name: tool for tool in await self._tools_async()}
         answers = await asyncio.gather(
             *(_called_async(tools, call) for call in message.tool_calls), return_exceptions=True
         )
@@ -193,7 +202,7 @@ class MCPFacade:
         :param refusal_message: What the model is told. Default: that no more turns of tool calls are allowed.
         :returns: The reply, and a tool message with an error for each of its calls.
         """
-        message = first_reply(reply)
+        message = _first_reply(reply)
         counts = CallCounts(max_turns=self.max_tool_call_turns)
         messages = [message]
         for call in message.tool_calls:
@@ -210,24 +219,11 @@ class MCPFacade:
         return f"{type(self).__name__}({self._config!r})"
 
 
-def openai_schemas(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """
-    Describe tools in OpenAI's format.
-
-    :param tools: The tools.
-    :returns: Their descriptions.
-    """
+def _openai_schemas(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     return [{"type": "function", "function": dict(tool.tool_spec)} for tool in tools]
 
 
-def first_reply(reply: Reply) -> ChatMessage:
-    """
-    Take the reply out of what a chat generator returns.
-
-    :param reply: A ChatMessage, a list of them, or a dictionary with `replies`.
-    :returns: The first one.
-    :raises TypeError: If it is something else, or there is none.
-    """
+def _first_reply(reply: Reply) -> ChatMessage:
     found: Any = reply.get("replies") if isinstance(reply, Mapping) else reply
     if isinstance(found, Sequence) and found:
         found = found[0]
@@ -259,3 +255,127 @@ def _answer(resolved: ResolvedCall, result: Any) -> ChatMessage:
         error = unusable_result(resolved.tool, problem)
         logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
         return failure_message(resolved.call, error)
+
+
+class GenerationOptions(TypedDict, total=False):
+    """
+    The options of `MCPRegistry.generate`.
+    """
+
+    parser: Callable[[str], Any] | None
+    system_prompt: str | None
+    generation_kwargs: dict[str, Any] | None
+
+
+class _Generation:
+    """
+    One generation: its messages so far, and what comes next.
+    """
+
+    def __init__(
+        self,
+        facade: MCPFacade | None,
+        prompt: Prompt,
+        parser: Callable[[str], Any] | None = None,
+        system_prompt: str | None = None,
+        generation_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        self._facade = facade
+        self._parser = parser
+        self._generation_kwargs = generation_kwargs
+        self._turns = 0
+        self._has_refused = False
+        self.messages: list[ChatMessage] = [ChatMessage.from_system(system_prompt)] if system_prompt else []
+        if isinstance(prompt, str):
+            self.messages.append(ChatMessage.from_user(prompt))
+        else:
+            self.messages += [prompt] if isinstance(prompt, ChatMessage) else prompt
+        # The output, and all messages.
+        self.outcome: Outcome | None = None
+
+    def parameters(self, tools: Sequence[Tool]) -> dict[str, Any]:
+        """
+        Return what the chat generator is called with next.
+        """
+        parameters: dict[str, Any] = {"messages": list(self.messages)}
+        if self._generation_kwargs is not None:
+            # A model that must call a tool in each turn would never answer.
+            dropped = {"tool_choice"} if self._turns or self._has_refused else set()
+            kept = {name: value for name, value in self._generation_kwargs.items() if name not in dropped}
+            parameters["generation_kwargs"] = kept
+        return {**parameters, "tools": tools} if tools else parameters
+
+    def take(self, replied: Reply) -> ChatMessage | None:
+        """
+        Take a reply: it ends the generation, its calls are refused, or they are to be made.
+
+        :param replied: What the chat generator returned.
+        :returns: The reply, if its calls are to be made.
+        :raises MCPBudgetExceededError: If the model calls tools although it was told that they are refused.
+        """
+        reply = _first_reply(replied)
+        facade = self._facade
+        if facade is None or not reply.tool_calls:
+            self.messages.append(reply)
+            text = reply.text or ""
+            self.outcome = (text if self._parser is None else self._parser(text)), self.messages
+            return None
+        if self._turns < facade.max_tool_call_turns:
+            self._turns += 1
+            return reply
+        if self._has_refused:
+            msg = (
+                f"The generation with '{facade.tool_alias}' was stopped: the model went on to call tools after "
+                f"{self._turns} turns of tool calls, although it was told that they are refused"
+            )
+            raise MCPBudgetExceededError(msg, self.messages)
+        self._has_refused = True
+        self.messages += facade.refuse_completion_response(reply)
+        return None
+
+
+def generate(chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, options: GenerationOptions) -> Outcome:
+    """
+    Let a model answer.
+
+    :param chat_generator: The chat generator.
+    :param facade: The tools; None for none.
+    :param prompt: What the model is asked.
+    :param options: The options of `MCPRegistry.generate`.
+    :returns: The output, and all messages.
+    :raises MCPBudgetExceededError: If the model does not stop calling tools.
+    """
+    if hasattr(chat_generator, "warm_up"):
+        chat_generator.warm_up()
+    generation = _Generation(facade, prompt, **options)
+    while generation.outcome is None:
+        tools = [] if facade is None else facade.tools
+        reply = generation.take(chat_generator.run(**generation.parameters(tools)))
+        if facade is not None and reply is not None:
+            with calls_of(generation.messages):
+                generation.messages += facade.process_completion_response(reply)
+    return generation.outcome
+
+
+async def generate_async(
+    chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, options: GenerationOptions
+) -> Outcome:
+    """
+    Let a model answer like `generate`, without blocking the event loop.
+    """
+    if hasattr(chat_generator, "warm_up_async"):
+        await chat_generator.warm_up_async()
+    elif hasattr(chat_generator, "warm_up"):
+        await asyncio.to_thread(chat_generator.warm_up)
+    generation = _Generation(facade, prompt, **options)
+    while generation.outcome is None:
+        tools = [] if facade is None else await facade._tools_async()
+        parameters = generation.parameters(tools)
+        if hasattr(chat_generator, "run_async"):
+            reply = generation.take(await chat_generator.run_async(**parameters))
+        else:
+            reply = generation.take(await asyncio.to_thread(chat_generator.run, **parameters))
+        if facade is not None and reply is not None:
+            with calls_of(generation.messages):
+                generation.messages += await facade.process_completion_response_async(reply)
+    return generation.outcome

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from dataclasses import dataclass, field
 
 from haystack_integrations.tools.mcp.errors import (
@@ -65,43 +65,17 @@ class MCPAliasHealth:
     tools: list[str] = field(default_factory=list)
 
 
-class MCPHealthReport(Mapping[str, MCPAliasHealth]):
+class MCPHealthReport(UserDict[str, MCPAliasHealth]):
     """
     What a health check found out, by alias. `print(report)` shows it.
     """
-
-    def __init__(self, aliases: Mapping[str, MCPAliasHealth]) -> None:
-        """
-        Initialize the report.
-
-        :param aliases: What was found out about each alias.
-        """
-        self._aliases = dict(aliases)
 
     @property
     def ok(self) -> bool:
         """
         Whether all aliases can be used.
         """
-        return all(alias.ok for alias in self._aliases.values())
-
-    def __getitem__(self, alias: str) -> MCPAliasHealth:
-        """
-        Get what was found out about an alias.
-        """
-        return self._aliases[alias]
-
-    def __iter__(self) -> Iterator[str]:
-        """
-        Iterate over the aliases.
-        """
-        return iter(self._aliases)
-
-    def __len__(self) -> int:
-        """
-        Count the aliases.
-        """
-        return len(self._aliases)
+        return all(alias.ok for alias in self.values())
 
     def raise_if_failed(self) -> None:
         """
@@ -110,7 +84,7 @@ class MCPHealthReport(Mapping[str, MCPAliasHealth]):
         :raises MCPConnectionError: With the whole report as its text, if a server is to blame.
         :raises MCPConfigurationError: Likewise, if only the configuration is.
         """
-        failed = [alias for alias in self._aliases.values() if not alias.ok]
+        failed = [alias for alias in self.values() if not alias.ok]
         if not failed:
             return
         msg = f"The health check failed for {', '.join(repr(alias.tool_alias) for alias in failed)}:\n{self}"
@@ -125,7 +99,7 @@ class MCPHealthReport(Mapping[str, MCPAliasHealth]):
         :returns: The text.
         """
         lines: list[str] = []
-        for alias in self._aliases.values():
+        for alias in self.values():
             what = f"{len(alias.tools)} tools" if alias.ok else alias.error or "unusable"
             lines.append(f"{alias.tool_alias}: {'ok' if alias.ok else 'failed'}, {what}")
             for each in alias.providers:
@@ -133,12 +107,6 @@ class MCPHealthReport(Mapping[str, MCPAliasHealth]):
                 detail = f"{each.tools} tools" if each.ok else each.error
                 lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
         return "\n".join(lines) or "no aliases"
-
-    def __repr__(self) -> str:
-        """
-        Describe the report.
-        """
-        return f"{type(self).__name__}({self._aliases!r})"
 
 
 async def check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHealth:

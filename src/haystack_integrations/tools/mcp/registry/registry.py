@@ -13,17 +13,27 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.config.loader import TOOL_CONFIGS, named_toolsets, read_config
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-from haystack_integrations.tools.mcp.registry.facade import MCPFacade, openai_schemas
-from haystack_integrations.tools.mcp.registry.generation import GenerationOptions, Prompt, generate, generate_async
+from haystack_integrations.tools.mcp.registry.configuration import (
+    Provider,
+    ToolConfig,
+    load_provider,
+    providers_by_name,
+)
+from haystack_integrations.tools.mcp.registry.facade import (
+    GenerationOptions,
+    MCPFacade,
+    Prompt,
+    generate,
+    generate_async,
+)
 from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias
-from haystack_integrations.tools.mcp.registry.providers import Provider, load_provider, providers_by_name
-from haystack_integrations.tools.mcp.registry.tool_config import ToolConfig
 
 if TYPE_CHECKING:
     from haystack.components.agents import Agent
@@ -107,13 +117,6 @@ class MCPRegistry(Compound):
         :raises FileNotFoundError: If there is no such file.
         :raises ValueError: If the file cannot be used. The message names the place and the valid choices.
         """
-        # The registry works without files.
-        from haystack_integrations.tools.mcp.config.loader import (  # noqa: PLC0415
-            TOOL_CONFIGS,
-            named_toolsets,
-            read_config,
-        )
-
         content, file, where = read_config(config)
         options = {"invocation_timeout": None, **parameters}
         providers = named_toolsets(
@@ -188,9 +191,7 @@ class MCPRegistry(Compound):
         """
         Describe the tools of an alias like `tool_schemas`, without blocking the event loop.
         """
-        toolset = self.toolset(tool_alias)
-        await toolset.warm_up_async()
-        return openai_schemas(list(toolset))
+        return await self.get_mcp(tool_alias).get_tool_schemas_async()
 
     def get_mcp(self, tool_alias: str) -> MCPFacade:
         """
