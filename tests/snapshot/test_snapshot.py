@@ -16,13 +16,14 @@ from mcp.types import ToolAnnotations
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPConnection,
+    MCPRegistry,
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
     ToolSelection,
 )
 
@@ -129,6 +130,7 @@ def test_a_snapshot_is_compared_with_what_a_server_has_now():
     with MCPToolset(InProcessServerInfo(build_server())) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
         assert not snapshot.compare(toolset)
+        assert not snapshot.compare(toolset.connection)
         assert not snapshot.compare(toolset.connection.list_tools())
     changed = build_server("Be rude.")
     changed.remove_tool("ask")
@@ -140,8 +142,9 @@ def test_a_snapshot_is_compared_with_what_a_server_has_now():
 
 
 def test_something_else_has_no_snapshot():
-    with pytest.raises(TypeError, match="MCPToolset or an MCPTool, got MCPConnection"):
-        MCPToolSnapshot.capture(MCPConnection(InProcessServerInfo(build_server())))
+    toolset = MCPRegistry({"shop": InProcessServerInfo(build_server())}, [ToolConfig("x", ["shop"])]).toolset("x")
+    with pytest.raises(TypeError, match=r"an MCPConnection, got MCPAliasToolset\. .* has theirs in `toolsets`"):
+        MCPToolSnapshot.capture(toolset)
 
 
 def as_data(change=lambda _: None):

@@ -6,9 +6,8 @@
 The tools of a server as somebody looked at them, and how those that it has now differ.
 """
 
-from haystack_integrations.tools.mcp.snapshot.drift import MCPDriftReport, MCPToolDrift
 from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPDriftReport, MCPToolDrift, MCPToolSnapshot
 
 __all__ = [
     "MCPDriftReport",

@@ -17,12 +17,11 @@ What is done when a server says something else of its tools than the snapshot.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 from haystack import logging
 from haystack.tracing.tracer import tracer
@@ -33,8 +32,13 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options
 from haystack_integrations.tools.mcp.request_context import current_identity
-from haystack_integrations.tools.mcp.snapshot.drift import Definition, MCPDriftReport, drift_report
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot, PinnedTool
+from haystack_integrations.tools.mcp.snapshot.snapshot import (
+    Definition,
+    MCPDriftReport,
+    MCPToolSnapshot,
+    PinnedTool,
+    drift_report,
+)
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -51,7 +55,9 @@ SPAN_DRIFT: Final = "haystack.mcp.drift"
 _MOST_VERDICTS: Final = 64
 
 
-def _path_text(value: Any) -> Any:
+def _snapshot_or_path(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MCPToolSnapshot.from_dict(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -72,7 +78,7 @@ class SnapshotCheck(Options):
 
     _example: ClassVar[str] = "snapshot=SnapshotCheck(…, {}=…)"
 
-    snapshot: Annotated[InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_path_text)]
+    snapshot: Annotated[InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_snapshot_or_path)]
     on_drift: OnDrift = "error"
 
     @classmethod
@@ -89,20 +95,6 @@ class SnapshotCheck(Options):
         if isinstance(value, Mapping):
             return cls.from_dict(value if "snapshot" in value else {"snapshot": value})
         return cls(value)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """
-        Deserialize what `to_dict` returned.
-
-        :param data: The dictionary.
-        :returns: The SnapshotCheck.
-        :raises ValueError: If a field is unknown or invalid.
-        """
-        stored = data.get("snapshot")
-        return super().from_dict(
-            {**data, "snapshot": MCPToolSnapshot.from_dict(stored) if isinstance(stored, Mapping) else stored}
-        )
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -230,8 +222,6 @@ class SnapshotGuard:
         self._server = server
         # By the numbers of listings, which are never used again.
         self._verdicts: dict[int, Verdict] = {}
-        # Likewise, those that are being made. In the executor's loop only.
-        self._under_way: dict[int, asyncio.Future[Verdict]] = {}
         self._reported = MCPDriftReport()
         # The one that was made last.
         self.latest: Verdict | None = None
@@ -258,19 +248,11 @@ class SnapshotGuard:
         :param listing: The tools of the session in which it would be sent.
         :returns: A sentence; None if it may be sent.
         """
-        verdict = self._verdicts.get(listing.number) or await self._judged(listing)
+        # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
+        verdict = self._verdicts.get(listing.number) or await start_in_thread(
+            self._judge, listing, name="mcp-haystack-snapshot"
+        )
         return verdict.refusal(tool_name)
-
-    async def _judged(self, listing: ToolListing) -> Verdict:
-        # Many calls may wait for the same session. Whoever gives up leaves it to the others.
-        number = listing.number
-        task = self._under_way.get(number)
-        if task is None:
-            # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-            task = start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
-            self._under_way[number] = task
-            task.add_done_callback(lambda _: self._under_way.pop(number))
-        return await asyncio.shield(task)
 
     def _judge(self, listing: ToolListing) -> Verdict:
         verdict = self.verdict(listing)
@@ -294,7 +276,7 @@ class SnapshotGuard:
         if len(self._verdicts) >= _MOST_VERDICTS:
             self._verdicts = dict([*self._verdicts.items()][_MOST_VERDICTS // 2 :])
         self._verdicts[listing.number] = self.latest = verdict
-        self._tell(verdict)
+        self._report_once(verdict)
         return verdict
 
     def _report(self, listing: ToolListing) -> MCPDriftReport:
@@ -318,7 +300,7 @@ class SnapshotGuard:
         # By its name: `required_hints` would leave a tool out for the very annotations that drifted.
         return self._choice.may_have(name)
 
-    def _tell(self, verdict: Verdict) -> None:
+    def _report_once(self, verdict: Verdict) -> None:
         report, before = verdict.report, self._reported
         if report == before:  # not after each reconnect
             return
