@@ -248,10 +248,10 @@ class SnapshotGuard:
         :param listing: The tools of the session in which it would be sent.
         :returns: A sentence; None if it may be sent.
         """
-        # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-        verdict = self._verdicts.get(listing.number) or await start_in_thread(
-            self._judge, listing, name="mcp-haystack-snapshot"
-        )
+        verdict = self._verdicts.get(listing.number)
+        if verdict is None:
+            # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
+            verdict = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
         return verdict.refusal(tool_name)
 
     def _judge(self, listing: ToolListing) -> Verdict:
