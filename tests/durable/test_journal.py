@@ -327,6 +327,25 @@ def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, tmp_p
         each.close()
 
 
+def test_a_lease_counts_from_before_it_was_asked_for(bank, tmp_path, monkeypatch):
+    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+    claim = slow._store.claim
+
+    def claim_slowly(*arguments: Any) -> Any:
+        claimed = claim(*arguments)
+        wait_for(lambda: [each.state for each in quick.runs()] == ["unfinished"])
+        return claimed
+
+    monkeypatch.setattr(slow._store, "claim", claim_slowly)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun._beat", lambda _self: None)
+    with MCPToolset(bank.info) as tools, slow.run("run"):
+        with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
+            tools["pay"].call(amount=1)
+    assert not bank.calls
+    for each in (slow, quick):
+        each.close()
+
+
 def wait_for(condition: Any) -> None:
     end = time.monotonic() + 60
     while not condition():

@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.connection.recording import CallRecorder, c
 from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
 from haystack_integrations.tools.mcp.durable.run import OnUnknown, OpenRun, UnknownCall, scope
-from haystack_integrations.tools.mcp.durable.store import Entry, Store
+from haystack_integrations.tools.mcp.durable.store import Entry, Store, boot_clock
 from haystack_integrations.tools.mcp.durable.tools import journaled_tools
 from haystack_integrations.tools.mcp.errors import MCPRunElsewhereError, MCPRunError
 from haystack_integrations.tools.mcp.parameters import explains_options
@@ -322,13 +322,14 @@ class DurableRun:
             raise MCPRunError(msg)
         store, lease = self._journal._store, self._journal._lease
         owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        asked = boot_clock()
         stored = store.claim(self.name, owner, lease)
         if stored is None:
             known = store.run(self.name)
             left = f"until at least {known.leased_for:.0f} seconds from now" if known is not None else "now"
             msg = f"The run '{self.name}' is running elsewhere, {left}"
             raise MCPRunElsewhereError(msg)
-        return OpenRun(store, stored, lease, self._on_unknown)
+        return OpenRun(store, stored, lease, asked + lease, self._on_unknown)
 
     def _enter(self, opened: OpenRun) -> OpenRun:
         self._opened = opened

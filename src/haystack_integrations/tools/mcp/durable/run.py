@@ -93,13 +93,14 @@ class OpenRun:
     A run that this process has leased. From any thread.
     """
 
-    def __init__(self, store: Store, stored: StoredRun, lease: float, on_unknown: OnUnknown) -> None:
+    def __init__(self, store: Store, stored: StoredRun, lease: float, deadline: float, on_unknown: OnUnknown) -> None:
         """
         Initialize the OpenRun.
 
         :param store: The journal.
         :param stored: The run, as it was claimed.
         :param lease: For how many seconds.
+        :param deadline: When the lease ends at the earliest, by `boot_clock`.
         :param on_unknown: What is done about calls whose outcome is unknown.
         :raises MCPRunError: If what is recorded cannot be read.
         """
@@ -117,7 +118,7 @@ class OpenRun:
         self._seen: Counter[Place] = Counter()
         self._asking: set[str] = set()
         self._under_way = 0
-        self._deadline = boot_clock() + lease
+        self._deadline = deadline
         self._lost: str | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"mcp-haystack-run-{self.name}", daemon=True)

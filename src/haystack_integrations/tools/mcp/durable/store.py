@@ -70,6 +70,31 @@ _ENTRIES: Final = sql.Table(
 )
 
 
+_PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
+
+# Made once: making a statement takes ten times as long as SQLite takes to execute it.
+_LATEST: Final = (
+    sql.select(sql.literal(1))
+    .where(_RUNS.c.name == sql.bindparam("run"), _RUNS.c.epoch == sql.bindparam("epoch"))
+    .exists()
+)
+_WRITTEN: Final = [column for column in _ENTRIES.c if column.name != "number"]
+_INSERT: Final = (
+    sql.insert(_ENTRIES)
+    .from_select(_WRITTEN, sql.select(*(sql.bindparam(each.name, type_=each.type) for each in _WRITTEN)).where(_LATEST))
+    .returning(_ENTRIES.c.number)
+)
+_FINISH: Final = (
+    sql.update(_ENTRIES)
+    .where(
+        _ENTRIES.c.number == sql.bindparam("own_number"),
+        _ENTRIES.c.epoch == sql.bindparam("own_epoch"),
+        _ENTRIES.c.state.in_(("started", "pending")),
+    )
+    .values({name: sql.bindparam(name) for name in ("state", "result", "ended")})
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """
@@ -347,7 +372,7 @@ class Store:
             return [self._entry(row, with_values=with_values) for row in rows.mappings()]
 
     def _entry(self, row: Any, *, with_values: bool) -> Entry:
-        place = Place(**{name: row[name] for name in ("scope", "kind", "step", "name", "fingerprint", "occurrence")})
+        place = Place(**{name: row[name] for name in _PLACE})
         own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
         request = self._codec.loads(row["request"]) if with_values else None
         result = self._codec.loads(row["result"]) if with_values and row["result"] is not None else None
@@ -368,27 +393,20 @@ class Store:
         :returns: The entry; None if another process has the run.
         """
         at = time.time()
-        stored = self._codec.dumps(request)
-        kept = None if state == "started" else self._codec.dumps(result)
-        ended = None if state == "started" else at
         values = {
-            "run": run,
-            **{name: getattr(place, name) for name in ("scope", "kind", "step", "name", "fingerprint", "occurrence")},
+            **{name: getattr(place, name) for name in _PLACE},
             "state": state,
             "attempt": 1,
             "epoch": epoch,
-            "request": stored,
-            "result": kept,
+            "request": self._codec.dumps(request),
+            "result": None if state == "started" else self._codec.dumps(result),
             "started": at,
-            "ended": ended,
+            "ended": None if state == "started" else at,
+            "run": run,
         }
-        columns = [_ENTRIES.c[name] for name in values]
-        literals = [sql.literal(value, column.type) for value, column in zip(values.values(), columns, strict=True)]
-        latest = sql.select(sql.literal(1)).where(_RUNS.c.name == run, _RUNS.c.epoch == epoch).exists()
-        statement = sql.insert(_ENTRIES).from_select(columns, sql.select(*literals).where(latest))
         try:
             with self._connection() as connection:
-                done = connection.execute(statement.returning(_ENTRIES.c.number)).scalar()
+                done = connection.execute(_INSERT, values).scalar()
         except IntegrityError:
             return None
         if done is None:
@@ -402,7 +420,7 @@ class Store:
             request=request,
             result=result,
             started=at,
-            ended=ended,
+            ended=None if state == "started" else at,
         )
 
     def begin_again(self, run: str, epoch: int, entry: Entry) -> bool:
@@ -440,13 +458,14 @@ class Store:
         """
         with self._connection() as connection:
             done = connection.execute(
-                sql.update(_ENTRIES)
-                .where(
-                    _ENTRIES.c.number == entry.number,
-                    _ENTRIES.c.epoch == epoch,
-                    _ENTRIES.c.state.in_(("started", "pending")),
-                )
-                .values(state=state, result=self._codec.dumps(result), ended=time.time())
+                _FINISH,
+                {
+                    "own_number": entry.number,
+                    "own_epoch": epoch,
+                    "state": state,
+                    "result": self._codec.dumps(result),
+                    "ended": time.time(),
+                },
             )
         return bool(done.rowcount)
 
