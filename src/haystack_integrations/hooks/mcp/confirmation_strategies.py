@@ -4,6 +4,8 @@
 
 """
 What is done for a call that is to be confirmed; each question leaves a span in the trace.
+
+In a durable run each decision is recorded, and nobody is asked twice.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haystack.tracing.tracer import tracer
 
+from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 
 if TYPE_CHECKING or HAS_HOOKS:
@@ -25,6 +28,10 @@ else:
     from haystack.human_in_the_loop import BlockingConfirmationStrategy
     from haystack.human_in_the_loop.dataclasses import ToolExecutionDecision
     from haystack.human_in_the_loop.types import ConfirmationStrategy
+
+_ABSENT: Final = object()
+# Stands for the arguments in what the model is told of edited ones.
+_ARGUMENTS: Final = "\x00"
 
 SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
 
@@ -43,6 +50,36 @@ def _span(question: dict[str, Any]) -> Iterator[Callable[[ToolExecutionDecision]
             return decision
 
         yield decided
+
+
+def _recalled(question: dict[str, Any]) -> Recall | None:
+    # By its place among the calls of the step: on Haystack 2.31 the arguments have values of the State among them.
+    recorder = call_recorder.get()
+    return None if recorder is None else recorder.recall("decision", question["tool_name"])
+
+
+def _record(recall: Recall | None, question: dict[str, Any], decision: ToolExecutionDecision) -> ToolExecutionDecision:
+    """
+    Write a decision down, without the values of arguments that the user left as they were.
+    """
+    if recall is not None:
+        asked, final = question["tool_params"], decision.final_tool_params or {}
+        arguments = [[name] if asked.get(name, _ABSENT) == value else [name, value] for name, value in final.items()]
+        feedback = decision.feedback if not final else (decision.feedback or "").replace(str(final), _ARGUMENTS)
+        recall.record({"execute": decision.execute, "feedback": feedback or None, "arguments": arguments})
+    return decision
+
+
+def _recorded(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision:
+    stored, asked = recall.result, question["tool_params"]
+    final = {name: value[0] if value else asked[name] for name, *value in stored["arguments"]}
+    return ToolExecutionDecision(
+        tool_name=question["tool_name"],
+        execute=stored["execute"],
+        tool_call_id=question.get("tool_call_id"),
+        feedback=stored["feedback"] and stored["feedback"].replace(_ARGUMENTS, str(final)),
+        final_tool_params=final if stored["execute"] else None,
+    )
 
 
 class TracedStrategy:
@@ -65,15 +102,22 @@ class TracedStrategy:
         :param question: What Haystack asks a ConfirmationStrategy.
         :returns: The decision.
         """
+        recall = _recalled(question)
+        if recall is not None and recall.is_recorded:
+            return _recorded(recall, question)
         with _span(question) as decided:
-            return decided(self._strategy.run(**question))
+            return _record(recall, question, decided(self._strategy.run(**question)))
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
         Have the strategy decide like `run`, without blocking the event loop.
         """
+        recall = _recalled(question)
+        if recall is not None and recall.is_recorded:
+            return _recorded(recall, question)
         with _span(question) as decided:
-            return decided(await self._strategy.run_async(**question))
+            decision = decided(await self._strategy.run_async(**question))
+        return await asyncio.to_thread(_record, recall, question, decision)
 
 
 class MCPConfirmationStrategy(BlockingConfirmationStrategy):
@@ -99,8 +143,11 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
                 tool_call_id=question.get("tool_call_id"),
                 final_tool_params=tool_params,
             )
+        recall = _recalled(question)
+        if recall is not None and recall.is_recorded:
+            return _recorded(recall, question)
         with _span(question) as decided:
-            return decided(super().run(**question))
+            return _record(recall, question, decided(super().run(**question)))
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """

@@ -41,10 +41,49 @@ class RecordedCall:
     resume_async: Callable[[MCPPendingCall], Awaitable[types.CallToolResult]]
 
 
+class Recall(Protocol):
+    """
+    Something that is made once in a run: what it was, or room for what it is.
+    """
+
+    @property
+    def is_recorded(self) -> bool:
+        """
+        Whether it was made before.
+        """
+        raise NotImplementedError
+
+    @property
+    def result(self) -> Any:
+        """
+        What it was.
+        """
+        raise NotImplementedError
+
+    def record(self, result: Any) -> None:
+        """
+        Write down what it is.
+
+        :param result: JSON.
+        """
+        raise NotImplementedError
+
+
 class CallRecorder(Protocol):
     """
     Writes down calls before they are sent and results before they are used, and gives those that are written down.
     """
+
+    def recall(self, kind: str, name: str) -> Recall:
+        """
+        Find what a person decided, or another value that cannot be made again.
+
+        :param kind: "decision" or "value".
+        :param name: What it is about.
+        :returns: What it was, or room for what it is.
+        :raises MCPRunError: If the run cannot go on.
+        """
+        raise NotImplementedError
 
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """

@@ -81,14 +81,15 @@ class JournaledChatGenerator:
         if not isinstance(opened, OpenRun):
             return self.chat_generator.run(messages=messages, **options)  # type: ignore[no-any-return]
         with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
-            if reply.messages is None:
+            if not reply.is_recorded:
                 result: dict[str, Any] = self.chat_generator.run(messages=messages, **options)
-                reply.record(result["replies"])
+                reply.record([message.to_dict() for message in result["replies"]])
                 return result
-        for chunk in _chunks(reply.messages):
+        replies = [ChatMessage.from_dict(message) for message in reply.result]
+        for chunk in _chunks(replies):
             if streaming_callback is not None:
                 streaming_callback(chunk)
-        return {"replies": reply.messages}
+        return {"replies": replies}
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(
@@ -120,14 +121,15 @@ class JournaledChatGenerator:
         if not isinstance(opened, OpenRun):
             return await self._ask(messages, options)
         with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
-            if reply.messages is None:
+            if not reply.is_recorded:
                 result = await self._ask(messages, options)
-                await asyncio.to_thread(reply.record, result["replies"])
+                await asyncio.to_thread(reply.record, [message.to_dict() for message in result["replies"]])
                 return result
-        for chunk in _chunks(reply.messages):
+        replies = [ChatMessage.from_dict(message) for message in reply.result]
+        for chunk in _chunks(replies):
             if streaming_callback is not None and inspect.isawaitable(waiting := streaming_callback(chunk)):
                 await waiting
-        return {"replies": reply.messages}
+        return {"replies": replies}
 
     async def _ask(self, messages: list[ChatMessage], options: dict[str, Any]) -> dict[str, Any]:
         if hasattr(self.chat_generator, "run_async"):

@@ -163,8 +163,12 @@ class RunJournal:
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return make()
-        value: T = opened.value(name, make)
-        return value
+        known = opened.recall("value", name)
+        if known.is_recorded:
+            return cast("T", known.result)
+        made = make()
+        known.record(made)
+        return made
 
     @contextmanager
     def branch(self, name: str) -> Iterator[None]:

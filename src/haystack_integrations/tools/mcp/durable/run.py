@@ -11,7 +11,7 @@ A run that is open in this process: which recorded call, reply or value is the n
                   │  └───> pending ──> done      the server has it: a task, or a question that is open
                   └ found by a later process: sent again if that is allowed, otherwise `on_unknown` decides
 
-A reply of the model, or a value, is written once it is there.
+A reply of the model, a decision of a person, or a value, is written once it is there.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class OpenRun:
 
     def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
-        step = 0 if kind == "value" else self._steps[here]
+        step = 0 if kind == "value" else self._steps[here]  # values may be made before, after or beside a reply
         place = Place(scope=here, kind=kind, step=step, name=name, fingerprint=fingerprint)
         occurrence = self._seen[place]
         self._seen[place] += 1
@@ -193,32 +193,27 @@ class OpenRun:
             self._check_lease()
         return entry  # type: ignore[return-value]
 
-    def value(self, name: str, make: Callable[[], Any]) -> Any:
+    def recall(self, kind: str, name: str) -> Recalled:
         """
-        Return a recorded value, or make and record it.
-
-        :param name: Its name.
-        :param make: Makes it. It must be JSON.
-        :returns: The value.
+        Find a recorded decision or value, or make room for a new one. See `connection.recording.CallRecorder`.
         """
         with self._lock:
-            place = self._next("value", name)
+            place = self._next(kind, name)
             entry = self._entries.get(place)
-        if entry is not None:
-            return entry.result
-        made = make()
-        return self._write(place, None, state="done", result=made).result
+        if entry is None:
+            self._check_lease()
+        return Recalled(self, place, None, entry)
 
     # Replies of the model
 
     @contextmanager
-    def replying(self, name: str, request: dict[str, Any]) -> Iterator[Reply]:
+    def replying(self, name: str, request: dict[str, Any]) -> Iterator[Recalled]:
         """
         Find the recorded reply to a request, or make room for a new one.
 
         :param name: Name of the chat generator.
         :param request: What distinguishes the request.
-        :returns: A context manager that gives the reply; `messages` is None if the model is to be asked.
+        :returns: A context manager that gives the reply, or room for it.
         :raises MCPRunChangedError: If another request was recorded.
         :raises MCPRunError: If the generator is asked twice at once.
         """
@@ -240,7 +235,7 @@ class OpenRun:
                 self._check_lease()
             else:
                 _check_same(self.name, place, entry.request, request)
-            yield Reply(self, place, request, None if entry is None else entry.result)
+            yield Recalled(self, place, request, entry)
             with self._lock:
                 self._steps[here] += 1
         finally:
@@ -423,33 +418,43 @@ class OpenRun:
             raise MCPRunError(msg)
 
 
-class Reply:
+@dataclass(frozen=True)
+class Recalled:
     """
-    A reply of the model: recorded, or to be recorded.
+    Something that is made once in a run: what it was, or room for what it is.
+
+    :param run: The run.
+    :param place: What it is found by.
+    :param request: What distinguishes the request.
+    :param entry: What is recorded, if there is something.
     """
 
-    def __init__(self, run: OpenRun, place: Place, request: dict[str, Any], recorded: Any) -> None:
-        """
-        Initialize the Reply.
+    run: OpenRun
+    place: Place
+    request: Any
+    entry: Entry | None
 
-        :param run: The run.
-        :param place: What it is found by.
-        :param request: What distinguishes the request.
-        :param recorded: The recorded messages, if there are any.
+    @property
+    def is_recorded(self) -> bool:
         """
-        self._run = run
-        self._place = place
-        self._request = request
-        self.messages = None if recorded is None else [ChatMessage.from_dict(each) for each in recorded]
+        Whether it was made before.
+        """
+        return self.entry is not None
 
-    def record(self, messages: Sequence[ChatMessage]) -> None:
+    @property
+    def result(self) -> Any:
         """
-        Record what the model said.
+        What it was.
+        """
+        return None if self.entry is None else self.entry.result
 
-        :param messages: The replies.
+    def record(self, result: Any) -> None:
         """
-        stored = [message.to_dict() for message in messages]
-        self._run._write(self._place, self._request, state="done", result=stored)
+        Write down what it is.
+
+        :param result: JSON.
+        """
+        self.run._write(self.place, self.request, state="done", result=result)
 
 
 def fingerprint_of(arguments: Any) -> str:

@@ -54,7 +54,7 @@ _ENTRIES: Final = sql.Table(
     sql.Column("number", sql.Integer, primary_key=True, autoincrement=True),
     sql.Column("run", sql.String(255), nullable=False),
     sql.Column("scope", sql.String(1000), nullable=False),
-    sql.Column("kind", sql.String(16), nullable=False),  # call, reply, value
+    sql.Column("kind", sql.String(16), nullable=False),  # call, reply, decision, value
     sql.Column("step", sql.Integer, nullable=False),
     sql.Column("name", sql.String(255), nullable=False),
     sql.Column("fingerprint", sql.String(64), nullable=False),
@@ -101,7 +101,7 @@ class Place:
     What a recorded call, reply or value is found by.
 
     :param scope: The path of the calls and branches that it is in.
-    :param kind: "call", "reply" or "value".
+    :param kind: "call", "reply", "decision" or "value".
     :param step: How many replies there were before it in its scope.
     :param name: Name of the tool, generator or value.
     :param fingerprint: A hash of the arguments of a call.

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a person decided is recorded: nobody is asked twice, and a "no" at the second time says nothing of what ran.
+"""
+
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+
+from haystack_integrations.hooks.mcp import confirmation_strategies_for
+from haystack_integrations.tools.mcp import FromState, MCPToolset
+from haystack_integrations.tools.mcp.durable import RunJournal
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.hooks.test_confirmation import ScriptedUI, needs_hooks
+from tests.support.foreign_server import ForeignServer, definition
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+
+if HAS_HOOKS:
+    from haystack.hooks.human_in_the_loop.dataclasses import ToolExecutionDecision
+
+    from haystack_integrations.hooks.mcp import MCPConfirmationHook
+
+GO = [ChatMessage.from_user("go")]
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "card": {"type": "string"}}}
+STEP = calls(("look", {"text": "a"}), ("wipe", {"text": "b"}), ("keep", {"text": "c"}))
+
+
+@pytest.fixture
+def server() -> ForeignServer:
+    return ForeignServer(*(definition(name, TEXT) for name in ("look", "wipe", "keep")))
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+    yield journal
+    journal.close()
+
+
+def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[ChatMessage]) -> list[str]:
+    """Continue a run, and return all that was said in it."""
+    how: dict[str, Any]
+    if HAS_HOOKS:
+        how = {"hooks": {"before_tool": [MCPConfirmationHook(ui)]}}
+    else:
+        how = {"confirmation_strategies": confirmation_strategies_for(tools, ui)}
+    generator = journal.generator(ScriptedChatGenerator(replies))
+    agent = Agent(chat_generator=generator, tools=tools, state_schema={"card": {"type": str}}, **how)
+    with journal.run("run"):
+        messages = agent.run(messages=GO, card="4929-1234-5678")["messages"]
+    told = [result.result for message in messages for result in message.tool_call_results]
+    return [*filter(None, (message.text for message in messages)), *told]
+
+
+def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
+    card = {name: {"bound_arguments": {"card": FromState("card")}} for name in ("look", "wipe", "keep")}
+    with MCPToolset(server.info, tool_overrides=card) as tools:
+        first = ScriptedUI(wipe="reject", look={"text": "edited"})
+        with pytest.raises(Exception, match="the script has only 1 replies"):
+            continued(journal, tools, first, [STEP])
+        assert sorted(first.asked) == ["keep", "look", "wipe"]
+        sent = sorted((name, arguments["text"]) for name, arguments in server.calls)
+        assert sent == [("keep", "c"), ("look", "edited")]
+        later = ScriptedUI(keep="reject")
+        said = continued(journal, tools, later, [say("done")])
+        assert later.asked == []
+        assert any("rejected" in text for text in said)
+        assert any("updated by the user" in text and "edited" in text for text in said)
+        assert continued(journal, tools, later, []) == said
+    assert len(server.calls) == 2
+    kinds = [entry.place.kind for entry in journal.calls("run")]
+    assert [kinds.count(kind) for kind in ("reply", "decision", "call")] == [2, 3, 2]
+    journal.close()
+    assert b"4929" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+
+
+@needs_hooks
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_decisions_of_a_strategy_of_the_users_own_are_recorded_too(server, journal, is_async):
+    class Strategy:
+        def __init__(self) -> None:
+            self.asked = 0
+
+        def run(self, **question: Any) -> Any:
+            self.asked += 1
+            return ToolExecutionDecision(question["tool_name"], False, question["tool_call_id"], "not today")
+
+        async def run_async(self, **question: Any) -> Any:
+            return self.run(**question)
+
+    with MCPToolset(server.info) as tools:
+        for strategy in (first := Strategy(), later := Strategy()):
+            generator = journal.generator(ScriptedChatGenerator([STEP, say("done")] if strategy is first else []))
+            hook = MCPConfirmationHook(strategy=strategy)
+            agent = Agent(chat_generator=generator, tools=tools, hooks={"before_tool": [hook]})
+            async with journal.run("run"):
+                result = await agent.run_async(messages=GO) if is_async else agent.run(messages=GO)
+            assert str(result["messages"]).count("not today") == 3
+        assert (first.asked, later.asked) == (3, 0)
+    assert server.calls == []
