@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -166,8 +166,6 @@ class CallClock:
         self._limits = limits
         # How long the attempts that have ended took, in seconds.
         self.used: float = 0.0
-        # How long the last one took.
-        self.taken: float = 0.0
         self._left = limits.invocation_timeout
         self.has_progressed: bool = False
 
@@ -177,18 +175,17 @@ class CallClock:
 
         :returns: How long it may take, in seconds; None for no limit.
         """
-        return self._left if self._limits.max_total_timeout is None else self._within_total(self._left, self.used)
+        return self._within_total(self._left, self.used)
 
     def progress(self, taken: float) -> float | None:
         """
         Take note of progress.
 
         :param taken: How long the attempt has taken so far, in seconds.
-        :returns: How long it may take altogether.
+        :returns: How much longer it may take.
         """
         self.has_progressed = True
-        limit = self._limits.invocation_timeout
-        return self._within_total(None if limit is None else taken + limit, self.used)
+        return self._within_total(self._limits.invocation_timeout, self.used + taken)
 
     def end(self, taken: float, left: float | None) -> None:
         """
@@ -198,14 +195,11 @@ class CallClock:
         :param left: How much longer it could have taken; None for no limit.
         """
         self.used += taken
-        self.taken = taken
         self._left = left
 
     def _within_total(self, seconds: float | None, used: float) -> float | None:
         total = self._limits.max_total_timeout
-        if seconds is None or total is None:
-            return seconds
-        return min(seconds, total - used)
+        return seconds if seconds is None or total is None else min(seconds, total - used)
 
     def describe(self) -> tuple[str, str]:
         """
@@ -232,41 +226,47 @@ _CLOCK_TOLERANCE = 0.05
 
 
 # Seconds between two looks whether a person is still logging in.
-_POLL = 0.5
+_LOGIN_POLL = 0.5
 
 
-def within(seconds: float | None, server_info: MCPServerInfo) -> AbstractAsyncContextManager[asyncio.Timeout]:
+@asynccontextmanager
+async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIterator[None]:
     """
     Limit a wait for a server. The limit does not pass while a person logs in there, which has a limit of its own.
 
     :param seconds: How long it may take; None for no limit.
     :param server_info: The server.
-    :returns: A context manager with the timeout, which may be rescheduled.
+    :returns: A context manager.
     """
-    limit = asyncio.timeout(seconds)
-    return _but_for_logins(limit, server_info) if server_info._longest_login else limit
+    async with asyncio.timeout(seconds) as limit:
+        if server_info._longest_login:
+            with extended_by_logins(limit, server_info):
+                yield
+        else:
+            yield
 
 
-@asynccontextmanager
-async def _but_for_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> AsyncIterator[asyncio.Timeout]:
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
-    waited_until = 0.0
+@contextmanager
+def extended_by_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> Iterator[None]:
+    """
+    Extend a limit by the time in which a person logs in: what was left when the login began is left when it ends.
 
-    def look() -> None:
-        nonlocal timer, waited_until
-        end = limit.when()
-        if server_info._login_seconds() is not None and end is not None and not limit.expired():
-            # What was left when the login began is left when it ends.
-            now = loop.time()
-            limit.reschedule(end + now - waited_until)
-        waited_until = loop.time()
-        timer = loop.call_later(_POLL, look)
+    :param limit: The limit.
+    :param server_info: The server.
+    :returns: A context manager.
+    """
+    now = asyncio.get_running_loop().time
 
-    async with limit:
-        waited_until = loop.time()
-        timer = loop.call_later(_POLL, look)
-        try:
-            yield limit
-        finally:
-            timer.cancel()
+    async def look() -> None:
+        while True:
+            looked_at = now()
+            await asyncio.sleep(_LOGIN_POLL)
+            end = limit.when()
+            if server_info._login_seconds() is not None and end is not None and not limit.expired():
+                limit.reschedule(end + now() - looked_at)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()

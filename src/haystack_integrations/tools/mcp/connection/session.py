@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.connection.limits import extended_by_logins
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -34,16 +35,15 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 if TYPE_CHECKING:
     import mcp_types as types
 
+    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # What came while the loop was blocked has not been read when the timer fires.
 _SECOND_LOOK = 0.1
-
-# Seconds between two looks whether a person is still logging in.
-_LOGIN_POLL = 0.5
-
-# Why the task of a request is cancelled.
-_DEADLINE = "deadline"
-_SESSION_END = "end of the session"
 
 # Timers and pings belong to no call, so they see the context variables of none.
 _no_context = contextvars.Context()
@@ -57,111 +57,71 @@ class DeadlineError(Exception):
 
 class UnderWay:
     """
-    One request that is under way, with the task that waits for its answer.
+    One request that is under way.
     """
 
-    __slots__ = ("caller", "cancelling", "deadline", "interruptions", "longest_silence", "ping_interval", "task")
+    __slots__ = ("caller", "has_ended", "limit", "longest_silence", "ping_interval", "task")
 
     def __init__(
         self,
-        task: Any,
+        timeout: float | None = None,
         longest_silence: float | None = None,
         ping_interval: float | None = None,
-        deadline: float | None = None,
     ) -> None:
         """
-        Initialize the UnderWay. To be called in the task.
+        Initialize the UnderWay. To be called in the task that waits for the answer.
 
-        :param task: The running `asyncio.Task`.
+        :param timeout: How long it may take, in seconds; None for no limit.
         :param longest_silence: After how many seconds of silence the session may be given up; None for never.
         :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        :param deadline: When the request is given up, in the seconds of `time.monotonic`; None for never.
         """
-        self.task: asyncio.Task[Any] = task
+        self.task: Any = asyncio.current_task()
         self.caller: Caller | None = caller_of_operation.get()
+        self.has_ended: bool = False
+        # Also ends the request when its session ends.
+        self.limit: asyncio.Timeout = asyncio.timeout(timeout)
         self.longest_silence: float | None = longest_silence
         self.ping_interval: float | None = ping_interval
-        self.deadline: float | None = deadline
-        # Why the session has cancelled the task: its deadline, or the end of the session.
-        self.interruptions: tuple[str, ...] = ()
-        self.cancelling: int = task.cancelling()
 
     @property
-    def is_overdue(self) -> bool:
+    def is_over(self) -> bool:
         """
-        Whether its deadline has passed.
+        Whether it was answered, or is not waited for any more.
         """
-        return _DEADLINE in self.interruptions
+        return self.has_ended or self.limit.expired()
 
     @property
     def seconds_left(self) -> float | None:
         """
         How much longer it may take; None for no limit.
         """
-        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
-
-    def interrupt(self, why: str) -> None:
-        """
-        Cancel the task, unless that was done for the same reason.
-
-        :param why: The reason.
-        """
-        if why not in self.interruptions:
-            self.interruptions += (why,)
-            self.task.cancel()
-
-    def is_interrupted(self) -> bool:
-        """
-        Return whether nobody else has cancelled the task.
-        """
-        return bool(self.interruptions) and self.task.cancelling() <= self.cancelling + len(self.interruptions)
-
-    def end(self) -> None:
-        """
-        Take the cancellations back.
-        """
-        for _ in self.interruptions:
-            self.task.uncancel()
+        end = self.limit.when()
+        return None if end is None else max(end - asyncio.get_running_loop().time(), 0.0)
 
 
-class Watch:
+class SilenceWatch:
     """
-    Watches the requests of one session: their deadlines, and the silence of the server. Used in its event loop.
+    Gives a session up whose server is silent for too long. Used in the event loop of the session.
 
     Silence is counted only while requests are under way, and from the last thing that the server sent, whatever that
-    was. Of several requests, the most patient one decides. The only cost of a request is a look at the clock: one timer
-    serves all of them, and goes on for a while after the last one.
+    was. Of several requests, the most patient one decides. One timer serves all of them, and goes on for a while after
+    the last one.
     """
 
-    def __init__(
-        self,
-        life: SessionLife,
-        ping: Callable[[], Coroutine[Any, Any, bool]],
-        is_logging_in: Callable[[], bool] | None = None,
-    ) -> None:
+    def __init__(self, life: SessionLife) -> None:
         """
-        Initialize the Watch.
+        Initialize the SilenceWatch.
 
         :param life: The life of the session, which hears the server.
-        :param ping: Sends a ping and waits for the answer; returns False if pings cannot be sent.
-        :param is_logging_in: Returns whether a person is logging in, during which no deadline comes closer; None if
-            nobody has to.
         """
         self._life = life
-        self._send_ping = ping
-        self._is_logging_in = is_logging_in
         # By their tasks, in the order in which they began.
         self.requests: dict[asyncio.Task[Any], UnderWay] = {}
         # From when silence counts, if the server was not heard since: pauses between requests are left out.
-        self._since = 0.0
-        # How long the server had been silent at the end of the last request, and when it was last heard then.
-        self._earlier = self._earlier_heard_at = 0.0
+        self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = self._looked_at = 0.0
+        self._looks_at = 0.0
         self._is_second_look = False
-        self._ping: asyncio.Task[bool] | None = None
-        self._pinged_at = 0.0
-        self._may_ping = True
 
     def begin(self, request: UnderWay) -> None:
         """
@@ -171,17 +131,12 @@ class Watch:
         """
         now = monotonic()
         if not self.requests:
-            self._since = now - self._earlier if self._life.heard_at == self._earlier_heard_at else now
+            self._since += now - self._paused_at
         self.requests[request.task] = request
-        look_at = request.deadline
         if request.longest_silence is not None:
             silent_at = request.longest_silence + max(self._since, self._life.heard_at)
-            look_at = silent_at if look_at is None else min(look_at, silent_at)
-        if request.ping_interval is not None:
-            ping_at = now + request.ping_interval
-            look_at = ping_at if look_at is None else min(look_at, ping_at)
-        if look_at is not None and (self._timer is None or look_at < self._looks_at):
-            self._look_in(look_at - now)
+            if self._timer is None or silent_at < self._looks_at:
+                self._look_in(silent_at - now)
 
     def end(self, request: UnderWay) -> None:
         """
@@ -189,14 +144,13 @@ class Watch:
 
         :param request: The request.
         """
-        self.requests.pop(request.task, None)
-        if self.requests:
-            return
-        self._earlier_heard_at = self._life.heard_at
-        self._earlier = monotonic() - max(self._since, self._earlier_heard_at)
-        if request.longest_silence is not None and self._earlier >= request.longest_silence:
-            # It timed out at the same time; the next one must not pay for it.
-            self._give_up(request.longest_silence)
+        request.has_ended = True
+        del self.requests[request.task]
+        if not self.requests:
+            self._since, self._paused_at = max(self._since, self._life.heard_at), monotonic()
+            limit = request.longest_silence
+            if limit is not None and self._paused_at - self._since >= limit:
+                self._give_up(limit)  # it timed out at the same time; the next one must not pay for it
 
     def stop(self) -> None:
         """
@@ -204,72 +158,28 @@ class Watch:
         """
         if self._timer is not None:
             self._timer.cancel()
-        if self._ping is not None:
-            self._ping.cancel()
 
     def _look_in(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._is_logging_in is not None:
-            seconds = min(seconds, _LOGIN_POLL)
-        self._looked_at = monotonic()
-        self._looks_at = self._looked_at + seconds
+        self.stop()
+        self._looks_at = monotonic() + seconds
         self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._look, context=_no_context)
 
     def _look(self) -> None:
         self._timer = None
-        now = monotonic()
-        if self._is_logging_in is not None and self._is_logging_in():
-            # What was left when the login began is left when it ends.
-            for request in self.requests.values():
-                if request.deadline is not None:
-                    request.deadline += now - self._looked_at
-        moments = [*self._deadlines(now), *self._silences(now), *self._pings(now)]
-        if moments:
-            self._look_in(min(moments) - now)
-
-    def _deadlines(self, now: float) -> Iterator[float]:
-        for request in self.requests.values():
-            if request.deadline is not None and not request.is_overdue:
-                if request.deadline <= now:
-                    request.interrupt(_DEADLINE)
-                else:
-                    yield request.deadline
-
-    def _silences(self, now: float) -> Iterator[float]:
         limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
         is_second_look, self._is_second_look = self._is_second_look, False
         if not limits:
             return
-        silent_at = max(limits) + max(self._since, self._life.heard_at)
+        left = max(limits) + max(self._since, self._life.heard_at) - monotonic()
         if len(limits) < len(self.requests):
-            yield now + min(limits)  # the most patient request may have ended by then
-        elif now < silent_at:
-            yield silent_at
+            self._look_in(min(limits))  # the most patient request may have ended by then
+        elif left > 0:
+            self._look_in(left)
         elif is_second_look:
             self._give_up(max(limits))
         else:
             self._is_second_look = True
-            yield now + _SECOND_LOOK
-
-    def _pings(self, now: float) -> Iterator[float]:
-        intervals = [each.ping_interval for each in self.requests.values() if each.ping_interval is not None]
-        if not intervals or not self._may_ping:
-            return
-        due_at = min(intervals) + max(self._since, self._life.heard_at, self._pinged_at)
-        if now < due_at:
-            yield due_at
-            return
-        if self._ping is None:
-            self._pinged_at = now
-            self._ping = asyncio.get_running_loop().create_task(self._send_ping(), context=_no_context.copy())
-            self._ping.add_done_callback(self._pinged)
-        yield now + min(intervals)
-
-    def _pinged(self, task: asyncio.Task[bool]) -> None:
-        self._ping = None
-        if not task.cancelled() and task.exception() is None:
-            self._may_ping = task.result()
+            self._look_in(_SECOND_LOOK)
 
     def _give_up(self, limit: float) -> None:
         self._life.end(
@@ -277,8 +187,6 @@ class Watch:
             "for longer, raise `read_timeout`"
         )
 
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
@@ -295,9 +203,6 @@ _CALLS_END_TIMEOUT = 0.5
 
 # How long a transport may take to notice that its process was killed.
 _KILLED_TIMEOUT = 1.0
-
-
-T = TypeVar("T")
 
 
 class Session:
@@ -317,7 +222,7 @@ class Session:
         *,
         on_end: Callable[[Session, str | None], None],
         owner: object = None,
-        is_logging_in: Callable[[], bool] | None = None,
+        server_info: MCPServerInfo | None = None,
     ) -> None:
         """
         Initialize the Session.
@@ -327,7 +232,7 @@ class Session:
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
         :param owner: Who opens it.
-        :param is_logging_in: Returns whether a person is logging in; None if nobody has to.
+        :param server_info: How the server is reached, for logins.
         """
         self.owner = owner
         self.client: MCPClient = client
@@ -354,7 +259,9 @@ class Session:
         self._user: Identity | None = None
         self._life = client.life = SessionLife(self._lost)
         self._life.redact = client.redactor.text
-        self._watch = Watch(self._life, self._ping, is_logging_in)
+        self._watch = SilenceWatch(self._life)
+        self._login_info = server_info if server_info is not None and server_info._longest_login else None
+        self._pinged_at = 0.0
         client.time_left = self._time_left
 
     def _latest_caller(self) -> Caller | None:
@@ -485,8 +392,9 @@ class Session:
         ending = {*self._watch.requests} if self.attendant is None else {*self._watch.requests, self.attendant}
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
-        for request in list(self._watch.requests.values()):
-            request.interrupt(_SESSION_END)
+        for request in self._watch.requests.values():
+            if not request.is_over:
+                request.limit.reschedule(0.0)
 
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
@@ -556,42 +464,58 @@ class Session:
         :returns: The result of the request.
         :raises DeadlineError: If it took too long.
         """
-        if under_way is None:
-            under_way = UnderWay(asyncio.current_task())
+        under_way = under_way or UnderWay()
         self._last_caller = under_way.caller
         self._user = current_identity.get()
         current_request.set(under_way.task)
+        interval = under_way.ping_interval
+        pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
         self._watch.begin(under_way)
         try:
-            result = await request
+            async with under_way.limit:
+                if self._login_info is None:
+                    result = await request
+                else:
+                    with extended_by_logins(under_way.limit, self._login_info):
+                        result = await request
             self._life.heard()  # there are no streams in process, and a custom client may have none
             return result
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is
         except Exception as error:
             failure = error
+            if isinstance(error, TimeoutError) and under_way.limit.expired():
+                is_over = self._life.over.is_set()
+                failure = unanswered(self._life.reason or "the session ended") if is_over else DeadlineError()
         except (asyncio.CancelledError, GeneratorExit):
-            if not under_way.is_interrupted():
-                raise
-            failure = unanswered(self._life.reason or "the session ended")
-            if under_way.is_overdue:
-                failure = DeadlineError()
+            raise
         except BaseException as error:
             failure = unanswered(_raised_by_server(error))
             failure.__cause__ = error
         finally:
             current_request.set(None)
             self._watch.end(under_way)
-            if under_way.interruptions:
-                under_way.end()
+            if pings is not None:
+                pings.cancel()
             if self._life.state is SessionState.DRAINING and not self._watch.requests:
                 self._life.end()
         raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
-    async def _ping(self) -> bool:
+    async def _ping(self, interval: float) -> None:
         # It is part of nobody's call, but the server wants to know whose session it is.
         current_identity.set(self._user)
-        return await self.client.ping()
+        began = monotonic()
+        while True:
+            due_in = max(began, self._life.heard_at, self._pinged_at) + interval - monotonic()
+            if due_in > 0:
+                await asyncio.sleep(due_in)
+                continue
+            self._pinged_at = monotonic()
+            try:
+                if not await self.client.ping():
+                    return  # neither this client nor another one of this session can
+            except Exception as error:
+                logger.debug("A ping of {server} failed: {error}", server=self._server, error=type(error).__name__)
 
     def heard(self) -> None:
         """
@@ -641,14 +565,6 @@ class Session:
         How many calls are under way.
         """
         return len(self._watch.requests)
-
-    def is_under_way(self, request: UnderWay) -> bool:
-        """
-        Return whether the answer to a request is still waited for.
-
-        :param request: The request.
-        """
-        return self._watch.requests.get(request.task) is request
 
 
 def caller_key() -> Any:

@@ -433,11 +433,8 @@ class Supervisor:
             self.description,
             on_end=self._session_ended,
             owner=self,
-            is_logging_in=self._is_logging_in if self.server_info._longest_login else None,
+            server_info=self.server_info,
         )
-
-    def _is_logging_in(self) -> bool:
-        return self.server_info._login_seconds() is not None
 
     async def open(self, timeout: float) -> ToolListing:
         """

@@ -229,7 +229,7 @@ class ToolCall:
             case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
                 gate.failed(str(error), entered_at, was_reached=False)
             case DeadlineError():
-                if self._session.was_silent_since(monotonic() - self._clock.taken):
+                if self._session.was_silent_since(self._attempt_began):
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
                 gate.answered()
@@ -270,11 +270,9 @@ class ToolCall:
         return pause
 
     async def _attempt(self, session: Session) -> types.CallToolResult:
-        request, limits, left, began = self.request, self.request.limits, self._clock.begin(), monotonic()
-        under_way = UnderWay(
-            asyncio.current_task(), limits.longest_silence, limits.ping_interval, None if left is None else began + left
-        )
-        self._session, self._under_way, self._attempt_began = session, under_way, began
+        request, limits = self.request, self.request.limits
+        self._session, self._attempt_began = session, monotonic()
+        under_way = self._under_way = UnderWay(self._clock.begin(), limits.longest_silence, limits.ping_interval)
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         try:
@@ -307,7 +305,7 @@ class ToolCall:
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
         under_way = self._under_way
-        if not self._session.is_under_way(under_way):
+        if under_way.is_over:
             return
         self._session.heard()
         gate = self._supervisor.gate
@@ -315,7 +313,7 @@ class ToolCall:
             gate.heard(under_way.task)
         if self.request.limits.reset_timeout_on_progress:
             left = self._clock.progress(monotonic() - self._attempt_began)
-            under_way.deadline = None if left is None else self._attempt_began + left
+            under_way.limit.reschedule(None if left is None else asyncio.get_running_loop().time() + left)
         report = MCPProgress(
             server=self._supervisor.description,
             tool_name=self.request.tool_name,
