@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.auth.own_auth import load_auth
+from haystack_integrations.tools.mcp.auth.request_auth import load_auth
 from haystack_integrations.tools.mcp.connection.sharing import _identity
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, KeyValueTokenStorage
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
@@ -123,8 +123,8 @@ def test_a_configuration_survives_yaml(config: OAuthConfig, kind: type, monkeypa
     assert loaded.oauth_config._client_digest() == config._client_digest()
 
 
-def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"OAuthConfig has no parameter 'scope'; it knows client_id, .*scopes"):
+def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_says_which_may_be_meant() -> None:
+    with pytest.raises(ValueError, match=r"has no parameter 'scope'\. Did you mean `scopes`"):
         OAuthConfig.from_dict({"scope": "a"})
 
 
@@ -155,7 +155,7 @@ def test_a_configuration_shows_no_secret() -> None:
     [
         ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
         ({"client_secret": SECRET}, "needs `client_id`"),
-        ({"grant_type": "password"}, "`grant_type` must be one of authorization_code"),
+        ({"grant_type": "password"}, "`grant_type` must be 'authorization_code'"),
         ({"grant_type": "jwt_bearer"}, "the grant 'jwt_bearer' needs `assertion_provider`"),
         ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
         ({"private_key": SECRET, "client_id": "me", "redirect_uri": "http://localhost/"}, "`redirect_uri` is for the"),
@@ -164,15 +164,16 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
         ({"client_metadata_url": "https://me.example.com"}, "a URL that begins with https:// and has a path"),
         ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
-        ({"scopes": "a b"}, "`scopes` must be a list"),
-        ({"login_timeout": 0}, "`login_timeout` must be a number of seconds"),
+        ({"scopes": "a b"}, "`scopes` must be a valid list"),
+        ({"scopes": ["a b"]}, "`scopes` (0) must match"),
+        ({"login_timeout": 0}, "`login_timeout` must be greater than 0"),
         ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
         ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
         ({"resource": True}, "`resource` must be a URI without a fragment, False to leave it out, or None"),
         ({"resource": "https://mcp.example.com/#here"}, "`resource` must be a URI"),
         ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
-        ({"token_endpoint_auth_method": "tls"}, "`token_endpoint_auth_method` must be one of"),
+        ({"token_endpoint_auth_method": "tls"}, "`token_endpoint_auth_method` must be 'client_secret_basic'"),
         ({"client_id": "me", "client_secret": SECRET, "private_key": SECRET}, "does not go with 'client_secret_basic'"),
         (
             {"client_id": "me", "client_secret": SECRET, "token_endpoint_auth_method": "none"},

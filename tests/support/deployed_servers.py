@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 
-from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from haystack_integrations.tools.mcp.auth.request_auth import OAuth
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.support.token_network import TokenNetwork
 

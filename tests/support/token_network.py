@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 import httpx2
 
 from haystack_integrations.tools.mcp import OAuthConfig
-from haystack_integrations.tools.mcp.auth.authorization import OAuth
+from haystack_integrations.tools.mcp.auth.request_auth import OAuth
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     __version__: str
 
     from .any_tools import warm_up_toolsets, warm_up_toolsets_async
-    from .auth.config import OAuthConfig
+    from .auth.oauth_config import OAuthConfig
     from .budgets import call_budget
     from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
@@ -108,7 +108,7 @@ else:
     import importlib.metadata
 
     _NAMES = {
-        "auth.config": ["OAuthConfig"],
+        "auth.oauth_config": ["OAuthConfig"],
         "budgets": ["call_budget"],
         "protocol.base": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],

@@ -6,7 +6,7 @@
 Logins and tokens for servers with a URL.
 """
 
-from haystack_integrations.tools.mcp.auth.config import MCPAssertionRequest, MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, MCPLoginRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import (
     FileTokenStorage,
     InMemoryTokenStorage,

@@ -12,8 +12,9 @@ import dataclasses
 import difflib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
@@ -125,9 +126,11 @@ class Options:
         :returns: The group.
         :raises ValueError: If a field is unknown or invalid.
         """
+        known = {each.name for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for name in data:
-            if name not in _parameters[cls.__name__]:
-                raise cls._error(_unknown(cls.__name__, name))
+            if name not in known:
+                owner = next(base.__name__ for base in cls.__mro__ if base.__name__ in _parameters)
+                raise cls._error(_unknown(owner, name))
         return cls(**data)
 
     def changed(self) -> dict[str, Any]:
@@ -329,6 +332,21 @@ def texts(name: str, value: Any) -> list[str]:
         msg = f"`{name}` must be a list of strings, got {what}"
         raise ValueError(msg)
     return given
+
+
+def is_url(url: object, schemes: Collection[str] = ("http", "https")) -> bool:
+    """
+    Return whether a value is a URL with a host.
+
+    :param url: The value.
+    :param schemes: The schemes that it may have.
+    :returns: Whether it is one.
+    """
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        return parts is not None and parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # e.g. a port that is no number, or an unclosed bracket of an IPv6 address
+        return False
 
 
 def short_repr(cls: C) -> C:

@@ -29,9 +29,9 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl, ValidationError
 
-from haystack_integrations.tools.mcp.auth.config import MCPLoginRequest, is_loopback, login_under_way
 from haystack_integrations.tools.mcp.auth.discovery import ResourceMetadata, same_issuer
 from haystack_integrations.tools.mcp.auth.flow import Flow
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, is_loopback, login_under_way
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error

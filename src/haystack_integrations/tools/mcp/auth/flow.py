@@ -36,8 +36,8 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE, OAuthClientInformationFull
 from mcp.shared.auth_utils import resource_url_from_server_url
 
-from haystack_integrations.tools.mcp.auth.config import MCPAssertionRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.discovery import Challenge, Discovered, Discovery, ResourceMetadata
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, Outgoing, json_object
 from haystack_integrations.tools.mcp.auth.signing import Proofs, client_assertion
 from haystack_integrations.tools.mcp.auth.token_storage import (

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from jwt.algorithms import ECAlgorithm
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 
 _NONCE_ERROR = "use_dpop_nonce"

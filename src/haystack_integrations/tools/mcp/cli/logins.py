@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
-from haystack_integrations.tools.mcp.auth.config import MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.connection.preload import whole_imports
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 

@@ -13,24 +13,23 @@ import shutil
 import ssl
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
-from urllib.parse import urlsplit
 
 from haystack.utils import Secret
 from pydantic import BeforeValidator, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
-from haystack_integrations.tools.mcp.auth.config import OAuthConfig, login_seconds
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig, login_seconds
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
-from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options, is_url
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_MAX_MESSAGE_SIZE,
     BuiltInServerInfo,
@@ -380,21 +379,6 @@ class TokenSource(Protocol):
         ...
 
 
-def is_url(url: object, schemes: Collection[str] = ("http", "https")) -> bool:
-    """
-    Tell whether a value is a URL with a host.
-
-    :param url: The value.
-    :param schemes: The schemes that it may have.
-    :returns: Whether it is one.
-    """
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        return parts is not None and parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # e.g. a port that is no number, or an unclosed bracket of an IPv6 address
-        return False
-
-
 def check_proxy_url(url: str) -> None:
     """
     Check the URL of a proxy.
@@ -681,7 +665,7 @@ class HttpServerInfo(BuiltInServerInfo):
         if isinstance(self.auth, str) and self.auth != "oauth" and "." not in self.auth.partition(":")[0]:
             fields["auth"] = REDACTED  # it may be a bearer token that looks like an import path
         if self.oauth_config is not None:
-            fields["oauth_config"] = self.oauth_config._shown()
+            fields["oauth_config"] = self.oauth_config._to_trace_dict()
         return fields
 
 

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The settings of OAuth. Free of the MCP SDK, so that loading YAML stays cheap.
+"""
+
 from __future__ import annotations
 
 import dataclasses
@@ -14,10 +18,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
+from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.auth.token_storage import (
     InMemoryTokenStorage,
@@ -31,13 +37,23 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
-from haystack_integrations.tools.mcp.parameters import short_repr
+from haystack_integrations.tools.mcp.parameters import (
+    CHECKED,
+    Options,
+    Seconds,
+    Text,
+    explains_options,
+    is_url,
+    short_repr,
+)
 from haystack_integrations.tools.mcp.redaction import redact_fields, redact_url
 from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
     import httpx2
     from mcp.client.auth import TokenStorage
+else:
+    TokenStorage = Any
 
 
 @short_repr
@@ -87,13 +103,40 @@ CallbackHandler: TypeAlias = Callable[
 ]
 AssertionProvider: TypeAlias = Callable[[MCPAssertionRequest], str | Awaitable[str]]
 
+_PERSON, _SERVICE, _WORKLOAD, _EMPLOYEE = get_args(GrantType)
 
-def _is_url(value: Any) -> bool:
-    try:
-        parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except (ValueError, TypeError, AttributeError):
-        return False
+_NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    _PERSON: (),
+    _SERVICE: ("client_id",),
+    _WORKLOAD: ("assertion_provider",),
+    _EMPLOYEE: ("client_id", "client_secret", "issuer"),
+}
+
+
+def _for(*grants: str, identifies: bool = True, default: Any = None) -> Any:
+    """
+    Declare a parameter.
+
+    :param grants: The grants that it is for; none for all.
+    :param identifies: Whether another value makes another client, whose tokens are others. Other parameters only say
+        how people log in, or how the client proves who it is.
+    :param default: Its default.
+    """
+    return field(default=default, metadata={"grants": grants, "identifies": identifies})
+
+
+def _must(is_valid: Callable[[Any], bool], expected: str) -> PlainValidator:
+    """
+    Check a value without quoting it, which may be a secret; None is always valid.
+    """
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        if value is None or is_valid(value):
+            return value
+        msg = f"`{info.field_name}` must be {expected}, got {type(value).__name__}"
+        raise ValueError(msg)
+
+    return PlainValidator(check)
 
 
 def is_loopback(url: str) -> bool:
@@ -103,12 +146,7 @@ def is_loopback(url: str) -> bool:
     :param url: The URI.
     :returns: True for `http://` with a loopback host.
     """
-    parts = urlsplit(url) if _is_url(url) else None
-    return parts is not None and parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
-
-
-def _is_document_url(value: Any) -> bool:
-    return _is_url(value) and value.startswith("https://") and urlsplit(value).path not in ("", "/")
+    return is_url(url, ("http",)) and urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
 def _is_function(value: Any) -> bool:
@@ -117,8 +155,7 @@ def _is_function(value: Any) -> bool:
 
 def _is_resource(value: Any) -> bool:
     # RFC 8707, 2: absolute, and without a fragment.
-    is_uri = isinstance(value, str) and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*:[^\s#]+", value) is not None
-    return value is False or is_uri
+    return value is False or (isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w+.-]*:[^\s#]+", value) is not None)
 
 
 def _is_storage(value: Any) -> bool:
@@ -126,65 +163,29 @@ def _is_storage(value: Any) -> bool:
     return isinstance(value, MCPTokenStorage) or all(hasattr(value, method) for method in methods)
 
 
-_Check: TypeAlias = tuple[Callable[[Any], bool], str]
+_FUNCTION = "a function or its import path 'package.module:name'"
 
-_ANYTHING: _Check = (lambda _: True, "anything")  # of a subclass
-_TEXT: _Check = (lambda value: isinstance(value, str) and value != "", "a string that is not empty")
-_URL: _Check = (_is_url, "a URL like https://host/path")
-_SECRET: _Check = (lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")
-_FUNCTION: _Check = (_is_function, "a function or its import path 'package.module:name'")
-_SOURCE: _Check = (lambda value: isinstance(value, Secret) or _is_function(value), f"a Secret, {_FUNCTION[1]}")
-_DOCUMENT: _Check = (_is_document_url, "a URL that begins with https:// and has a path")
-_FLAG: _Check = (lambda value: isinstance(value, bool), "True or False")
-_SECONDS: _Check = (
-    lambda value: isinstance(value, int | float) and 0 < value <= 86_400,  # noqa: PLR2004 - a day
-    "a number of seconds up to 86400",
-)
-_RESOURCE: _Check = (_is_resource, "a URI without a fragment, False to leave it out, or None")
-_SCOPES: _Check = (
-    lambda value: isinstance(value, list) and all(isinstance(each, str) and each.split() == [each] for each in value),
-    "a list of scopes, each a string without white space",
-)
-_GRANT: _Check = (lambda value: value in get_args(GrantType), f"one of {', '.join(get_args(GrantType))}")
-_METHOD: _Check = (lambda value: value in get_args(AuthMethod), f"one of {', '.join(get_args(AuthMethod))}")
-_STORAGE: _Check = (
-    _is_storage,
-    "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
-)
-
-_PERSON, _SERVICE, _WORKLOAD, _EMPLOYEE = get_args(GrantType)
+_Url: TypeAlias = Annotated[str | None, _must(is_url, "a URL like https://host/path")]
+_Secret: TypeAlias = Annotated[
+    Secret | None, _must(lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")
+]
+_Source: TypeAlias = Annotated[
+    str | Secret | AssertionProvider | None,
+    _must(lambda value: isinstance(value, Secret) or _is_function(value), f"a Secret, {_FUNCTION}"),
+]
+_Document: TypeAlias = Annotated[
+    str | None,
+    _must(
+        lambda value: is_url(value, ("https",)) and urlsplit(value).path not in ("", "/"),
+        "a URL that begins with https:// and has a path",
+    ),
+]
+_Scope: TypeAlias = Annotated[str, Field(pattern=r"^\S+$")]
 
 
-def _who(check: _Check, *grants: str) -> dict[str, Any]:
-    """
-    Declare a parameter another value of which makes another client, whose tokens are others.
-
-    :param check: What it must be, unless it is None.
-    :param grants: The grants that it is for, if it is not for all.
-    """
-    return {"check": check, "grants": grants, "identifies": True}
-
-
-def _how(check: _Check, *grants: str) -> dict[str, Any]:
-    """
-    Declare a parameter that only says how people log in, or how the client proves who it is.
-
-    :param check: As in `_who`.
-    :param grants: Likewise.
-    """
-    return {"check": check, "grants": grants, "identifies": False}
-
-
-_NEEDS: dict[str, tuple[str, ...]] = {
-    _PERSON: (),
-    _SERVICE: ("client_id",),
-    _WORKLOAD: ("assertion_provider",),
-    _EMPLOYEE: ("client_id", "client_secret", "issuer"),
-}
-
-
-@dataclass(repr=False)
-class OAuthConfig:
+@explains_options
+@checked_dataclass(repr=False, config=CHECKED)
+class OAuthConfig(Options):
     """
     How to get access tokens for an MCP server that is protected by OAuth 2.1.
 
@@ -258,45 +259,51 @@ class OAuthConfig:
     :raises ValueError: If a parameter is invalid, or does not go with the grant.
     """
 
-    client_id: str | None = field(default=None, metadata=_who(_TEXT))
-    client_secret: Secret | None = field(default=None, metadata=_how(_SECRET))
-    issuer: str | None = field(default=None, metadata=_who(_URL))
-    scopes: list[str] | None = field(default=None, metadata=_who(_SCOPES))
-    token_endpoint_auth_method: AuthMethod | None = field(default=None, metadata=_how(_METHOD))
-    grant_type: GrantType | None = field(default=None, metadata=_who(_GRANT))
-    token_storage: MCPTokenStorage | TokenStorage | None = field(default=None, compare=False, metadata=_who(_STORAGE))
+    _example: ClassVar[str] = "oauth_config=OAuthConfig({}=…)"
+
+    client_id: Text | None = _for()
+    client_secret: _Secret = _for(identifies=False)
+    issuer: _Url = _for()
+    scopes: Annotated[list[_Scope], Field(strict=False)] | None = _for()
+    token_endpoint_auth_method: AuthMethod | None = _for(identifies=False)
+    grant_type: GrantType | None = _for()
+    token_storage: Annotated[
+        MCPTokenStorage | TokenStorage | None,
+        _must(
+            _is_storage,
+            "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
+        ),
+    ] = field(default=None, compare=False)
     _: KW_ONLY
-    client_name: str = field(default="mcp-haystack", metadata=_how(_TEXT, _PERSON))
-    client_metadata_url: str | None = field(default=None, metadata=_who(_DOCUMENT, _PERSON))
-    redirect_uri: str | None = field(default=None, metadata=_how(_TEXT, _PERSON))
-    redirect_handler: str | RedirectHandler | None = field(default=None, metadata=_how(_FUNCTION, _PERSON))
-    callback_handler: str | CallbackHandler | None = field(default=None, metadata=_how(_FUNCTION, _PERSON))
-    login_timeout: float = field(default=300.0, metadata=_how(_SECONDS))
-    private_key: Secret | None = field(default=None, metadata=_how(_SECRET, _SERVICE))
-    signing_algorithm: str | None = field(default=None, metadata=_how(_TEXT, _SERVICE))
-    key_id: str | None = field(default=None, metadata=_how(_TEXT, _SERVICE))
-    assertion_provider: str | Secret | AssertionProvider | None = field(
-        default=None, metadata=_who(_SOURCE, _SERVICE, _WORKLOAD, _EMPLOYEE)
+    client_name: Text = _for(_PERSON, identifies=False, default="mcp-haystack")
+    client_metadata_url: _Document = _for(_PERSON)
+    redirect_uri: Text | None = _for(_PERSON, identifies=False)
+    redirect_handler: Annotated[str | RedirectHandler | None, _must(_is_function, _FUNCTION)] = _for(
+        _PERSON, identifies=False
     )
-    id_token: str | Secret | AssertionProvider | None = field(default=None, metadata=_who(_SOURCE, _EMPLOYEE))
-    idp_token_endpoint: str | None = field(default=None, metadata=_who(_URL, _EMPLOYEE))
-    idp_client_id: str | None = field(default=None, metadata=_who(_TEXT, _EMPLOYEE))
-    idp_client_secret: Secret | None = field(default=None, metadata=_how(_SECRET, _EMPLOYEE))
-    dpop: bool = field(default=False, metadata=_who(_FLAG, _PERSON, _SERVICE, _WORKLOAD))
-    resource: str | Literal[False] | None = field(default=None, metadata=_who(_RESOURCE))
+    callback_handler: Annotated[str | CallbackHandler | None, _must(_is_function, _FUNCTION)] = _for(
+        _PERSON, identifies=False
+    )
+    login_timeout: Seconds = _for(identifies=False, default=300.0)
+    private_key: _Secret = _for(_SERVICE, identifies=False)
+    signing_algorithm: Text | None = _for(_SERVICE, identifies=False)
+    key_id: Text | None = _for(_SERVICE, identifies=False)
+    assertion_provider: _Source = _for(_SERVICE, _WORKLOAD, _EMPLOYEE)
+    id_token: _Source = _for(_EMPLOYEE)
+    idp_token_endpoint: _Url = _for(_EMPLOYEE)
+    idp_client_id: Text | None = _for(_EMPLOYEE)
+    idp_client_secret: _Secret = _for(_EMPLOYEE, identifies=False)
+    dpop: bool = _for(_PERSON, _SERVICE, _WORKLOAD, default=False)
+    resource: Annotated[
+        str | Literal[False] | None, _must(_is_resource, "a URI without a fragment, False to leave it out, or None")
+    ] = _for()
 
     def __post_init__(self) -> None:
         """
-        Check the parameters, and choose grant and authentication method.
+        Choose grant and authentication method, and check what goes together.
 
-        :raises ValueError: Naming the parameter and what it takes.
+        :raises ValueError: Naming the parameters.
         """
-        if isinstance(self.scopes, tuple):
-            self.scopes = list(self.scopes)
-        for each in dataclasses.fields(self):
-            value, (is_valid, expected) = getattr(self, each.name), each.metadata.get("check", _ANYTHING)
-            if value is not None and not is_valid(value):
-                self._refuse(f"`{each.name}` must be {expected}, got {type(value).__name__}")
         has_credentials = self.client_secret is not None or self.private_key is not None
         if self.grant_type is None:
             self.grant_type = "client_credentials" if has_credentials else "authorization_code"
@@ -304,50 +311,44 @@ class OAuthConfig:
             self.token_endpoint_auth_method = "client_secret_basic"
         elif self.token_endpoint_auth_method is None and self.grant_type == "client_credentials":
             self.token_endpoint_auth_method = "private_key_jwt"
-        self._check_grant(self.grant_type)
-        self._check_authentication(self.grant_type)
+        for problem in (*self._problems_of_grant(self.grant_type), *self._problems_of_authentication(self.grant_type)):
+            raise ValueError(problem)
 
-    def _refuse(self, text: str) -> NoReturn:
-        msg = f"{type(self).__name__}: {text}"
-        raise ValueError(msg)
-
-    def _check_grant(self, grant: str) -> None:
+    def _problems_of_grant(self, grant: str) -> Iterator[str]:
         for name in _NEEDS[grant]:
             if getattr(self, name) is None:
-                self._refuse(f"the grant '{grant}' needs `{name}`")
+                yield f"the grant '{grant}' needs `{name}`"
         for each in dataclasses.fields(self):
             grants = each.metadata.get("grants") or (grant,)
             if grant not in grants and getattr(self, each.name) != each.default:
-                self._refuse(f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'")
+                yield f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'"
         has_exchange = self.id_token is not None and self.idp_token_endpoint is not None
         has_parts = self.id_token is not None or self.idp_token_endpoint is not None
         if grant == "id_jag" and (has_parts != has_exchange or has_exchange == (self.assertion_provider is not None)):
-            self._refuse(
-                "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
-            )
+            yield "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
         if self.callback_handler is not None and self.redirect_uri is None:
-            self._refuse("a `callback_handler` needs the `redirect_uri` at which it gets the answer")
+            yield "a `callback_handler` needs the `redirect_uri` at which it gets the answer"
         if self.redirect_uri is not None and self.callback_handler is None and not is_loopback(self.redirect_uri):
-            self._refuse(
+            yield (
                 "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
                 "`callback_handler`, because no listener in this process can get the answer"
             )
 
-    def _check_authentication(self, grant: str) -> None:
+    def _problems_of_authentication(self, grant: str) -> Iterator[str]:
         method = self.token_endpoint_auth_method
         if self.client_secret is not None and self.client_id is None:
-            self._refuse("a `client_secret` needs its `client_id`")
+            yield "a `client_secret` needs its `client_id`"
         if method in ("client_secret_basic", "client_secret_post") and self.client_secret is None:
-            self._refuse(f"`token_endpoint_auth_method` '{method}' needs a `client_secret`")
+            yield f"`token_endpoint_auth_method` '{method}' needs a `client_secret`"
         if method == "none" and self.client_secret is not None:
-            self._refuse("a `client_secret` does not go with the authentication method 'none'")
+            yield "a `client_secret` does not go with the authentication method 'none'"
         if method == "private_key_jwt":
             if grant != "client_credentials":
-                self._refuse(f"'private_key_jwt' is for the grant 'client_credentials', not for '{grant}'")
+                yield f"'private_key_jwt' is for the grant 'client_credentials', not for '{grant}'"
             if (self.private_key is None) == (self.assertion_provider is None):
-                self._refuse("'private_key_jwt' needs either a `private_key` or an `assertion_provider`")
+                yield "'private_key_jwt' needs either a `private_key` or an `assertion_provider`"
         elif grant == "client_credentials" and (self.private_key or self.assertion_provider) is not None:
-            self._refuse(f"a `private_key` or an `assertion_provider` does not go with '{method}'")
+            yield f"a `private_key` or an `assertion_provider` does not go with '{method}'"
 
     def create_auth(self, server_url: str) -> httpx2.Auth:
         """
@@ -357,7 +358,7 @@ class OAuthConfig:
         :returns: An `httpx2.Auth` for an `httpx2.AsyncClient`.
         """
         # By its path, because it loads the MCP SDK, and knows this class.
-        make = import_object("haystack_integrations.tools.mcp.auth.authorization:OAuth")
+        make = import_object("haystack_integrations.tools.mcp.auth.request_auth:OAuth")
         auth: httpx2.Auth = make(self, server_url)
         return auth
 
@@ -392,26 +393,18 @@ class OAuthConfig:
         return [value for value in self._set_fields().values() if isinstance(value, Secret)]
 
     def _set_fields(self) -> dict[str, Any]:
-        return {
-            each.name: getattr(self, each.name)
-            for each in dataclasses.fields(self)
-            if each.name != "token_storage" and getattr(self, each.name) != each.default
-        }
+        return {name: value for name, value in self.changed().items() if name != "token_storage"}
 
-    def _shown(self) -> dict[str, Any]:
+    def _to_trace_dict(self) -> dict[str, Any]:
         shown = redact_fields(self._set_fields())
         for name, value in shown.items():
             if callable(value):
                 shown[name] = f"<{getattr(value, '__qualname__', type(value).__name__)}>"
-            elif isinstance(value, str) and _is_url(value):
+            elif is_url(value):
                 shown[name] = redact_url(value)
-        return shown
-
-    def __repr__(self) -> str:
-        fields = [f"{name}={value!r}" for name, value in self._shown().items() if value != "authorization_code"]
         if self.token_storage is not None:
-            fields.append(f"token_storage={type(self.token_storage).__name__}")
-        return f"{type(self).__name__}({', '.join(fields)})"
+            shown["token_storage"] = type(self.token_storage).__name__
+        return shown
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -434,7 +427,7 @@ class OAuthConfig:
         return data
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> OAuthConfig:
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """
         Deserialize a configuration from a dictionary, also from one of mcp-haystack 2.1.
 
@@ -443,10 +436,6 @@ class OAuthConfig:
         :raises ValueError: If it has parameters that this class does not know.
         :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
         """
-        known = [each.name for each in dataclasses.fields(cls)]
-        if unknown := [name for name in data if name not in known]:
-            msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
-            raise ValueError(msg)
         parameters = dict(data)
         functions = ("redirect_handler", "callback_handler", "assertion_provider", "id_token")
         for name, value in parameters.items():
@@ -456,7 +445,7 @@ class OAuthConfig:
                 parameters[name] = stored_template(value) or Secret.from_dict(dict(value))
             elif name in functions and is_import_path(value):
                 check_module_may_be_imported(value.partition(":")[0])
-        return cls(**parameters)
+        return super().from_dict(parameters)
 
 
 # When the logins began that wait for a person now, by the URL of the MCP server.
