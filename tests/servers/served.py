@@ -28,8 +28,8 @@ from fastmcp.tools.base import ToolResult
 from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
 from haystack_integrations.tools.mcp.serving import BearerToken, run_server
-from haystack_integrations.tools.mcp.serving.approvals import request_state_security
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.server import request_state_security
 from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.background import in_thread
 

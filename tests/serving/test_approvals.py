@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.approvals import Question, digest
+from haystack_integrations.tools.mcp.serving.approvals import Question
 from tests.serving.components import LIMIT
 from tests.support.reachable import reachable
 from tests.support.rows import rows
@@ -378,41 +378,19 @@ async def test_no_arguments_are_not_the_same_as_those_of_the_model(era: str):
 
 
 def test_what_is_shown_hides_nothing():
-    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é"}, "key")
+    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é"})
 
     assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é"}')
     assert asked.form["properties"]["arguments"]["default"] == asked.arguments
 
 
 def test_nobody_edits_what_is_not_shown_in_whole():
-    asked = Question.about("The agent 'x'", "pay", {"to": "B" * 5000}, "key")
+    asked = Question.about("The agent 'x'", "pay", {"to": "B" * 5000})
     answer = types.ElicitResult(action="accept", content={"approve": True, "arguments": '{"to": "C"}'})
 
     assert "more characters)" in asked.message
     assert "arguments" not in asked.form["properties"]
     assert not asked.verdict(answer).approved
-
-
-def test_a_call_is_identified_by_all_its_arguments_in_each_process_alike():
-    class Odd:
-        pass
-
-    state = {"to": {"a", "b", "c"}, "on": ChatMessage.from_user("x"), "odd": Odd(), "call": print, "half": "\ud83d"}
-    ids = [
-        digest("s", "pay", arguments)
-        for arguments in (state, {**state, "to": {"a", "b"}}, {**state, "on": ChatMessage.from_user("y")})
-    ]
-    assert len({*ids, digest("t", "pay", state), digest("s", "paid", state)}) == 5
-    assert ids[0] == digest("s", "pay", {"to": {"c", "b", "a"}, **{k: v for k, v in state.items() if k != "to"}})
-    assert ids[0] == digest("s", "pay", {**state, "odd": Odd()})
-
-
-async def test_clients_cannot_guess_what_they_are_not_shown_by_the_names_of_questions():
-    shop = Shop(call("pay", amount=1), call("pay", amount=1))
-    async with shop.client(shop.server(), MODERN) as client:
-        first, second = await paused(client), await paused(client)
-
-    assert set(first.input_requests or {}).isdisjoint(second.input_requests or {})
 
 
 async def paused(client: Client[Any], **arguments: Any) -> types.InputRequiredResult:
@@ -627,7 +605,7 @@ def test_a_strategy_is_stored_and_loaded():
     assert isinstance(loaded.confirmation_policy, AskOncePolicy)
     assert loaded.to_dict() == strategy.to_dict()
     assert isinstance(ClientConfirmationStrategy().confirmation_policy, AlwaysAskPolicy)
-    with pytest.raises(TypeError, match="Unknown parameters: accept_template"):
+    with pytest.raises(TypeError, match="accept_template"):
         ClientConfirmationStrategy(accept_template="x")
 
 

@@ -22,7 +22,6 @@ from haystack_integrations.tools.mcp.run_observers import agent_observer, contin
 from haystack_integrations.tools.mcp.serving.approvals import (
     Approvals,
     Pause,
-    SpentPauses,
     ask_clients,
     current_approvals,
 )
@@ -89,7 +88,8 @@ class _ServedAgent:
         self._options = options
         self.agent: Any = observed_agent(agent)
         ask_clients(self.agent)
-        self._spent = SpentPauses()
+        # When which pauses were continued, by their numbers.
+        self._spent: dict[str, float] = {}
         self._runs_async = is_async_agent(agent)
         # By the names that clients see: what the Agent calls them.
         self._inputs = _choose_inputs(agent, options)
@@ -128,13 +128,11 @@ class _ServedAgent:
         if pause is not None and pause.questions:
             return pause.as_result(self._name)
         async with ProgressReporter(call) as progress:
-            run = AgentRun(
-                self.agent, progress, Approvals(call, salt=pause.salt if pause else None), runs_async=self._runs_async
-            )
+            run = AgentRun(self.agent, progress, Approvals(call), runs_async=self._runs_async)
             if pause is None:
                 outputs = await run.run(inputs, call)
             else:
-                self._spent.spend(pause.number)
+                pause.spend(self._spent)
                 outputs = await run.go_on(pause, inputs, call)
         return outputs.as_result(self._name) if isinstance(outputs, Pause) else self._answer(outputs)
 
@@ -291,8 +289,7 @@ class AgentRun:
             return await call.in_thread(self._run, inputs)
         except _PausedError:
             questions = tuple(self._approvals.pending.values())
-            approvals = self._approvals
-            return Pause(self._data, self._steps, self._replies, questions, approvals.verdicts, salt=approvals.salt)
+            return Pause(self._data, self._steps, self._replies, questions, self._approvals.verdicts)
         finally:
             # What a thread does cannot be stopped; but it takes no further step.
             self._is_abandoned.set()

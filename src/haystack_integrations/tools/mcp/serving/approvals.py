@@ -31,8 +31,7 @@ Only the served Agent's own calls pause it, at its hook `before_tool`: nothing o
 runs within (an Agent that is a tool, say) would begin anew when the client calls again. Its calls are asked about with
 an elicitation if the client takes those during a call, and are refused otherwise.
 
-The carried state is encrypted by FastMCP, for the same tool, arguments and user only, and expires. See
-`request_state_security` for keys that several processes share.
+The carried state is encrypted by FastMCP, for the same tool, arguments and user only, and expires.
 """
 
 from __future__ import annotations
@@ -41,11 +40,10 @@ import asyncio
 import copy
 import hashlib
 import json
-import os
 import secrets
-import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
@@ -56,9 +54,7 @@ from fastmcp.server.context import Context
 from haystack import logging
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.utils import Secret
 from mcp import types
-from mcp.server.request_state import RequestStateSecurity
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -94,8 +90,6 @@ else:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# The environment variable with the keys.
-KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 # More than this is no state to send back and forth. Servers take requests of up to 4 MiB.
 _MOST_STATE = 2 * 2**20
 _VERSION = 1
@@ -140,21 +134,22 @@ class Question:
     arguments: str
 
     @classmethod
-    def about(cls, caller: str, tool_name: str, arguments: Mapping[str, Any], key: str) -> Question:
+    def about(cls, caller: str, tool_name: str, arguments: Mapping[str, Any]) -> Question:
         """
         Write a question.
 
         :param caller: Who wants to call the tool.
         :param tool_name: The tool.
         :param arguments: The arguments that the model chose.
-        :param key: Identifies the question.
-        :returns: The question.
+        :returns: The question. Its key is the same in each process, and another one if a hook has changed the call.
         """
         as_json = _visible(json.dumps(dict(arguments), ensure_ascii=False, default=str))
         shown = as_json
         if len(shown) > _MOST_SHOWN:
             shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
-        return cls(key, f"{caller} wants to call the tool '{_visible(tool_name)}' with {shown}", as_json)
+        digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
+        message = f"{caller} wants to call the tool '{_visible(tool_name)}' with {shown}"
+        return cls(f"approve-{digest}", message, as_json)
 
     @property
     def form(self) -> dict[str, Any]:
@@ -218,35 +213,6 @@ class Question:
         return Verdict(True, feedback, None if _same(arguments, chosen) else arguments)
 
 
-def digest(salt: str, tool_name: str, arguments: Mapping[str, Any]) -> str:
-    """
-    Identify a call by all that it would be made with.
-
-    :param salt: What the client does not know. Without it, a client could find out an argument that it is not shown by
-        trying values.
-    :param tool_name: The tool.
-    :param arguments: All arguments, those from State, too.
-    :returns: A text that differs if anything of it differs, the same in each process.
-    """
-    canonical = json.dumps([salt, tool_name, arguments], sort_keys=True, default=_stable)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
-
-
-def _stable(value: Any) -> Any:
-    """Write a value that is not JSON so that it looks the same in each process."""
-    kind: Any = type(value)
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    if isinstance(value, set | frozenset):
-        return sorted(value, key=repr)
-    if callable(getattr(value, "to_dict", None)) and not isinstance(value, type):
-        return [name, value.to_dict()]
-    # The representation of a function has its address.
-    if callable(value):
-        return [name, getattr(value, "__qualname__", None)]
-    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-    return [name, None if is_default else str(value)]
-
-
 def _same(one: Any, other: Any) -> bool:
     # True equals 1 in Python, and 1.0 equals 1, but not for a tool.
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
@@ -269,41 +235,33 @@ class Approvals:
     The decisions about one run's tool calls, and what is still to be decided.
     """
 
-    def __init__(self, call: ServedCall, *, salt: str | None = None) -> None:
+    def __init__(self, call: ServedCall) -> None:
         """
         Initialize the Approvals.
 
         :param call: The call that waits for the run.
-        :param salt: That of the run that goes on; by default a new one.
         """
-        self._call = call
+        self.call = call
         self._loop = asyncio.get_running_loop()
         self._waiting: set[Future[Verdict | None]] = set()
-        self._verdicts: dict[str, Verdict] = {}
         self._wanted: list[ToolCall] = []
-        self._asked: dict[str, int] = {}
+        self._asked: Counter[str] = Counter()
         self._is_closed = False
         self._policies: dict[int, tuple[Any, Any]] = {}
-        # Goes into the keys of the questions, see `digest`.
-        self.salt = salt or secrets.token_urlsafe(16)
+        # What was decided about the calls of this step, by the keys of the questions.
+        self.verdicts: dict[str, Verdict] = {}
         self.pending: dict[str, Question] = {}
 
     def own_policy(self, policy: Any) -> Any:
         """
-        Give this run a policy of its own.
-
-        What somebody approved in another run, perhaps somebody else, is not approved in this one.
+        Copy a policy for this run: what somebody approved in another run is not approved in this one.
 
         :param policy: A ConfirmationPolicy, which may learn from answers.
-        :returns: A copy, the same one each time; the policy itself if it cannot be copied.
+        :returns: The copy, the same one each time.
         """
         if id(policy) not in self._policies:
-            try:
-                copied = copy.deepcopy(policy)
-            except TypeError:  # with a lock or a connection in it
-                copied = policy
             # With the policy, so that no other one gets its id.
-            self._policies[id(policy)] = (policy, copied)
+            self._policies[id(policy)] = (policy, copy.deepcopy(policy))
         return self._policies[id(policy)][1]
 
     def begin_step(self, replies: Iterable[ChatMessage], verdicts: Mapping[str, Verdict] | None = None) -> None:
@@ -316,8 +274,8 @@ class Approvals:
         :param verdicts: What was decided about these calls before the run was paused.
         """
         self._wanted = [each for message in replies for each in message.tool_calls]
-        self._verdicts = dict(verdicts or {})
-        self._asked = {}
+        self.verdicts = dict(verdicts or {})
+        self._asked.clear()
 
     def end_deciding(self) -> None:
         """
@@ -333,67 +291,40 @@ class Approvals:
         for waiting in list(self._waiting):
             waiting.cancel()
 
-    async def decide(
-        self, tool_name: str, tool_params: Mapping[str, Any], *, tool_call_id: str | None = None
-    ) -> Verdict | None:
+    def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict | None:
         """
-        Have somebody decide about a call.
+        Have somebody decide about a call, from a thread of the run.
 
         :param tool_name: The tool.
         :param tool_params: All its arguments, including those that the model does not see.
         :param tool_call_id: Identifies the call.
         :returns: The verdict; None if the run has to pause for it.
         """
-        deciding = self._decision(tool_name, tool_params, tool_call_id)
-        if asyncio.get_running_loop() is self._loop:
-            return await deciding
-        # An Agent that a tool runs in an event loop of its own.
-        return await asyncio.wrap_future(self._in_loop(deciding))
-
-    def decide_in_thread(
-        self, tool_name: str, tool_params: Mapping[str, Any], *, tool_call_id: str | None = None
-    ) -> Verdict | None:
-        """
-        Have somebody decide about a call, like `decide`, from a thread of the run.
-        """
-        return self._in_loop(self._decision(tool_name, tool_params, tool_call_id)).result()
-
-    def _decision(
-        self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None
-    ) -> Coroutine[Any, Any, Verdict | None]:
-        # Read where the call is made, which context variables and frames tell.
+        # Read where the call is made, which context variables tell.
         chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
-        return self._decide(tool_name, tool_params, chosen, is_own=self._is_own(tool_name, tool_call_id))
-
-    def _in_loop(self, deciding: Coroutine[Any, Any, Verdict | None]) -> Future[Verdict | None]:
+        deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
         waiting = asyncio.run_coroutine_threadsafe(deciding, self._loop)
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
-        return waiting
+        return waiting.result()
 
-    async def _decide(
-        self, tool_name: str, tool_params: Mapping[str, Any], chosen: Mapping[str, Any], *, is_own: bool
-    ) -> Verdict | None:
+    async def _decide(self, tool_name: str, chosen: Mapping[str, Any], *, is_own: bool) -> Verdict | None:
         if self._is_closed:
             return _refused(tool_name, "the client does not wait for the agent any longer.")
-        agent = f"agent '{self._call.tool_name}'"
-        key = self._key(tool_name, tool_params) if is_own else ""
-        verdict = self._verdicts.get(key)
-        if verdict is not None:
-            return verdict
-        question = Question.about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen, key)
-        context = self._call.context
+        agent = f"agent '{self.call.tool_name}'"
+        question = Question.about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
+        if is_own:
+            # Of two equal calls in one step, each is decided about.
+            self._asked[question.key] += 1
+            question = replace(question, key=f"{question.key}-{self._asked[question.key]}")
+            if question.key in self.verdicts:
+                return self.verdicts[question.key]
+        context = self.call.context
         if context is None or not _can_be_asked(context):
             return _refused(tool_name, "the client does not take questions.")
         if not _pauses(context):
             return await _elicit(context, tool_name, question)
         if not is_own:
-            logger.warning(
-                "A call of the tool '{tool}' within the {agent} is refused: its client can be asked only about the "
-                "calls of that agent itself",
-                tool=tool_name,
-                agent=agent,
-            )
             return _refused(
                 tool_name,
                 f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
@@ -402,29 +333,15 @@ class Approvals:
         self.pending[question.key] = question
         return None
 
-    @property
-    def verdicts(self) -> dict[str, Verdict]:
-        """
-        What was decided about the calls of this step, by the keys of the questions.
-        """
-        return dict(self._verdicts)
-
     def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
         """
-        Tell whether a call is one of those that the served Agent is about to make.
+        Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
         """
-        # As hooks have changed them.
         wanted = pending_tool_calls() if self._wanted else []
         return any(
             each.tool_name == tool_name and tool_call_id in (None, each.id)
             for each in (self._wanted if wanted is None else wanted)
         )
-
-    def _key(self, tool_name: str, tool_params: Mapping[str, Any]) -> str:
-        found = digest(self.salt, tool_name, tool_params)
-        # Of two equal calls in one step, each is decided about.
-        self._asked[found] = self._asked.get(found, 0) + 1
-        return f"approve-{found}-{self._asked[found]}"
 
 
 # Who decides about the calls of the run that the code is part of.
@@ -452,12 +369,13 @@ async def _elicit(context: Context, tool_name: str, question: Question) -> Verdi
     try:
         answer = await context.session.elicit_form(question.message, question.form, context.request_id)
     except SDKError as error:
-        logger.warning("The client could not ask for approval: {error}", error=str(error))
+        logger.debug("The client could not ask for approval: {error}", error=str(error))
         return _refused(tool_name, "the client could not ask.")
     return question.verdict(answer)
 
 
 def _refused(tool_name: str, reason: str) -> Verdict:
+    logger.warning("A call of the tool '{tool}' is refused: {reason}", tool=tool_name, reason=reason)
     feedback = f"The tool '{tool_name}' was not called, because nobody can be asked for approval: {reason}"
     return Verdict(False, feedback, was_asked=False)
 
@@ -472,7 +390,6 @@ class Pause:
     :param replies: What the model replied then.
     :param questions: What was not decided.
     :param verdicts: What was.
-    :param salt: That of the questions' keys.
     :param number: Identifies the pause.
     """
 
@@ -481,7 +398,6 @@ class Pause:
     replies: list[ChatMessage]
     questions: tuple[Question, ...] = ()
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    salt: str = ""
     number: str = field(default_factory=lambda: secrets.token_urlsafe(16))
 
     def as_result(self, agent: str) -> types.InputRequiredResult:
@@ -502,7 +418,6 @@ class Pause:
                 "replies": [each.to_dict() for each in self.replies],
                 "questions": [asdict(each) for each in self.questions],
                 "verdicts": {key: asdict(each) for key, each in self.verdicts.items()},
-                "salt": self.salt,
             }
         )
         if len(state) > _MOST_STATE:
@@ -532,7 +447,6 @@ class Pause:
                 replies=[ChatMessage.from_dict(each) for each in stored["replies"]],
                 questions=tuple(Question(**each) for each in stored["questions"]),
                 verdicts={key: Verdict(**each) for key, each in stored["verdicts"].items()},
-                salt=stored["salt"],
                 number=stored["number"],
             )
         except (KeyError, TypeError, ValueError):
@@ -554,6 +468,21 @@ class Pause:
         left = tuple(each for each in self.questions if each.key not in given)
         return replace(self, questions=left, verdicts={**self.verdicts, **given})
 
+    def spend(self, spent: dict[str, float]) -> None:
+        """
+        Note that the run goes on.
+
+        :param spent: When which pauses were continued in this process, by their numbers.
+        :raises ToolError: If this one was continued before.
+        """
+        now = time.monotonic()
+        for number in [each for each, since in spent.items() if now - since > _KEEP_SPENT]:
+            del spent[number]
+        if self.number in spent:
+            msg = "This run was continued before. Whether its tools were called is not known; begin anew."
+            raise ToolError(msg)
+        spent[self.number] = now
+
 
 def _carried(data: dict[str, Any]) -> dict[str, Any]:
     try:
@@ -567,56 +496,7 @@ def _carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def request_state_security(keys: Sequence[str | Secret] | None = None) -> RequestStateSecurity | None:
-    """
-    Protect the state that clients carry between two calls with keys that several processes share.
-
-    :param keys: Secrets of at least 32 bytes each. The first one encrypts; all of them decrypt, so that a key can be
-        replaced while the server runs. By default those of the environment variable
-        `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
-    :returns: What FastMCP takes; None without keys: then it makes a key that no other process has.
-    :raises ValueError: If a key is too short, or given twice.
-    """
-    if keys is None:
-        found = [each.strip() for each in os.environ.get(KEYS_VARIABLE, "").split(",")]
-    else:
-        if isinstance(keys, str | Secret):
-            msg = "`request_state_keys` must be a list of strings or Secrets, got one"
-            raise ValueError(msg)
-        found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
-    found = [each for each in found if each]
-    return RequestStateSecurity(keys=found) if found else None
-
-
-class SpentPauses:
-    """
-    The pauses that were continued in this process.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the SpentPauses.
-        """
-        self._lock = threading.Lock()
-        self._spent: dict[str, float] = {}
-
-    def spend(self, number: str) -> None:
-        """
-        Note that a pause is continued.
-
-        :param number: Its number.
-        :raises ToolError: If it was continued before.
-        """
-        now = time.monotonic()
-        with self._lock:
-            self._spent = {old: since for old, since in self._spent.items() if now - since < _KEEP_SPENT}
-            if number in self._spent:
-                msg = "This run was continued before. Whether its tools were called is not known; begin anew."
-                raise ToolError(msg)
-            self._spent[number] = now
-
-
-class ClientConfirmationStrategy:
+class ClientConfirmationStrategy(BlockingConfirmationStrategy):
     """
     Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
 
@@ -645,12 +525,9 @@ class ClientConfirmationStrategy:
             BlockingConfirmationStrategy has them.
         :raises TypeError: If there is another template.
         """
-        unknown = sorted(set(templates) - set(_TEMPLATES))
-        if unknown:
-            msg = f"Unknown parameters: {', '.join(unknown)}. There are confirmation_policy, {', '.join(_TEMPLATES)}."
-            raise TypeError(msg)
-        self.confirmation_policy = AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
-        self._templates = templates
+        policy = AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
+        client: Any = _Client(None, None)
+        super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
 
     def run(
         self,
@@ -660,7 +537,7 @@ class ClientConfirmationStrategy:
         tool_params: dict[str, Any],
         tool_call_id: str | None = None,
         confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> Any:
+    ) -> ToolExecutionDecision:
         """
         Ask the client if the policy says so, from a thread.
 
@@ -669,69 +546,38 @@ class ClientConfirmationStrategy:
         :param tool_params: The arguments.
         :param tool_call_id: Identifies the call.
         :param confirmation_strategy_context: Not used.
-        :returns: The decision, a ToolExecutionDecision of Haystack.
+        :returns: The decision.
         :raises RuntimeError: If the Agent is not served.
         """
-        verdict = None
-        asks = self._policy.should_ask(tool_name, tool_description, tool_params)
-        if asks:
-            verdict = _approvals().decide_in_thread(tool_name, tool_params, tool_call_id=tool_call_id)
-        return self._decision(verdict, tool_name, tool_description, tool_params, tool_call_id, asks=asks)
-
-    async def run_async(
-        self,
-        *,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None = None,
-        confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> Any:
-        """
-        Ask the client like `run`, in the event loop.
-        """
-        verdict = None
-        asks = self._policy.should_ask(tool_name, tool_description, tool_params)
-        if asks:
-            verdict = await _approvals().decide(tool_name, tool_params, tool_call_id=tool_call_id)
-        return self._decision(verdict, tool_name, tool_description, tool_params, tool_call_id, asks=asks)
-
-    @property
-    def _policy(self) -> Any:
         approvals = current_approvals.get()
-        return self.confirmation_policy if approvals is None else approvals.own_policy(self.confirmation_policy)
-
-    def _decision(
-        self,
-        verdict: Verdict | None,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],
-        tool_call_id: str | None,
-        *,
-        asks: bool,
-    ) -> Any:
-        if not asks:
-            return ToolExecutionDecision(tool_name, True, tool_call_id, final_tool_params=tool_params)
-        if verdict is None:
-            # The run ends before anything comes of it.
-            return ToolExecutionDecision(tool_name, False, tool_call_id)
-        if not verdict.was_asked:
-            # Nobody rejected it, so the policy learns nothing from it.
-            return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=verdict.feedback)
-        changed = None
-        if verdict.approved and verdict.arguments is not None:
-            chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
-            kept = {name: value for name, value in tool_params.items() if name not in chosen}
-            changed = {**kept, **verdict.arguments}
-        # Used once, and never stored.
-        ui: Any = _Given(verdict, changed)
-        strategy = BlockingConfirmationStrategy(confirmation_policy=self._policy, confirmation_ui=ui, **self._templates)
-        decided = strategy.run(
-            tool_name=tool_name, tool_description=tool_description, tool_params=tool_params, tool_call_id=tool_call_id
-        )
+        own = copy.copy(self)
+        client: Any = _Client(approvals, tool_call_id)
+        own.confirmation_ui = client
+        if approvals is not None:
+            own.confirmation_policy = approvals.own_policy(self.confirmation_policy)
+        try:
+            decision: ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
+                tool_name=tool_name,
+                tool_description=tool_description,
+                tool_params=tool_params,
+                tool_call_id=tool_call_id,
+            )
+        except _UndecidedError as undecided:
+            return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
         # Haystack would take no arguments for unchanged ones.
-        return decided if changed is None else replace(decided, final_tool_params=changed)
+        return decision if client.changed is None else replace(decision, final_tool_params=client.changed)
+
+    async def run_async(self, **call: Any) -> ToolExecutionDecision:
+        """
+        Ask the client like `run`, without blocking the event loop.
+
+        :param call: The parameters of `run`.
+        :returns: The decision.
+        """
+        approvals = current_approvals.get()
+        if approvals is None:
+            return self.run(**call)
+        return await approvals.call.in_thread(lambda: self.run(**call))
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -740,7 +586,7 @@ class ClientConfirmationStrategy:
         :returns: A dictionary with its parameters.
         """
         policy = serialize_object("confirmation_policy", self.confirmation_policy)
-        return default_to_dict(self, confirmation_policy=policy, **self._templates)
+        return default_to_dict(self, confirmation_policy=policy, **_templates_of(self))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ClientConfirmationStrategy:
@@ -757,29 +603,50 @@ class ClientConfirmationStrategy:
         return loaded
 
 
-def _approvals() -> Approvals:
-    approvals = current_approvals.get()
-    if approvals is None:
-        msg = "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a server."
-        raise RuntimeError(msg)
-    return approvals
-
-
-class _Given:
+class _UndecidedError(Exception):
     """
-    A user interface that has the answer.
+    Raised where nobody rejected a call, so that the policy learns nothing from it.
     """
 
-    def __init__(self, verdict: Verdict, changed: dict[str, Any] | None) -> None:
-        self._verdict = verdict
-        self._changed = changed
+    def __init__(self, feedback: str | None) -> None:
+        super().__init__(feedback)
+        self.feedback = feedback
 
-    def get_user_confirmation(self, *_: Any, **__: Any) -> ConfirmationUIResult:
-        if not self._verdict.approved:
-            return ConfirmationUIResult("reject", self._verdict.feedback)
-        if self._changed is None:
-            return ConfirmationUIResult("confirm", self._verdict.feedback)
-        return ConfirmationUIResult("modify", self._verdict.feedback, self._changed)
+
+class _Client:
+    """
+    The client as a user interface, for one call.
+    """
+
+    def __init__(self, approvals: Approvals | None, tool_call_id: str | None) -> None:
+        self._approvals = approvals
+        self._tool_call_id = tool_call_id
+        self.changed: dict[str, Any] | None = None
+
+    def get_user_confirmation(
+        self,
+        tool_name: str,
+        tool_description: str,  # noqa: ARG002
+        tool_params: dict[str, Any],
+    ) -> ConfirmationUIResult:
+        if self._approvals is None:
+            msg = "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a server."
+            raise RuntimeError(msg)
+        verdict = self._approvals.decide(tool_name, tool_params, self._tool_call_id)
+        if verdict is None or not verdict.was_asked:
+            raise _UndecidedError(verdict.feedback if verdict is not None else None)
+        if not verdict.approved:
+            return ConfirmationUIResult("reject", verdict.feedback)
+        if verdict.arguments is None:
+            return ConfirmationUIResult("confirm", verdict.feedback)
+        chosen = arguments_of_model(tool_name, self._tool_call_id, tool_params)
+        kept = {name: value for name, value in tool_params.items() if name not in chosen}
+        self.changed = {**kept, **verdict.arguments}
+        return ConfirmationUIResult("modify", verdict.feedback, self.changed)
+
+
+def _templates_of(strategy: Any) -> dict[str, str]:
+    return {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
 
 
 def ask_clients(agent: Any) -> None:
@@ -815,8 +682,7 @@ def _for_clients(strategies: dict[Any, Any]) -> dict[Any, Any]:
 def _strategy_for_clients(strategy: Any) -> Any:
     if not _is_console(getattr(strategy, "confirmation_ui", None)):
         return strategy
-    templates = {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
-    return ClientConfirmationStrategy(strategy.confirmation_policy, **templates)
+    return ClientConfirmationStrategy(strategy.confirmation_policy, **_templates_of(strategy))
 
 
 def _is_console(ui: Any) -> bool:

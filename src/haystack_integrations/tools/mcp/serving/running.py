@@ -49,10 +49,9 @@ from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.parameters import checked
-from haystack_integrations.tools.mcp.serving.approvals import KEYS_VARIABLE
 from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.server import auth_provider
+from haystack_integrations.tools.mcp.serving.server import KEYS_VARIABLE, auth_provider
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

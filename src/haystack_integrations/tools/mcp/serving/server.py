@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import importlib.metadata
+import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, Self
@@ -20,14 +21,17 @@ from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
+from mcp.server.request_state import RequestStateSecurity
 
 from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.secret_template import value_of
-from haystack_integrations.tools.mcp.serving.approvals import request_state_security
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider
+
+# The environment variable with the keys.
+KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 
 
 class BearerToken(TokenVerifier):
@@ -84,6 +88,27 @@ def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
         f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
     )
     raise TypeError(msg)
+
+
+def request_state_security(keys: Sequence[str | Secret] | None = None) -> RequestStateSecurity | None:
+    """
+    Protect the state that clients carry between two calls with keys that several processes share.
+
+    :param keys: Secrets of at least 32 bytes each. The first one encrypts; all of them decrypt, so that a key can be
+        replaced while the server runs. By default those of the environment variable
+        `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
+    :returns: What FastMCP takes; None without keys: then it makes a key that no other process has.
+    :raises ValueError: If a key is too short, or given twice.
+    """
+    if keys is None:
+        found = [each.strip() for each in os.environ.get(KEYS_VARIABLE, "").split(",")]
+    else:
+        if isinstance(keys, str | Secret):
+            msg = "`request_state_keys` must be a list of strings or Secrets, got one"
+            raise ValueError(msg)
+        found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
+    found = [each for each in found if each]
+    return RequestStateSecurity(keys=found) if found else None
 
 
 class _InTurn(AggregateProvider):
