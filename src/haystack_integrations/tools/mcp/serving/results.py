@@ -40,7 +40,7 @@ from pydantic_core import to_jsonable_python
 from referencing import Registry
 
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, PlainFields, writes_aliases
+from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, writes_aliases
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -252,7 +252,6 @@ class ResultWriter:
         self._validator: Any = None
         if output_schema is not None:
             self._validator = Draft202012Validator(output_schema, registry=Registry())
-            self._plain_fields = PlainFields(output_schema)
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
     def result(self, value: Any) -> ToolResult:
@@ -314,8 +313,6 @@ class ResultWriter:
             return written if isinstance(written, dict) else None
         if self._wraps:
             written = {"result": written}
-        if isinstance(written, dict) and self._plain_fields.fit(written):
-            return written
         error = next(self._validator.iter_errors(written), None)
         if error is None and isinstance(written, dict):
             return written

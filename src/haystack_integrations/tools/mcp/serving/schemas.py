@@ -45,6 +45,8 @@ from pydantic import (
     Base64Bytes,
     ConfigDict,
     Field,
+    FiniteFloat,
+    Json,
     PydanticUserError,
     TypeAdapter,
     ValidationError,
@@ -251,7 +253,7 @@ def reasons_of(error: ValidationError) -> list[str]:
     reasons = []
     for detail in error.errors(include_url=False, include_input=False, include_context=False):
         where = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
-        reasons.append(f"'{_shortened(where)}': {detail['msg'].removeprefix('Value error, ')}")
+        reasons.append(f"'{where}': {detail['msg'].removeprefix('Value error, ')}")
     return reasons
 
 
@@ -520,61 +522,16 @@ _NAMING: Final = frozenset(
         *("$ref", "$dynamicRef", "patternProperties", "propertyNames", "unevaluatedProperties"),
     }
 )
-# Of a name that a client made up, this much is repeated to it, and as many reasons.
-_MOST_OF_A_NAME, _MOST_OF_A_PATH, _MOST_REASONS = 50, 200, 10
-# Python would take "nan", "1_0" and the digits of other scripts, too.
-_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,300}(?:\.[0-9]{0,300})?|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,3})?")
+# How many reasons a client is told, and how much of each: it may have made up a name.
+_MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
+# How a text is read where the schema wants something else, which models send as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
     "integer": TypeAdapter(int),
-    "number": TypeAdapter(int | float),
+    "number": TypeAdapter(int | FiniteFloat),
     "boolean": TypeAdapter(bool),
+    "object": TypeAdapter(Json[dict[str, Any]]),
+    "array": TypeAdapter(Json[list[Any]]),
 }
-
-# Values that are told by their class, and what may be said of them that excludes none.
-_PLAIN: Final[dict[Any, tuple[type, ...]]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    None: (str, int, float, bool),
-}
-_PLAIN_KEYWORDS: Final = frozenset({"type", "title", "description", "default", "examples"})
-_PLAIN_OBJECT_KEYWORDS: Final = _PLAIN_KEYWORDS | {"properties", "required", "additionalProperties", WRAP_RESULT}
-
-
-class PlainFields:
-    """
-    Recognises most objects that conform to a schema at once: those with nothing but simple values.
-
-    Validation of one takes as long as the rest of a call that does next to nothing.
-    """
-
-    def __init__(self, schema: _Schema) -> None:
-        """
-        Initialize the PlainFields.
-
-        :param schema: JSON schema of an object.
-        """
-        self._is_plain = schema.get("type") == "object" and _PLAIN_OBJECT_KEYWORDS.issuperset(schema)
-        self._required = set(schema.get("required", ()))
-        self._classes = {
-            name: _PLAIN[each.get("type")]
-            for name, each in schema.get("properties", {}).items()
-            if isinstance(each, dict) and each.get("type") in [*_PLAIN] and _PLAIN_KEYWORDS.issuperset(each)
-        }
-
-    def fit(self, value: dict[str, Any]) -> bool:
-        """
-        Return whether an object is known to conform.
-
-        :param value: The object.
-        :returns: False if it has to be validated.
-        """
-        for name, each in value.items():
-            kind = type(each)
-            if kind not in self._classes.get(name, ()) or (kind is float and not isfinite(each)):
-                return False
-        return self._is_plain and self._required <= value.keys()
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
@@ -604,7 +561,7 @@ def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
     :param reasons: What is wrong, without values.
     :returns: The error, which the client gets to see.
     """
-    found = list(dict.fromkeys(reasons))
+    found = [each[:_MOST_OF_A_REASON] for each in dict.fromkeys(reasons)]
     if len(found) > _MOST_REASONS:
         found[_MOST_REASONS:] = [f"and {len(found) - _MOST_REASONS} more"]
     msg = f"Invalid arguments for tool '{tool_name}': {'; '.join(found)}"
@@ -629,8 +586,6 @@ class ArgumentCheck:
             named: _Schema = {name: {} for name in parameters.get("required", ())}
             properties = {**named, **parameters["properties"]}
             parameters = {**parameters, "properties": properties, "additionalProperties": False}
-        self._schema = parameters
-        self._plain_fields = PlainFields(parameters)
         self._validator = _Validator(parameters, registry=Registry())
 
     def check(self, arguments: dict[str, Any], *, strict: bool) -> dict[str, Any]:
@@ -642,8 +597,6 @@ class ArgumentCheck:
         :returns: The arguments, of the right types.
         :raises ToolError: If they do not conform to the schema.
         """
-        if self._plain_fields.fit(arguments):
-            return arguments
         errors = self._errors(arguments)
         if errors and not strict:
             arguments = copy.deepcopy(arguments)
@@ -673,17 +626,11 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation) -> bool:
 
 
 def _read(text: str, kinds: Collection[str]) -> Any:
-    """Read a text, which models send for anything; it stays as it is if it is nothing that is wanted."""
-    with suppress(ValueError, RecursionError):
-        value = json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
-        if (isinstance(value, dict) and "object" in kinds) or (isinstance(value, list) and "array" in kinds):
-            return value
+    """Read a text as one of the kinds that are wanted; it stays as it is if it is none of them."""
     for kind in kinds:
-        if kind == "boolean" or (kind in _FROM_TEXT and _NUMBER.fullmatch(text.strip())):
+        if kind in _FROM_TEXT:
             with suppress(ValidationError):
-                read = _FROM_TEXT[kind].validate_python(text.strip())
-                if isfinite(read):
-                    return read
+                return _FROM_TEXT[kind].validate_python(text.strip())
     return text
 
 
@@ -692,14 +639,9 @@ def _names_all(schema: _Schema) -> bool:
     return "properties" in schema and "additionalProperties" not in schema and _NAMING.isdisjoint(schema)
 
 
-def _shortened(path: str) -> str:
-    # A client may have made up a part of it.
-    return path if len(path) <= _MOST_OF_A_PATH else f"{path[:_MOST_OF_A_PATH]}..."
-
-
 def _describe(error: SchemaViolation) -> str:
     """Say what is wrong with an argument, without its value."""
-    where = _shortened(error.json_path.removeprefix("$").removeprefix("."))
+    where = error.json_path.removeprefix("$").removeprefix(".")
     prefix = f"'{where}' " if where else ""
     wanted: Any = error.validator_value
     instance: Any = error.instance
@@ -713,8 +655,8 @@ def _describe(error: SchemaViolation) -> str:
         return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
     if error.validator == "additionalProperties":
         known = schema.get("properties", {})
-        unknown = [repr(name[:_MOST_OF_A_NAME]) for name in instance if name not in known][:_MOST_REASONS]
-        return f"{prefix}there is no argument {', '.join(unknown)} (there is: {', '.join(known) or 'none'})"
+        unknown = ", ".join(repr(name) for name in instance if name not in known)
+        return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
     if error.validator in _ALTERNATIVES:
         # Of an optional argument, what is wrong with the only alternative to null.
         others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]

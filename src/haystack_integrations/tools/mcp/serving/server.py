@@ -15,9 +15,6 @@ from typing import Any, Self
 from fastmcp import FastMCP, settings
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 from fastmcp.server.http import StarletteWithLifespan
-from fastmcp.server.providers.aggregate import AggregateProvider
-from fastmcp.tools.base import Tool
-from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
@@ -111,25 +108,7 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
     return RequestStateSecurity(keys=found) if found else None
 
 
-class _InTurn(AggregateProvider):
-    """
-    Looks up a tool in the server's own functions and in what is Haystack's, one after the other.
-
-    FastMCP asks its providers at once, in a task each, which takes longer than the answers of these two.
-    """
-
-    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        if len(self.providers) > 2:  # noqa: PLR2004 - others may be slow
-            return await super()._get_tool(name, version)
-        try:
-            found = [await provider.get_tool(name, version) for provider in self.providers]
-        # Of any kind: FastMCP decides whether it is one of the server.
-        except Exception:
-            return await super()._get_tool(name, version)
-        return max((tool for tool in found if tool is not None), key=version_sort_key, default=None)
-
-
-class HaystackServer(FastMCP[Any], _InTurn):
+class HaystackServer(FastMCP[Any]):
     """
     A FastMCP that serves what was built in Haystack, as `create_mcp_server` makes it.
 
