@@ -26,20 +26,12 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-class OwnError(BaseException):
-    """What no library knows."""
-
-
 def _exit(text: str) -> str:
     sys.exit(text)
 
 
 def _interrupt(text: str) -> str:
     raise KeyboardInterrupt
-
-
-def _own(text: str) -> str:
-    raise OwnError
 
 
 def _cancelled(text: str) -> str:
@@ -134,7 +126,7 @@ def _server(raising: Any) -> FastMCP[Any]:
 
 
 @pytest.mark.parametrize(
-    ("raising", "over_http"), [(_exit, False), (_exit, True), (_interrupt, False), (_own, False), (_cancelled, False)]
+    ("raising", "over_http"), [(_exit, False), (_exit, True), (_interrupt, False), (_cancelled, False)]
 )
 async def test_what_ends_processes_fails_its_own_call_only(raising: Any, over_http: bool):
     server = _server(raising)

@@ -14,10 +14,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging as python_logging
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
@@ -32,7 +31,7 @@ from fastmcp.dependencies import Dependency
 from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
 from fastmcp.exceptions import ValidationError as InvalidRequestError
 from fastmcp.server.auth import AuthCheck, require_scopes
-from fastmcp.server.dependencies import OptionalCurrentContext, get_context, resolve_dependencies
+from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.server.transforms import Visibility
 from fastmcp.tools.base import Tool, ToolResult
@@ -46,7 +45,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
-from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
+from haystack_integrations.tools.mcp.serving.results import ResultWriter
 from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, reasons_of, without
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -88,18 +87,8 @@ class CodeExitedError(RuntimeError):
         super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
 
 
-def is_for_others(error: BaseException) -> bool:
-    """
-    Return whether an exception concerns those who called a function, and not only its call.
-
-    :param error: What it raised.
-    :returns: True for an Exception, for the end of a coroutine, and for the cancellation of the running task. False for
-        a CancelledError that the function has made up, such as that of another task that it had waited for.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
-    return isinstance(error, Exception | GeneratorExit)
+# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
+_EXITS = (SystemExit, KeyboardInterrupt)
 
 
 class CallPool:
@@ -162,7 +151,6 @@ class Place:
         :param limiter: Where the place is taken.
         """
         self.limiter = limiter
-        self._loop = asyncio.get_running_loop()
         self._users = 1
 
     def leave(self) -> None:
@@ -184,32 +172,26 @@ class Place:
         :param args: Its arguments.
         :returns: What it returns.
         """
-        self._users += 1
-        # Taken once: by the thread when it begins, or by a caller that is cancelled before. That one leaves the place.
-        claim = threading.Lock()
 
         def call() -> T:
-            if not claim.acquire(blocking=False):
-                raise _GivenUpError
             try:
                 return function(*args)
-            except (SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError) as error:
+            except (*_EXITS, asyncio.CancelledError) as error:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
-            finally:
-                with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                    self._loop.call_soon_threadsafe(self.leave)
 
-        try:
-            # The number of threads is bounded by the number of places.
-            return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(inf))
-        finally:
-            if claim.acquire(blocking=False):
-                self.leave()
+        # A task of its own, which ends with the thread. The number of threads is bounded by the number of places.
+        unlimited = anyio.CapacityLimiter(inf)
+        running = asyncio.ensure_future(anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=unlimited))
+        self._users += 1
+        running.add_done_callback(self._thread_ended)
+        return await asyncio.shield(running)
 
-
-class _GivenUpError(Exception):
-    """Raised in a thread whose caller was cancelled before it began; nobody sees it."""
+    def _thread_ended(self, running: asyncio.Future[Any]) -> None:
+        self.leave()
+        if not running.cancelled():
+            # Nobody may have waited for it: then it is lost.
+            running.exception()
 
 
 @dataclass(frozen=True)
@@ -269,7 +251,6 @@ class _Parts:
     results: ResultWriter
     bound: dict[str, Any]
     injected: Callable[..., None]
-    has_dependencies: bool
 
 
 class ServedTool(Tool):
@@ -344,7 +325,6 @@ class ServedTool(Tool):
             results=ResultWriter(tool.name, output_schema, options),
             bound={name: each for name, each in options.bound.items() if name not in dependencies},
             injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
-            has_dependencies=bool(dependencies),
         )
         of_docket = {**(of_docket or {}), **dependencies_on_docket(dependencies)}
         if of_docket and options.task:
@@ -368,23 +348,19 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        parts = self._parts
-        context = None if parts.has_dependencies else _context_of_request()
-        if context is not None:
-            return await self._result_of(parts, arguments, {}, context)
-        async with resolve_dependencies(parts.injected, {}) as injected:
+        async with resolve_dependencies(self._parts.injected, {}) as injected:
             context = injected.pop(_CONTEXT)
-            return await self._result_of(parts, arguments, injected, context)
+            return await self._result_of(arguments, injected, context)
 
     async def _result_of(
-        self, parts: _Parts, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
+        self, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
     ) -> ToolResult:
+        parts = self._parts
         strict = parts.options.strict_validation
         if strict is None:
             strict = context is not None and context.fastmcp.strict_input_validation
         arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
-        if parts.has_dependencies:
-            arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
+        arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
         # A background task has all the time that it needs.
         if self.timeout is None or (context is not None and context.is_background_task):
             return parts.results.result(await self._call(parts, arguments, context))
@@ -410,19 +386,9 @@ class ServedTool(Tool):
                     current_call.reset(token)
         except ServerBusyError as busy:
             raise ToolError(str(busy)) from None
-        except ToolError as error:
-            text = well_formed(str(error))
-            if text == str(error):
-                raise
-            # The client gets it, and it could not be sent.
-            raise ToolError(text, log_level=error.log_level) from error
         except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
             # Not from the error, whose cause it is.
             failure = _for_client(error)
-        except BaseException as error:
-            if is_for_others(error):
-                raise
-            raise CodeExitedError(error) from error
         raise failure
 
 
@@ -464,16 +430,6 @@ def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
         msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"
         raise ValueError(msg)
     return {**parameters, "type": "object"}
-
-
-def _context_of_request() -> Context | None:
-    """
-    Return the context that there is already. In a worker of background tasks there is none before one is asked for.
-    """
-    try:
-        return get_context()
-    except RuntimeError:
-        return None
 
 
 def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
@@ -652,7 +608,7 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
 async def _without_exit(coroutine: Any) -> Any:
     try:
         return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
+    except _EXITS as error:
         raise CodeExitedError(error) from error
 
 
@@ -696,9 +652,11 @@ class CallGuard(Middleware):
             self._running.add(scope)
             try:
                 return await call_next(context)
-            except BaseException as error:
-                if is_for_others(error):
+            except (*_EXITS, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
                     raise
+                # Otherwise the code has made it up, such as that of another task that it had waited for.
                 logger.error("Code that was called raised {kind}", kind=type(error).__name__, exc_info=error)
                 msg = "The code that was called wanted to end the process"
                 raise failure(msg) from error

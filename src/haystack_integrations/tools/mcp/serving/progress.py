@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections import deque
 from contextlib import suppress
 from types import TracebackType
 
@@ -48,16 +48,14 @@ class ProgressReporter:
         self._patience = PATIENCE if patient and request is not None and request.request is not None else 0.0
         # A client that asked for it, or whoever looks at a background task.
         self.is_wanted: bool = call.context is not None and (request is None or "progressToken" in (request.meta or {}))
-        self._lock = threading.Lock()
         # Steps, and texts between them.
-        self._news: list[tuple[str, bool]] = []
+        self._news: deque[tuple[str, bool]] = deque()
         self._steps = 0
         self._since_step = 0
         self._last_step = "Working"
-        self._is_ending = False
         self._loop = asyncio.get_running_loop()
         self._any_news = asyncio.Event()
-        self._urgent_news = asyncio.Event()
+        self._sending = asyncio.Lock()
         self._sender: asyncio.Task[None] | None = None
 
     def step(self, message: str) -> None:
@@ -66,9 +64,7 @@ class ProgressReporter:
 
         :param message: What begins or ended.
         """
-        with self._lock:
-            self._news.append((message, True))
-        self._notice(self._urgent_news, self._any_news)
+        self._report(message, is_step=True)
 
     def text(self, text: str) -> None:
         """
@@ -76,17 +72,12 @@ class ProgressReporter:
 
         :param text: What it wrote since the last time.
         """
-        with self._lock:
-            if self._news and not self._news[-1][1]:
-                self._news[-1] = (self._news[-1][0] + text, False)
-            else:
-                self._news.append((text, False))
-        self._notice(self._any_news)
+        self._report(text, is_step=False)
 
-    def _notice(self, *events: asyncio.Event) -> None:
+    def _report(self, message: str, *, is_step: bool) -> None:
         if self._sender is not None:
-            for event in events:
-                self._loop.call_soon_threadsafe(event.set)
+            self._news.append((message, is_step))
+            self._loop.call_soon_threadsafe(self._any_news.set)
 
     async def __aenter__(self) -> ProgressReporter:
         """
@@ -105,41 +96,37 @@ class ProgressReporter:
         sender, self._sender = self._sender, None
         if sender is None:
             return
-        if error is None and not self._patience:
-            self._is_ending = True
-            self._any_news.set()
-            self._urgent_news.set()
-        else:
-            sender.cancel()
         try:
-            await asyncio.wait([sender])
+            if error is None and not self._patience:
+                await self._send_news()
         finally:
             sender.cancel()
-        if not sender.cancelled():
-            sender.result()
+        await asyncio.wait([sender])
 
     async def _send(self) -> None:
         if self._patience:
             await asyncio.sleep(self._patience)
             self._patience = 0.0
-        # The client may go away: its call is cancelled anyway.
-        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            while not self._is_ending:
-                if not await _is_set(self._any_news, HEARTBEAT):
-                    await self._notify(f"{self._last_step} ...", is_step=False)
-                    continue
-                self._any_news.clear()
-                # More text may follow; a step, and the end, do not wait for it.
-                await _is_set(self._urgent_news, INTERVAL)
-                self._urgent_news.clear()
-                await self._send_news()
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._any_news.wait()
+            except TimeoutError:
+                self._news.append((f"{self._last_step} ...", False))
+            self._any_news.clear()
             await self._send_news()
+            # More text may follow.
+            await asyncio.sleep(INTERVAL)
 
     async def _send_news(self) -> None:
-        with self._lock:
-            news, self._news = self._news, []
-        for message, is_step in news:
-            await self._notify(message, is_step=is_step)
+        # The client may go away: its call is cancelled anyway.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            async with self._sending:
+                while self._news:
+                    message, is_step = self._news.popleft()
+                    while not is_step and self._news and not self._news[0][1]:
+                        message += self._news.popleft()[0]
+                    await self._notify(message, is_step=is_step)
 
     async def _notify(self, message: str, *, is_step: bool) -> None:
         if is_step:
@@ -150,13 +137,3 @@ class ProgressReporter:
         done = self._steps + self._since_step / (self._since_step + 1)
         total = self._total if self._total is not None and done <= self._total else None
         await self._call.progress(done, total, well_formed(message))
-
-
-async def _is_set(event: asyncio.Event, seconds: float) -> bool:
-    """
-    Wait for an event, but not for ever.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
