@@ -15,41 +15,41 @@ from tests.support.rows import rows
 @rows(
     ("options", "told"),
     [
-        ({"name": " "}, "String should match pattern"),
-        ({"title": 5}, "Input should be a valid string"),
-        ({"enabled": "yes"}, "Input should be a valid boolean"),
-        ({"forward": None}, "Input should be a valid boolean"),
-        ({"max_documents": 0}, "Input should be greater than or equal to 1"),
-        ({"max_characters": True}, "Input should be a valid integer"),
-        ({"max_concurrency": 1.5}, "Input should be a valid integer"),
-        ({"strict_validation": "x"}, "Input should be a valid boolean"),
-        ({"task": "maybe"}, "Input should be True, False or 'required'"),
-        ({"timeout": 0}, "Input should be greater than 0"),
-        ({"tags": "public"}, "Input should be"),
-        ({"tags": ["public", ""]}, "String should match pattern"),
-        ({"scopes": 5}, "Input should be"),
+        ({"name": " "}, "must match pattern"),
+        ({"title": 5}, "must be a valid string"),
+        ({"enabled": "yes"}, "must be a valid boolean"),
+        ({"forward": None}, "must be a valid boolean"),
+        ({"max_documents": 0}, "must be greater than or equal to 1"),
+        ({"max_characters": True}, "must be a valid integer"),
+        ({"max_concurrency": 1.5}, "must be a valid integer"),
+        ({"strict_validation": "x"}, "must be a valid boolean"),
+        ({"task": "maybe"}, "must be True, False or 'required'"),
+        ({"timeout": 0}, "must be greater than 0"),
+        ({"tags": "public"}, "must be"),
+        ({"tags": ["public", ""]}, "must match pattern"),
+        ({"scopes": 5}, "must be"),
         ({"icons": "a.png"}, "must be a list of icons, dictionaries or URLs"),
-        ({"annotations": {"readOnly": True}}, "unknown: readOnly. There are title, readOnlyHint"),
-        ({"annotations": 5}, "Input should be"),
+        ({"annotations": {"readOnly": True}}, "have no readOnly. There are title, readOnlyHint"),
+        ({"annotations": 5}, "must be"),
         ({"version": "1@2"}, "must be a text without '@', or an integer"),
         ({"version": ""}, "must be a text without '@', or an integer"),
-        ({"meta": {1: 2}}, "Input should be a valid string"),
-        ({"bound": [("key", "a-secret")]}, "Input should be"),
-        ({"completions": {"a": "text"}}, "Input should be"),
-        ({"inputs": "query"}, "Input should be"),
-        ({"inputs": {"query": 5}}, "Input should be"),
-        ({"outputs": {"answer": ["llm.replies"]}}, "Input should be a valid string"),
-        ({"output_schema": 5}, "Input should be"),
+        ({"meta": {1: 2}}, "must be a valid string"),
+        ({"bound": [("key", "a-secret")]}, "must be"),
+        ({"completions": {"a": "text"}}, "must be"),
+        ({"inputs": "query"}, "must be"),
+        ({"inputs": {"query": 5}}, "must be"),
+        ({"outputs": {"answer": ["llm.replies"]}}, "must be a valid string"),
+        ({"output_schema": 5}, "must be"),
         ({"output_schema": {"type": "objekt"}}, "is not a valid JSON schema: 'objekt'"),
         ({"output_schema": {"type": "array"}}, 'must be a JSON schema of `"type": "object"`'),
-        ({"tag": ["public"]}, "Unexpected keyword argument"),
+        ({"tag": ["public"]}, "Did you mean `tags`?"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError) as refused:
         check_options(options)
     [name] = options
-    assert f"\n{name}" in str(refused.value)
+    assert name in str(refused.value) and "\n" not in str(refused.value)
     assert told in str(refused.value)
     assert "a-secret" not in str(refused.value)
 

@@ -155,8 +155,7 @@ async def test_the_log_says_which_of_two_tools_of_one_name_is_not_served(caplog:
     parameters = {"type": "object", "properties": {}}
     tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
     create_mcp_server("shop", tools=tools)
-    told = "There are two things named 'same'. The one that was given first is not served"
-    assert f"{told}, which says of itself 'First.'" in caplog.text
+    assert "There are two things named 'same'. The one that was given first is not served" in caplog.text
     assert "Rename one with ServeOptions(name=...)" in caplog.text
 
 
@@ -321,12 +320,10 @@ def test_options_that_a_function_would_pass_over_are_refused(options, reason):
     assert "a-secret" not in str(told.value)
 
 
-async def test_options_for_what_a_toolset_does_not_have_keep_the_server_from_starting():
+def test_options_for_what_a_toolset_does_not_have_are_refused():
     options = {"gret": ServeOptions(enabled=False)}
-    server = create_mcp_server("shop", tools=[Toolset([GREET])], options=options)
-    with pytest.raises(Exception, match=r"`options` name 'gret', which is not served\. There is greet\."):
-        async with Client(server):
-            pass
+    with pytest.raises(ValueError, match=r"`options` name 'gret', which is not served\. There is greet\."):
+        create_mcp_server("shop", tools=[Toolset([GREET])], options=options)
 
 
 async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_of(caplog):

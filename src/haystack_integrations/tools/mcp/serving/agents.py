@@ -26,11 +26,11 @@ from haystack_integrations.tools.mcp.serving.approvals import (
     current_approvals,
 )
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
-from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 # What clients send and get, beside State, by the names that they see.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"

@@ -567,20 +567,6 @@ def errors_named(kind: str, name: str) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
-async def call_if_there(thing: Any, method: str) -> None:
-    """
-    Call `warm_up` or `close`, which not all parts of Haystack have on all majors, without blocking the event loop.
-
-    :param thing: The tool, toolset, pipeline, Agent or component.
-    :param method: The name of the synchronous method; `..._async` is preferred.
-    """
-    asynchronous = getattr(thing, f"{method}_async", None)
-    if asynchronous is not None:
-        await asynchronous()
-    elif callable(synchronous := getattr(thing, method, None)):
-        await anyio.to_thread.run_sync(synchronous)
-
-
 _in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 

@@ -28,9 +28,9 @@ from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
 from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads, refused
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
-from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from mcp.types import Icon, ToolAnnotations
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.dataclasses import dataclass
 
-from haystack_integrations.tools.mcp.parameters import short_repr
+from haystack_integrations.tools.mcp.parameters import explains_options, short_repr
 
 # What the protocol allows, and the models of the larger providers.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -42,21 +42,21 @@ def check_name(parameter: str, name: object) -> None:
 
 def _icons(given: Any) -> list[Icon]:
     if isinstance(given, str | Mapping):
-        msg = "must be a list of icons, dictionaries or URLs"
+        msg = "`icons` must be a list of icons, dictionaries or URLs"
         raise ValueError(msg)
     return [Icon(src=each) if isinstance(each, str) else Icon.model_validate(each) for each in given]
 
 
 def _annotations(given: Any) -> Any:
     if isinstance(given, Mapping) and (unknown := sorted(set(given) - set(_HINTS))):
-        msg = f"unknown: {', '.join(unknown)}. There are {', '.join(_HINTS)}"
+        msg = f"`annotations` have no {', '.join(unknown)}. There are {', '.join(_HINTS)}"
         raise ValueError(msg)
     return ToolAnnotations.model_validate(dict(given)) if isinstance(given, Mapping) else given
 
 
 def _version(given: str | int | None) -> str | None:
     if given is not None and (not str(given) or "@" in str(given)):
-        msg = "must be a text without '@', or an integer"
+        msg = "`version` must be a text without '@', or an integer"
         raise ValueError(msg)
     return None if given is None else str(given)
 
@@ -73,10 +73,10 @@ def _output_schema(given: Any) -> Any:
     try:
         Draft202012Validator.check_schema(given)
     except SchemaError as error:
-        msg = f"is not a valid JSON schema: {error.message}"
+        msg = f"`output_schema` is not a valid JSON schema: {error.message}"
         raise ValueError(msg) from None
     if given.get("type") != "object":
-        msg = 'must be a JSON schema of `"type": "object"`, because structured results are objects'
+        msg = '`output_schema` must be a JSON schema of `"type": "object"`, because structured results are objects'
         raise ValueError(msg)
     return given
 
@@ -86,11 +86,8 @@ _Limit = Annotated[int, Field(ge=1, strict=True)]
 
 
 @short_repr
-@dataclass(
-    frozen=True,
-    kw_only=True,
-    config=ConfigDict(arbitrary_types_allowed=True, extra="forbid", hide_input_in_errors=True),
-)
+@explains_options
+@dataclass(frozen=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
 class ServeOptions:
     """
     What is said of one served thing, and how it is run. Everything has a default.
@@ -197,6 +194,68 @@ def check_options(value: Any) -> ServeOptions:
     if value is None or isinstance(value, ServeOptions):
         return value or ServeOptions()
     if isinstance(value, Mapping):
-        return ServeOptions(**value)
+        try:
+            return ServeOptions(**value)
+        except TypeError as error:
+            raise ValueError(error) from None
     msg = f"`options` must be ServeOptions or a dictionary of them, got {type(value).__name__}"
     raise ValueError(msg)
+
+
+class NamedOptions(dict[str, ServeOptions]):
+    """
+    Options by the name of what they are for, which remember the names that were asked for.
+    """
+
+    def __init__(self, options: Any) -> None:
+        """
+        Initialize the NamedOptions.
+
+        :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for none.
+        :raises ValueError: If it is something else.
+        """
+        if not isinstance(options, Mapping | None):
+            msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
+            raise ValueError(msg)
+        super().__init__({name: check_options(value) for name, value in (options or {}).items()})
+        self._asked_for: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """
+        Return options.
+
+        :param name: The name of what they are for.
+        :param default: What to return if there are none.
+        :returns: The options.
+        """
+        self._asked_for.add(name)
+        return super().get(name, default)
+
+    @property
+    def unused(self) -> str | None:
+        """
+        What is wrong with options for something that is not served; None if there are none.
+        """
+        unused = sorted(set(self) - self._asked_for)
+        if not unused:
+            return None
+        return (
+            f"`options` name {', '.join(map(repr, unused))}, which is not served. "
+            f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
+        )
+
+
+def things_by_name(parameter: str, things: Any, kind: str) -> dict[str, Any]:
+    """
+    Check what a user gave to be served by names.
+
+    :param parameter: The parameter.
+    :param things: What was given.
+    :param kind: What it should contain, for messages.
+    :returns: The things by their names.
+    :raises ValueError: If it is no dictionary.
+    """
+    if not isinstance(things, Mapping):
+        msg = f"`{parameter}` must be a dictionary of names to {kind}, got {type(things).__name__}"
+        raise ValueError(msg)
+    return dict(things)

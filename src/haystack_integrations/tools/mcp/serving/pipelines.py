@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
 from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
@@ -46,7 +46,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     is_servable,
     output_schema,
 )
-from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 

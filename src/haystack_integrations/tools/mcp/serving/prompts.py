@@ -18,9 +18,9 @@ from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
 from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, Reads, refused
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
+from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.sources import Source, things_by_name
+from haystack_integrations.tools.mcp.serving.sources import Source
 
 _OUTPUT = "prompt"
 

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 from fastmcp import FastMCP
 from fastmcp.prompts.base import Prompt
@@ -28,37 +26,35 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.serving.agents import AgentSource
 from haystack_integrations.tools.mcp.serving.calls import (
     DEFAULT_MAX_CONCURRENCY,
     HIDE,
     CallPool,
     ServedTool,
-    call_if_there,
     guard_of,
 )
 from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe, announcer_of
+from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
-from haystack_integrations.tools.mcp.serving.sources import NamedOptions, Source
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_options
+from haystack_integrations.tools.mcp.serving.pipelines import PipelineSource
+from haystack_integrations.tools.mcp.serving.prompts import PromptSource
+from haystack_integrations.tools.mcp.serving.skills import SkillSource
+from haystack_integrations.tools.mcp.serving.sources import Source, call_if_there
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How many characters of a description tell apart two things of one name.
-_DESCRIPTION = 80
-
-ComponentT = TypeVar("ComponentT", bound=FastMCPComponent)
-
 DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
 
-# The parameters of `create_mcp_server` beside `tools`, and the class that serves what is given there. Each is imported
-# only if it is used, and made with `Class(things, options=..., pool=...)`.
-_SOURCES = {
-    "pipelines": "PipelineSource",
-    "agents": "AgentSource",
-    "documents": "DocumentStoreSource",
-    "prompts": "PromptSource",
-    "skills": "SkillSource",
+# The parameters of `create_mcp_server` beside `tools`, and what serves what is given there.
+_SOURCES: dict[str, Callable[..., Source]] = {
+    "pipelines": PipelineSource,
+    "agents": AgentSource,
+    "document_stores": DocumentStoreSource,
+    "prompts": PromptSource,
+    "skills": SkillSource,
 }
 
 
@@ -116,33 +112,30 @@ class HaystackProvider(Provider, Changes):
         # Which duplicates were warned of: listings come again and again.
         self._told: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
-        self._removed: set[tuple[str, str | None]] = set()
-        self._listed: list[Tool] = []
         self._options = NamedOptions(options)
-        given_tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
         given = {
             "pipelines": pipelines,
             "agents": agents,
-            "documents": document_stores,
+            "document_stores": document_stores,
             "prompts": prompts,
             "skills": skills,
         }
+        given_tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
         self._add(
             given_tools,
             *given_tools.forwarded,
             *(
-                getattr(importlib.import_module(f"{__package__}.{module}"), name)(
-                    given[module], options=self._options, pool=self.pool
-                )
-                for module, name in _SOURCES.items()
-                if given[module] is not None
+                _SOURCES[parameter](things, options=self._options, pool=self.pool)
+                for parameter, things in given.items()
+                if things is not None
             ),
             *sources,
         )
-        # What toolsets and skill stores have is known later, and some of it changes.
-        self._is_open = skills is not None or bool(sources)
-        if given_tools.is_complete:
-            self._check_options()
+        # What toolsets of servers and skill stores have is known later, and some of it changes.
+        self._is_open = skills is not None or bool(sources) or given_tools.may_change
+        if self._options.unused is not None and not self._is_open:
+            # A name with a typo protects nothing.
+            raise ValueError(self._options.unused)
         self._unique(self._known_tools(), may_raise=True)
         self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
 
@@ -150,10 +143,6 @@ class HaystackProvider(Provider, Changes):
         for source in sources:
             source.on_change(self.changed)
         self.sources = (*self.sources, *sources)
-
-    @property
-    def _tool_sources(self) -> list[ToolSource]:
-        return [source for source in self.sources if isinstance(source, ToolSource)]
 
     def required_extensions(self) -> Sequence[ServerExtension]:
         """
@@ -176,8 +165,6 @@ class HaystackProvider(Provider, Changes):
             msg = "A tool that can be a background task must be among the `tools` that the server is made with"
             raise ValueError(msg)
         self._unique([*self._known_tools(), *added.known_tools], may_raise=True)
-        names = [each.name for each in added.known_tools]
-        self._removed = {each for each in self._removed if each[0] not in names}
         self._add(added, *added.forwarded)
         self.changed("tools")
 
@@ -192,28 +179,25 @@ class HaystackProvider(Provider, Changes):
         if not any(tool.name == name and version in (None, tool.version) for tool in self._known_tools()):
             msg = f"Tool {name!r} not found"
             raise KeyError(msg)
-        self._removed.add((name, version))
-        for source in self._tool_sources:
-            source.drop(name, version)
+        for source in self.sources:
+            source.dropped.add((name, version))
+        self.changed("tools")
 
     def _known_tools(self) -> list[Tool]:
-        known = [tool for source in self.sources for tool in source.known_tools]
-        known += [tool for tool in self._listed if tool not in known]
-        return [tool for tool in known if not self._is_removed(tool)]
+        return [tool for source in self.sources for tool in source.left(source.known_tools)]
 
-    def _is_removed(self, tool: Tool) -> bool:
-        return not self._removed.isdisjoint({(tool.name, None), (tool.name, tool.version)})
+    async def _tools(self) -> list[Tool]:
+        async def left(source: Source) -> list[Tool]:
+            return source.left(await source.list_tools())
+
+        return await self._collect(left)
 
     async def _list_tools(self) -> Sequence[Tool]:
-        tools = await self._collect(lambda source: source.list_tools())
-        self._listed = self._unique([tool for tool in tools if not self._is_removed(tool)])
-        return await _marked(self._listed)
+        return await _marked(self._unique(await self._tools()))
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        tools = await self._collect(lambda source: source.list_tools())
-        named = [tool for tool in tools if tool.name == name and not self._is_removed(tool)]
-        found = await _marked(self._unique(named))
-        matching = [tool for tool in found if version is None or version.matches(tool.version)]
+        named = self._unique([tool for tool in await self._tools() if tool.name == name])
+        matching = [tool for tool in await _marked(named) if version is None or version.matches(tool.version)]
         return max(matching, key=version_sort_key, default=None)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
@@ -253,33 +237,28 @@ class HaystackProvider(Provider, Changes):
                 )
         return found
 
-    def _unique(self, components: Sequence[ComponentT], *, may_raise: bool = False) -> list[ComponentT]:
-        by_key: dict[str, ComponentT] = {}
-        for each in components:
-            if each.key not in by_key:
-                by_key[each.key] = each
-                continue
-            if self._on_duplicate == "error" and may_raise:
-                msg = f"Two things named '{each.name}' are served. Rename one: ServeOptions(name=...)"
-                raise ValueError(msg)
-            # An error came too late for those of a toolset that changed: the first stays what it was.
-            is_last_served = self._on_duplicate in ("warn", "replace")
-            self._tell(by_key[each.key] if is_last_served else each, "first" if is_last_served else "last")
-            if is_last_served:
-                by_key[each.key] = each
+    def _unique(self, tools: Sequence[Tool], *, may_raise: bool = False) -> list[Tool]:
+        by_key: dict[str, Tool] = {}
+        for tool in tools:
+            if tool.key in by_key:
+                if self._on_duplicate == "error" and may_raise:
+                    msg = f"Two things named '{tool.name}' are served. Rename one: ServeOptions(name=...)"
+                    raise ValueError(msg)
+                # An error came too late for those of a toolset that changed: the first stays what it was.
+                is_last_served = self._on_duplicate in ("warn", "replace")
+                if self._on_duplicate in ("warn", "error") and tool.key not in self._told:
+                    self._told.add(tool.key)
+                    logger.warning(
+                        "There are two things named '{duplicate}'. The one that was given {given} is not served. "
+                        "Rename one with ServeOptions(name=...), give them a `version` each, or choose with "
+                        "`on_duplicate`",
+                        duplicate=tool.name,
+                        given="first" if is_last_served else "last",
+                    )
+                if not is_last_served:
+                    continue
+            by_key[tool.key] = tool
         return list(by_key.values())
-
-    def _tell(self, left_out: FastMCPComponent, given: Literal["first", "last"]) -> None:
-        if self._on_duplicate in ("warn", "error") and left_out.key not in self._told:
-            self._told.add(left_out.key)
-            logger.warning(
-                "There are two things named '{duplicate}'. The one that was given {given} is not served, which says of "
-                "itself {description}. Rename one with ServeOptions(name=...), give them a `version` each, or choose "
-                "with `on_duplicate`",
-                duplicate=left_out.name,
-                given=given,
-                description=repr((left_out.description or "")[:_DESCRIPTION]),
-            )
 
     @property
     def completes(self) -> bool:
@@ -319,19 +298,6 @@ class HaystackProvider(Provider, Changes):
                 return list(values)
         return None
 
-    def _check_options(self) -> None:
-        """
-        Tell of options for something that is not served: a name with a typo protects nothing.
-        """
-        unused = self._options.unused
-        if unused is not None and not self._is_open and not any(each.may_change for each in self._tool_sources):
-            raise ValueError(unused)
-        if unused is not None:
-            logger.warning(
-                "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
-                unused=unused,
-            )
-
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """
@@ -345,15 +311,17 @@ class HaystackProvider(Provider, Changes):
             # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
             announcer_of(server).watch_providers([self])
         try:
-            tools: list[Tool] = []
             for source in self.sources:
                 await source.warm_up()
-                tools += await source.list_tools()
-            self._unique(tools, may_raise=True)
-            if self._options.unused is not None and self._is_open:
+            self._unique(self._known_tools(), may_raise=True)
+            if self._options.unused is not None:
                 # Skills are looked up as they are listed.
                 await self._list_resources()
-            self._check_options()
+            if self._options.unused is not None:
+                logger.warning(
+                    "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
+                    unused=self._options.unused,
+                )
             yield
         finally:
             for source in reversed(self.sources):
@@ -427,31 +395,10 @@ class ToolSource(Source):
         self.forwarded: list[Source] = []
         self._parts = [self._part(thing) for thing in tools]
 
-    def drop(self, name: str, version: str | None) -> None:
-        """
-        Forget a tool, so that another one of its name can be added.
-
-        :param name: Its name.
-        :param version: Which version; all of them by default.
-        """
-        self._parts = [
-            part
-            for part in self._parts
-            if not any(tool.name == name and version in (None, tool.version) for tool in _known(part))
-        ]
-        self._tools_changed()
-
-    @property
-    def is_complete(self) -> bool:
-        """
-        Whether all tools are known before anything is warmed up.
-        """
-        return all(not isinstance(part, _LiveTools) or part.known for part in self._parts)
-
     @property
     def may_change(self) -> bool:
         """
-        Whether one of the toolsets may have other tools by itself later.
+        Whether it may have other tools later, as that of another server has, which may be down at first.
         """
         return any(isinstance(part, _LiveTools) and part.may_change for part in self._parts)
 
@@ -549,47 +496,45 @@ class _LiveTools:
     ) -> None:
         self._tools = tools
         self._serve = serve
-        self.changed = changed
+        self._changed = changed
         self._is_stale = True
         self._unsubscribe: Unsubscribe | None = None
-        self._lock = threading.Lock()
         self._served: dict[int, _Made] = {}
-        self.known: list[Tool] = []
-        if isinstance(tools, HaystackTool) and not isinstance(tools, MCPTool):
-            self.known = [serve(tools)]
-            self._served = {id(tools): (tools, _definition(tools), self.known[0])}
+        # Whether it may have other tools by itself.
+        self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
+        if isinstance(tools, HaystackTool) and not self.may_change:
+            self._served = {id(tools): (tools, _definition(tools), serve(tools))}
+        elif not self.may_change:
+            self._look()
 
     @property
-    def may_change(self) -> bool:
+    def known(self) -> list[Tool]:
         """
-        Whether it may have other tools by itself, as a toolset of another server does, which may be down at first.
+        The tools that there were the last time.
         """
-        return isinstance(self._tools, Toolset) and type(self._tools) is not Toolset
+        return [served for _, _, served in self._served.values() if served is not None]
 
     async def list(self) -> list[Tool]:
         """
         List the tools that there are now; those of the last time if it cannot say.
         """
         try:
-            await self._look()
+            if self._is_stale:
+                await self._warm_up()
+            self._look()
         # Of any kind: a server that is down must not take the other tools from clients.
         except Exception as error:
             logger.warning(
                 "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
             )
-        with self._lock:
-            return [served for _, _, served in self._served.values() if served is not None]
+        return self.known
 
-    async def _look(self) -> None:
-        if self._is_stale:
-            await self._prepare()
-        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
-        with self._lock:
-            before = self._served
-            after = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
-            self._served = after
-        if before and before != after:
-            self.changed()
+    def _look(self) -> None:
+        now = [self._tools] if isinstance(self._tools, HaystackTool) else self._tools
+        before = self._served
+        self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
+        if before and before != self._served:
+            self._changed()
 
     def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
         definition = _definition(tool)
@@ -609,10 +554,11 @@ class _LiveTools:
         watch = getattr(self._tools, "on_change", None)
         if self._unsubscribe is None and watch is not None:
             self._unsubscribe = watch(self._note_change)
-        await self._prepare()
-        await self._look()
+        await self._warm_up()
+        self._look()
 
-    async def _prepare(self) -> None:
+    async def _warm_up(self) -> None:
+        # Before it begins: what changes meanwhile is not heard twice.
         self._is_stale = False
         try:
             await call_if_there(self._tools, "warm_up")
@@ -623,7 +569,7 @@ class _LiveTools:
     def _note_change(self, _change: Any) -> None:
         # It has the new tools from its next warm-up on.
         self._is_stale = True
-        self.changed()
+        self._changed()
 
     async def close(self) -> None:
         """

@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio.to_thread
 from fastmcp.prompts.base import Prompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.tools.base import Tool
 
-from haystack_integrations.tools.mcp.serving.calls import call_if_there
 from haystack_integrations.tools.mcp.serving.changes import Changes
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_options
 
 
 class Source(Changes):
@@ -29,6 +28,23 @@ class Source(Changes):
     known_tools: Sequence[Tool] = ()
     # What is warmed up when the server starts, and closed when it stops.
     parts: Sequence[Any] = ()
+
+    def __init__(self) -> None:
+        """
+        Initialize the Source.
+        """
+        super().__init__()
+        # The names and versions of the tools that are not served any more; all versions of the name for None.
+        self.dropped: set[tuple[str, str | None]] = set()
+
+    def left(self, tools: Sequence[Tool]) -> list[Tool]:
+        """
+        Leave out the tools that are not served any more.
+
+        :param tools: Tools of this source.
+        :returns: The others.
+        """
+        return [tool for tool in tools if self.dropped.isdisjoint({(tool.name, None), (tool.name, tool.version)})]
 
     @property
     def uses_tasks(self) -> bool:
@@ -110,60 +126,15 @@ class Source(Changes):
             await call_if_there(each, "close")
 
 
-class NamedOptions(dict[str, ServeOptions]):
+async def call_if_there(thing: Any, method: str) -> None:
     """
-    Options by the name of what they are for, which remember the names that were asked for.
+    Call `warm_up` or `close`, which not all parts of Haystack have on all majors, without blocking the event loop.
+
+    :param thing: The tool, toolset, pipeline, Agent or component.
+    :param method: The name of the synchronous method; `..._async` is preferred.
     """
-
-    def __init__(self, options: Any) -> None:
-        """
-        Initialize the NamedOptions.
-
-        :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for none.
-        :raises ValueError: If it is something else.
-        """
-        if not isinstance(options, Mapping | None):
-            msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
-            raise ValueError(msg)
-        super().__init__({name: check_options(value) for name, value in (options or {}).items()})
-        self._asked_for: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """
-        Return options.
-
-        :param name: The name of what they are for.
-        :param default: What to return if there are none.
-        :returns: The options.
-        """
-        self._asked_for.add(name)
-        return super().get(name, default)
-
-    @property
-    def unused(self) -> str | None:
-        """
-        What is wrong with options for something that is not served; None if there are none.
-        """
-        unused = sorted(set(self) - self._asked_for)
-        if not unused:
-            return None
-        return (
-            f"`options` name {', '.join(map(repr, unused))}, which is not served. "
-            f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
-        )
-
-
-def things_by_name(parameter: str, things: Any, kind: str) -> dict[str, Any]:
-    """
-    Check what a user gave to be served by names.
-
-    :param parameter: The parameter.
-    :param things: What was given.
-    :param kind: What it should contain, for messages.
-    :returns: The things by their names.
-    :raises ValueError: If it is no dictionary.
-    """
-    if not isinstance(things, Mapping):
-        msg = f"`{parameter}` must be a dictionary of names to {kind}, got {type(things).__name__}"
-        raise ValueError(msg)
-    return dict(things)
+    asynchronous = getattr(thing, f"{method}_async", None)
+    if asynchronous is not None:
+        await asynchronous()
+    elif callable(synchronous := getattr(thing, method, None)):
+        await anyio.to_thread.run_sync(synchronous)
