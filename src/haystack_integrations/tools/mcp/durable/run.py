@@ -190,7 +190,7 @@ class OpenRun:
         entry = self._store.insert(self.name, self.epoch, place, request, **result)
         if entry is None:
             self._lost = "another process has taken it over"
-            self._check_lease()
+        self._check_lease()  # again, because the process may have stood still since
         return entry  # type: ignore[return-value]
 
     def recall(self, kind: str, name: str) -> Recalled:
@@ -338,7 +338,7 @@ class OpenRun:
     def _again(self, entry: Entry) -> Entry:
         if not self._store.begin_again(self.name, self.epoch, entry):
             self._lost = "another process has taken it over"
-            self._check_lease()
+        self._check_lease()
         return dataclasses.replace(entry, epoch=self.epoch, attempt=entry.attempt + 1)
 
     def _decide(self, entry: Entry) -> str:

@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Faults around a durable run: a worker that is stopped, a machine that is suspended, a disk that is full.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+from typing import Any
+
+import pytest
+import sqlalchemy as sql
+
+from haystack_integrations.tools.mcp import MCPToolset
+from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.durable import RunJournal, run, store
+from haystack_integrations.tools.mcp.durable import journal as durable_journal
+from haystack_integrations.tools.mcp.durable.store import Store
+from haystack_integrations.tools.mcp.errors import MCPRunError
+from tests.durable import kills
+from tests.durable.kills import Figures, Setting, count, fork, settle
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.waiting import LIMIT, wait_until
+
+LARGE = "x" * 20_000
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=kills.LEASE)
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def server():
+    server = ForeignServer(definition("look", {"type": "object"}))
+    server.answer = text_result(LARGE)
+    return server
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
+    journal, tmp_path, monkeypatch, is_async
+):
+    asyncio.run(preloaded())
+    setting = Setting(f"sqlite:///{tmp_path}/runs.db", str(tmp_path / "books.txt"), None, 0.0)
+    (written, wrote), (goes_on, go_on) = os.pipe(), os.pipe()
+    insert = Store.insert
+
+    def insert_and_wait(self: Store, name: str, epoch: int, place: Any, *args: Any, **options: Any) -> Any:
+        entry = insert(self, name, epoch, place, *args, **options)
+        if place.kind == "call":
+            os.write(wrote, b".")
+            os.read(goes_on, 1)
+        return entry
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "insert", insert_and_wait)
+        stopped = fork(setting, "invoice", is_async=is_async)
+    try:
+        assert os.read(written, 1) == b"."  # the call is written down, and not sent yet
+        os.kill(stopped, signal.SIGSTOP)
+        wait_until(lambda: journal.unfinished() == ["invoice"], "the end of the lease")
+        assert ended(fork(setting, "invoice", is_async=is_async)) == kills.IN_DOUBT
+        figures = Figures()
+        settle(journal, setting, "invoice", figures)
+        assert (figures.in_doubt, figures.had_run) == (1, 0)
+        assert ended(fork(setting, "invoice", is_async=is_async)) == kills.DONE
+        os.write(go_on, b".")
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+        code = ended(stopped)
+    assert code == kills.LOST
+    count(setting, "invoice", figures)
+    assert (figures.twice, figures.missing) == (0, 0)
+    assert [each.state for each in journal.runs()] == ["done"]
+
+
+def ended(worker: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+
+
+def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run_is_opened_anew(
+    journal, server, monkeypatch
+):
+    monkeypatch.setattr(run.OpenRun, "_beat", lambda _self: None)
+    with MCPToolset(server.info) as tools:
+        with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"), journal.run("run"):
+            clock = store.boot_clock
+            for module in (run, store, durable_journal):
+                monkeypatch.setattr(module, "boot_clock", lambda: clock() + 3600)
+            tools["look"].call()
+        assert not server.calls
+        assert journal.unfinished() == ["run"]
+        with journal.run("run"):
+            tools["look"].call()
+    assert len(server.calls) == 1
+
+
+def test_on_a_full_disk_no_call_is_sent_and_a_result_is_kept_until_there_is_room(journal, server, monkeypatch):
+    limit_pages(journal, 0)
+    noted = threading.Event()
+    finish = Store.finish
+
+    def note_attempt(self: Store, *args: Any, **options: Any) -> bool:
+        try:
+            return finish(self, *args, **options)
+        finally:
+            noted.set()
+
+    def make_room() -> None:
+        assert noted.wait(LIMIT)
+        limit_pages(journal, 10_000)
+
+    monkeypatch.setattr(Store, "finish", note_attempt)
+    with MCPToolset(server.info) as tools, journal.run("run"):
+        with pytest.raises(MCPRunError, match="database or disk is full"):
+            tools["look"].call(text=LARGE)
+        assert not server.calls
+        room = threading.Thread(target=make_room)
+        room.start()
+        assert tools["look"].call().text == LARGE
+        room.join()
+    assert len(server.calls) == 1
+    assert [each.state for each in journal.calls("run")] == ["done"]
+
+
+def limit_pages(journal: RunJournal, more: int) -> None:
+    """Let the database have so many pages more than it has."""
+    with journal._store._connection() as connection:
+        pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
+        connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
