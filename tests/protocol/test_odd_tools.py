@@ -183,7 +183,7 @@ def test_a_tool_that_cannot_be_used_is_an_error_with_the_reason_only_if_it_is_as
 
 @pytest.mark.parametrize(
     ("page", "problem"),
-    [({}, "`tools` is missing"), ({"tools": {}}, "not dict"), ({"tools": "none"}, "not str")],
+    [({}, "`tools` is missing"), ({"tools": "none"}, "not str")],
 )
 def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
     with pytest.raises(MCPConnectionError, match=f"its answer to tools/list cannot be read: .*{problem}"):
@@ -194,10 +194,11 @@ def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
     ("page", "names"),
     [
         ({"tools": None}, []),
+        ({"tools": {}}, []),
         ({"tools": [GOOD], "nextCursor": ""}, ["good"]),
         ({"tools": [GOOD], "_meta": 5, "nextCursor": None}, ["good"]),
     ],
-    ids=["no list", "an empty cursor", "odd metadata"],
+    ids=["no list", "an empty object", "an empty cursor", "odd metadata"],
 )
 def test_an_odd_page_is_read_nevertheless(start, page, names):
     with MCPConnection(start(page)) as connection:

@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     ToolSelection,
 )
-from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 from haystack_integrations.tools.mcp.options import limit_result
 from tests.support.executors import every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
@@ -132,8 +131,7 @@ class TestWhichTools:
     def test_tools_that_can_only_be_called_as_tasks_stay_out(self):
         # The field is only in one revision of the protocol, which a server in process does not speak by default.
         long = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
-        page = read_page({"tools": [long]}, "2025-11-25").result
-        (listed,) = types.ListToolsResult.model_validate(page, by_name=False).tools
+        listed = types.Tool.model_validate(long, by_name=False)
         assert "only be called as a task" in str(ToolSelection().reason_against(listed))
         tool = MCPTool("long", COUNTER)
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):

@@ -12,31 +12,9 @@ from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
-# How many values one item of a result, or another part of it, may have to be looked at for faults: for a megabyte of
-# faulty values, pydantic's errors take gigabytes, and a minute.
-MAX_VALUES: Final = 10_000
-
 # How many tools, and how many resources or prompts, all pages of a listing may have together.
 MAX_TOOLS: Final = 10_000
 MAX_ITEMS: Final = 50_000
-
-_CONTAINERS: Final = (dict, list)
-
-
-def count_values(value: Any) -> int:
-    """
-    Count the values in a value as of JSON.
-
-    :param value: The value.
-    :returns: Their number, itself included; of more than MAX_VALUES, any number above it.
-    """
-    count, containers = 1, [value] if isinstance(value, _CONTAINERS) else []
-    while containers and count <= MAX_VALUES:
-        container = containers.pop()
-        count += len(container)
-        members = container.values() if isinstance(container, dict) else container
-        containers += [each for each in members if isinstance(each, _CONTAINERS)]
-    return count
 
 
 def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-haystack-worker") -> asyncio.Future[T]:

@@ -9,6 +9,7 @@ import importlib.metadata
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cache, partial
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
@@ -16,8 +17,7 @@ from haystack import logging
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.tool_definitions import LIST_METHOD
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, mend_result
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 _REFUSED = "the server refused the handshake ({}), and then"
 
-# How many tools with invalid fields, and how many fields of each, are logged.
+# How many items that cannot be read are logged.
 _MOST_SHOWN = 50
 
 _SERVER_CLOSED = "the server closed the connection"
@@ -417,7 +417,7 @@ class WireClient(MCPClient):
             result.setdefault("resultType", "complete")
         if method == LIST_METHOD:
             try:
-                result = self._tools.read(result, revision)
+                return self._tools.read(result, revision)
             except ValueError as error:
                 self._fail("list_tools", str(error))
         mended = mend_result(method, revision, result)
@@ -426,7 +426,10 @@ class WireClient(MCPClient):
                 "Left out what cannot be read of the answer of {server} to {method}: {items}",
                 server=self._describe(),
                 method=method,
-                items=", ".join(mended.left_out[:_MOST_SHOWN]),
+                items=", ".join(
+                    repr(item) if isinstance(item, str) else f"number {item}"
+                    for item in islice(mended.left_out, _MOST_SHOWN)
+                ),
             )
         return mended.result
 

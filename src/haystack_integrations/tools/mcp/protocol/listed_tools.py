@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 import mcp_types as types
@@ -14,13 +13,10 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
-from haystack_integrations.tools.mcp.convert.tool_definitions import read_page
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-# How many tools with invalid fields, and how many fields of each, are logged.
-_MOST_SHOWN: Final = 50
 
 _HEADER: Final = "x-mcp-header"
 
@@ -67,7 +63,7 @@ class ListedTools:
         :returns: The page with the usable tools.
         :raises ValueError: If the page cannot be read.
         """
-        read = read_page(page, version)
+        read = mend_result(LIST_METHOD, version, page)
         listed = read.result["tools"]
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:
@@ -84,15 +80,6 @@ class ListedTools:
         self.unusable.update(left_out)
         for definition in usable:
             self.unusable.pop(definition["name"], None)
-        if read.dropped:
-            logger.debug(
-                "Dropped invalid fields of the tools of {server}: {fields}",
-                server=self._describe(),
-                fields="; ".join(
-                    f"{tool}: {', '.join(fields[:_MOST_SHOWN])}"
-                    for tool, fields in islice(read.dropped.items(), _MOST_SHOWN)
-                ),
-            )
         return {**read.result, "tools": usable}
 
     def _note_headers(self, tool: dict[str, Any]) -> str | None:

@@ -158,7 +158,8 @@ class ServerRequests:
             if binding is not None:
                 self._bound[method].put(binding.params_type.model_validate(params))
             elif is_known and method != ACKNOWLEDGED and (method == _LOG or handlers.messages is not None):
-                message = methods.parse_server_notification(method, version, mend_params(method, params))
+                notification = {"method": method, "params": mend_params(method, params)}
+                message = methods.MONOLITH_NOTIFICATIONS[method].model_validate(notification, by_name=False)
                 if isinstance(message, types.LoggingMessageNotification):
                     self.callbacks.log(message.params)
                 if handlers.messages is not None:
