@@ -117,7 +117,7 @@ def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
     kept = Kept(AN_HOUR)
     with MCPToolset(kept.info) as toolset:
         wait_until(
-            lambda: kept.asked("tools/list") == 2 and not toolset._fresh.is_due,
+            lambda: kept.asked("tools/list") == 2 and not toolset._is_due,
             "they are listed once more when listening begins, and taken over",
         )
         for _ in range(3):

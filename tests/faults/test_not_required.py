@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPToolNotFoundError,
     MCPToolset,
-    mcp_toolset,
+    fresh_tools,
     warm_up_toolsets,
 )
 from tests.support.background import in_thread
@@ -29,8 +29,8 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(mcp_toolset, "_LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(fresh_tools, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(fresh_tools, "_LONGEST_PAUSE", 0.2)
 
 
 @every_way
@@ -44,7 +44,7 @@ def test_a_server_that_is_down_leaves_its_toolset_empty_until_it_is_back(peer, k
         assert toolset
         assert repr(toolset).endswith("tools=[], not reachable)")
         assert "Failed to connect" in (toolset.connection.status().last_error or "")
-        [warning] = [record for record in caplog.records if "are left out until it can be reached" in record.message]
+        [warning] = [record for record in caplog.records if "is left out until it can be reached" in record.message]
         assert warning.levelno == logging.WARNING
         with pytest.raises(KeyError, match="its server cannot be reached"):
             toolset["add"]
@@ -119,5 +119,5 @@ def test_whether_a_server_is_required_is_stored():
     assert "required" not in MCPToolset(COUNTER).to_dict()["data"]
     with toolset:
         assert "required" not in toolset["add"].to_dict()["data"]
-    with pytest.raises(ValueError, match="`required` must be True or False"):
+    with pytest.raises(ValueError, match="`required` must be a valid boolean"):
         MCPToolset(COUNTER, required="no")

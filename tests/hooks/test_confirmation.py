@@ -198,7 +198,7 @@ class TestWhoIsAsked:
                 if len(generator.turns) == 1:
                     server.tools = [definition("look", TEXT)]
                     if known_by == "the news alone":
-                        toolset._fresh._changed_at = sys.maxsize
+                        toolset._changed_at = sys.maxsize
                     elif known_by == "a listing":
                         toolset.connection.list_tools()
                     else:

@@ -94,8 +94,8 @@ class TestConstruction:
                 "`result_format` must be 'text', 'content' or 'json', got 'xml'",
             ),
             ({"tool_options": {"include_instructions": True}}, "`include_instructions` is for MCPToolset"),
-            ({"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
-            ({"exposed_name": "git hub"}, "`exposed_name` must be 1 to 64"),
+            ({"tool_options": 5}, "`tool_options` .* must be an instance of ToolOptions, got int"),
+            ({"exposed_name": "git hub"}, "`exposed_name` must match pattern .*, got 'git hub'"),
         ],
     )
     def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
@@ -115,15 +115,15 @@ class TestConstruction:
     @rows(
         ("parameters", "message"),
         [
-            ({"outputs_to_state": {"k": "source"}}, "outputs_to_state configuration for key 'k' must be a dict"),
+            ({"outputs_to_state": {"k": "source"}}, r"`outputs_to_state` \(k\) must be a valid dictionary"),
             ({"outputs_to_state": {"k": {"source": 1}}}, "outputs_to_state source for key 'k'"),
             ({"outputs_to_state": {"k": {"handler": "no"}}}, "outputs_to_state handler for key 'k'"),
             ({"outputs_to_string": {"handler": "no"}}, "outputs_to_string handler must be callable"),
             ({"outputs_to_string": {"source": "a", "b": {}}}, "Invalid outputs_to_string config"),
-            ({"inputs_from_state": {"k": 5}}, "inputs_from_state values must be str"),
-            ({"inputs_from_state": ["k"]}, "`inputs_from_state` of tool 'add' must be a dict or None, got list"),
-            ({"outputs_to_string": "source"}, "`outputs_to_string` of tool 'add' must be a dict or None, got str"),
-            ({"outputs_to_state": "k"}, "`outputs_to_state` of tool 'add' must be a dict or None, got str"),
+            ({"inputs_from_state": {"k": 5}}, r"`inputs_from_state` \(k\) must be a valid string"),
+            ({"inputs_from_state": ["k"]}, "`inputs_from_state` must be a valid dictionary, got list"),
+            ({"outputs_to_string": "source"}, "`outputs_to_string` must be a valid dictionary, got str"),
+            ({"outputs_to_state": "k"}, "`outputs_to_state` must be a valid dictionary, got str"),
         ],
     )
     def test_a_malformed_state_mapping_is_refused_at_once(self, parameters, message):

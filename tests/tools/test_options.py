@@ -10,7 +10,6 @@ import pytest
 
 from haystack_integrations.tools.mcp import (
     CallOptions,
-    FromState,
     InProcessServerInfo,
     MCPConnection,
     MCPHandlers,
@@ -54,38 +53,6 @@ def test_an_invalid_option_is_refused_by_name(group, options, named):
 def test_an_unknown_option_is_told_with_the_one_that_may_be_meant(group):
     with pytest.raises(TypeError, match=f"{group.__name__} has no parameter 'zebra'. It has: "):
         group(zebra="sk-secret-4711")
-
-
-def test_files_from_before_there_were_groups_still_load():
-    old = {
-        "name": "add",
-        "server_info": StdioServerInfo("x").to_dict(),
-        "result_format": "json",
-        "read_timeout": None,
-        "tool_name_prefix": "my",
-    }
-    tool = MCPTool.from_dict({"data": old})
-    assert (tool.name, tool.tool_options, tool.call_options) == (
-        "my_add",
-        ToolOptions(result_format="json"),
-        CallOptions(read_timeout=None),
-    )
-    shared = {name: value for name, value in old.items() if name != "name"}
-    toolset = MCPToolset.from_dict(
-        {
-            "data": {
-                **shared,
-                "exclude_tools": ["drop"],
-                "bound_arguments": {"add": {"a": {"type": "from_state", "key": "k"}}},
-                "tool_overrides": {"add": {"name": "plus"}},
-                "on_tool_error": "model",
-            }
-        }
-    )
-    assert toolset.tool_options == ToolOptions(result_format="json", on_tool_error="model")
-    assert toolset.tool_selection == ToolSelection(exclude_tools=["drop"])
-    assert toolset.tool_overrides == {"add": ToolOverride(name="plus", bound_arguments={"a": FromState("k")})}
-    assert MCPToolset.from_dict(toolset.to_dict()).to_dict() == toolset.to_dict()
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_a_server_that_is_down_and_not_required_is_told_to_the_model(ask, caplog
     with caplog.at_level(logging.WARNING):
         toolset.warm_up()
         toolset.warm_up()
-    assert len([record for record in caplog.records if "Nothing is read of" in record.message]) == 1
+    assert len([record for record in caplog.records if "is left out until it can be reached" in record.message]) == 1
     assert "no-such-command" in ask(toolset, "list_resources").error
     assert MCPResourceToolset.from_dict(toolset.to_dict()).to_dict() == toolset.to_dict()
     assert not MCPResourceToolset.from_dict(toolset.to_dict()).required

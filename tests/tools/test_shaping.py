@@ -192,12 +192,12 @@ class TestMistakes:
                 "`required_hints` .*'read_only_hint', 'destructive_hint'",
             ),
             ({"tool_selection": {"required_hints": {"read_only_hint": "yes"}}}, "`required_hints`"),
-            ({"tool_overrides": ["add"]}, "`tool_overrides` must be a dict"),
+            ({"tool_overrides": ["add"]}, "`tool_overrides` must be a valid dictionary"),
             (
                 {"tool_overrides": {"add": {"nam": "x"}}},
                 "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`",
             ),
-            ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must be 1 to 64"),
+            ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must match pattern"),
             ({"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "the tools 'a' and 'b' the name 'x'"),
             (
                 {"tool_overrides": {"add": {"invocation_timeout": 0}}},

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from haystack import logging
 from haystack.dataclasses import ComponentInfo, StreamingChunk
 from haystack.tools.tool import Tool
+from pydantic import SkipValidation
 
 from haystack_integrations.tools.mcp.budgets import (
     ARGUMENT,
@@ -27,7 +28,6 @@ from haystack_integrations.tools.mcp.budgets import (
     limit_reached,
     note_refusal,
 )
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.convert.results import MCPToolResult, resul
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
 from haystack_integrations.tools.mcp.convert.tool_names import (
-    check_exposed_name,
+    ExposedName,
     describe_choices,
     provider_safe_name,
 )
@@ -72,7 +72,7 @@ from haystack_integrations.tools.mcp.options import (
     unusable_by_model,
     with_output_schema,
 )
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -86,7 +86,6 @@ from haystack_integrations.tools.mcp.transports.server_infos import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -177,26 +176,29 @@ class MCPTool(ToolBase, Tool):
     ```
     """
 
+    _stored_as = "MCPTool"
+
+    @checked()
     def __init__(
         self,
-        name: str,
+        name: Text,
         server_info: MCPServerInfo | Any,
         description: str | None = None,
-        connection_timeout: float = 30,
-        invocation_timeout: float | None = 30,
+        connection_timeout: SkipValidation[float] = 30,
+        invocation_timeout: SkipValidation[float | None] = 30,
         eager_connect: bool = False,
         outputs_to_string: dict[str, Any] | None = None,
         inputs_from_state: dict[str, str] | None = None,
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         *,
-        exposed_name: str | None = None,
+        exposed_name: ExposedName | None = None,
         bound_arguments: dict[str, Any] | None = None,
         tool_options: ToolOptions | Mapping[str, Any] | None = None,
         call_options: CallOptions | Mapping[str, Any] | None = None,
-        handlers: MCPHandlers | None = None,
+        handlers: MCPHandlers | Mapping[str, Any] | None = None,
         interceptors: Sequence[Any] | None = None,
         share: bool = True,
-        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | None = None,
+        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     ) -> None:
         """
         Initialize the MCP tool.
@@ -242,13 +244,8 @@ class MCPTool(ToolBase, Tool):
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid.
         """
-        if not isinstance(name, str) or not name:
-            msg = f"MCPTool: `name` must be a non-empty string, got {name!r}"
-            raise ValueError(msg)
-        if exposed_name is not None:
-            check_exposed_name("MCPTool: `exposed_name`", exposed_name)
-        connection = MCPConnection(
-            server_info_from(server_info),
+        self._connect_to(
+            server_info,
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
             share=share,
@@ -259,7 +256,6 @@ class MCPTool(ToolBase, Tool):
         self._set_up(
             name,
             exposed_name or provider_safe_name(name),
-            connection,
             description=description,
             eager_connect=eager_connect,
             outputs_to_string=outputs_to_string,
@@ -292,7 +288,8 @@ class MCPTool(ToolBase, Tool):
         Make a tool that uses the connection of a toolset and keeps the toolset alive.
         """
         tool = cls.__new__(cls)
-        tool._set_up(remote_name, name, toolset._connection, toolset=toolset, **parameters)
+        tool._connection = toolset._connection
+        tool._set_up(remote_name, name, toolset=toolset, **parameters)
         tool._guard, tool._snapshot = toolset._guard, toolset._snapshot
         return tool
 
@@ -300,7 +297,6 @@ class MCPTool(ToolBase, Tool):
         self,
         remote_name: str,
         name: str,
-        connection: MCPConnection,
         *,
         options: ToolOptions,
         description: str | None = None,
@@ -312,28 +308,18 @@ class MCPTool(ToolBase, Tool):
         bound_arguments: dict[str, Any] | None = None,
         invocation_timeout: float | None = None,
     ) -> None:
-        for parameter, value in (
-            ("outputs_to_string", outputs_to_string),
-            ("inputs_from_state", inputs_from_state),
-            ("outputs_to_state", outputs_to_state),
-        ):
-            if value is not None and not isinstance(value, dict):
-                msg = f"`{parameter}` of tool '{remote_name}' must be a dict or None, got {type(value).__name__}"
-                raise ValueError(msg)
         self._bound = BoundArguments(remote_name, bound_arguments)
         both = self._bound.overridden((inputs_from_state or {}).values())
         if both:
             msg = f"`bound_arguments` and `inputs_from_state` of tool '{remote_name}' both have: {', '.join(both)}"
             raise ValueError(msg)
         self.remote_name = remote_name
-        self.server_info: MCPServerInfo = connection.server_info
         self.eager_connect = eager_connect
         self.tool_options = options
         self.title: str | None = None
         self.annotations: types.ToolAnnotations | None = None
         self.output_schema: dict[str, Any] | None = None
         self.meta: dict[str, Any] | None = None
-        self._connection = connection
         self._toolset = toolset
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
@@ -921,23 +907,14 @@ class MCPTool(ToolBase, Tool):
         envelope = result.model_dump_json(by_alias=True)
         return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
 
-    def _init_parameters(self) -> dict[str, Any]:
-        parameters: dict[str, Any] = {
+    def _parameter(self, name: str) -> Any:
+        own = {
             "name": self.remote_name,
             "description": self._custom_description,
-            "server_info": self.server_info,
-            "connection_timeout": self.connection_timeout,
-            "invocation_timeout": self.invocation_timeout,
-            "eager_connect": self.eager_connect,
             "outputs_to_string": self._custom_outputs_to_string,
             "inputs_from_state": self._custom_inputs_from_state,
-            "outputs_to_state": self.outputs_to_state,
         }
-        if self.exposed_name is not None:
-            parameters["exposed_name"] = self.exposed_name
-        if self._bound:
-            parameters["bound_arguments"] = self._bound.values
-        return {**parameters, **self._shared_parameters()}
+        return own[name] if name in own else super()._parameter(name)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -950,10 +927,7 @@ class MCPTool(ToolBase, Tool):
         parameters = dict(data["data"])
         if bound := parameters.get("bound_arguments"):
             parameters["bound_arguments"] = load_bound_arguments(bound)
-        # A parameter of older files.
-        if prefix := parameters.pop("tool_name_prefix", None):
-            parameters.setdefault("exposed_name", provider_safe_name(parameters["name"], prefix))
-        return cls._load_dict({**data, "data": parameters})
+        return cls._load_parameters(parameters)
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)

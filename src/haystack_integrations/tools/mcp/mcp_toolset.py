@@ -5,31 +5,26 @@
 from __future__ import annotations
 
 import os
-import threading
-import uuid
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
-from haystack.tools.toolset import Toolset
+from pydantic import SkipValidation
 
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.in_loop import Sessions
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
-from haystack_integrations.tools.mcp.connection.retry import BackgroundRetry
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
-from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names, check_prefix, describe_choices
-from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, permissive_schema
+from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, assign_tool_names, describe_choices
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import (
-    MCPConnectionError,
     MCPDriftError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.fresh_tools import FreshTools, MCPToolsChange, RefreshedToolset
+from haystack_integrations.tools.mcp.fresh_tools import FreshToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
@@ -40,15 +35,13 @@ from haystack_integrations.tools.mcp.options import (
     ToolSelection,
     check_overrides,
 )
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
 from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
-from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -61,21 +54,13 @@ __all__ = ["MCPToolset", "MCPToolsetCombination"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
-
-# The pauses between attempts to reach a server that is not required, in seconds.
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
-
-
-def _not_connected(**_arguments: Any) -> str:
-    msg = "The MCPToolset is not connected yet. Call warm_up() before using its tools."
-    raise MCPConnectionError(msg)
+# Parameters that map tools to their configurations.
+_PER_TOOL = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
 
 
 @explains_options
-class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
+class MCPToolset(Reading, Watching, FreshToolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
@@ -116,27 +101,30 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     ```
     """
 
+    _stored_as = "MCPToolset"
+
+    @checked()
     def __init__(
         self,
         server_info: MCPServerInfo | Any,
-        tool_names: list[str] | None = None,
-        connection_timeout: float = 30.0,
-        invocation_timeout: float | None = 30.0,
+        tool_names: Sequence[Text] | None = None,
+        connection_timeout: SkipValidation[float] = 30.0,
+        invocation_timeout: SkipValidation[float | None] = 30.0,
         eager_connect: bool = False,
-        inputs_from_state: dict[str, dict[str, str]] | None = None,
-        outputs_to_state: dict[str, dict[str, dict[str, Any]]] | None = None,
-        outputs_to_string: dict[str, dict[str, Any]] | None = None,
+        inputs_from_state: dict[str, dict[str, str] | None] | None = None,
+        outputs_to_state: dict[str, dict[str, dict[str, Any]] | None] | None = None,
+        outputs_to_string: dict[str, dict[str, Any] | None] | None = None,
         *,
-        tool_name_prefix: str | None = None,
+        tool_name_prefix: ToolNamePrefix | None = None,
         tool_selection: ToolSelection | Mapping[str, Any] | None = None,
         tool_options: ToolOptions | Mapping[str, Any] | None = None,
         tool_overrides: Mapping[str, ToolOverride | dict[str, Any]] | None = None,
         call_options: CallOptions | Mapping[str, Any] | None = None,
-        handlers: MCPHandlers | None = None,
+        handlers: MCPHandlers | Mapping[str, Any] | None = None,
         interceptors: Sequence[Any] | None = None,
         share: bool = True,
         required: bool = True,
-        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | None = None,
+        snapshot: SnapshotCheck | MCPToolSnapshot | str | os.PathLike[str] | Mapping[str, Any] | None = None,
     ) -> None:
         """
         Initialize the MCP toolset.
@@ -189,19 +177,20 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
-        if tool_name_prefix is not None:
-            check_prefix(tool_name_prefix)
-        if not isinstance(required, bool):
-            msg = f"`required` must be True or False, got {required!r}"
-            raise ValueError(msg)
+        self.tool_names: list[str] | None = None if tool_names is None else list(tool_names)
+        self.eager_connect = eager_connect
+        self.inputs_from_state: dict[str, dict[str, str] | None] = inputs_from_state or {}
+        self.outputs_to_state: dict[str, dict[str, dict[str, Any]] | None] = outputs_to_state or {}
+        self.outputs_to_string: dict[str, dict[str, Any] | None] = outputs_to_string or {}
         self.tool_name_prefix = tool_name_prefix
         self.tool_selection: ToolSelection = ToolSelection.of(tool_selection)
         self.tool_options: ToolOptions = ToolOptions.of(tool_options)
         self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
-        self.required = required
         self._snapshot = SnapshotCheck.of(snapshot)
-        server_info = server_info_from(server_info)
-        self._connection = MCPConnection(
+        if both := [name for name in tool_names or [] if self.tool_selection.excludes(name)]:
+            msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
+            raise ValueError(msg)
+        self._connect_to(
             server_info,
             connection_timeout=connection_timeout,
             invocation_timeout=invocation_timeout,
@@ -209,42 +198,13 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             handlers=handlers,
             interceptors=interceptors,
             call_options=call_options,
+            required=required,
         )
-        if tool_names is not None and (
-            not isinstance(tool_names, (list, tuple)) or not all(isinstance(name, str) and name for name in tool_names)
-        ):
-            msg = f"MCPToolset: `tool_names` must be a list of non-empty strings or None, got {tool_names!r}"
-            raise ValueError(msg)
-        for parameter, value in (
-            ("inputs_from_state", inputs_from_state),
-            ("outputs_to_state", outputs_to_state),
-            ("outputs_to_string", outputs_to_string),
-        ):
-            if value is not None and not (isinstance(value, dict) and all(map(_is_config, value.values()))):
-                msg = f"MCPToolset: `{parameter}` must be a dict from tool names to their configurations or None"
-                raise ValueError(msg)
-        both = [name for name in tool_names or [] if self.tool_selection.excludes(name)]
-        if both:
-            msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
-            raise ValueError(msg)
         # Why tools of the server are not in this toolset, by their names.
         self._left_out: dict[str, str] = {}
-        self.server_info: MCPServerInfo = server_info
-        self.tool_names = tool_names
-        self.eager_connect = eager_connect
-        self.inputs_from_state: dict[str, dict[str, str]] = inputs_from_state or {}
-        self.outputs_to_state: dict[str, dict[str, dict[str, Any]]] = outputs_to_state or {}
-        self.outputs_to_string: dict[str, dict[str, Any]] = outputs_to_string or {}
-        # One for each process: a lock held by another thread during a fork would stay locked in the child.
-        self._locks: dict[int, threading.Lock] = {}
-        self._generation = 0
         # What the server said of its use when its tools were listed.
         self._listed_instructions: str | None = None
-        # Why the server could not be reached, if it is not required; the toolset is empty then.
-        self._absence: MCPConnectionError | None = None
-        self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-        # The server's tools by remote name. A tool remains the same object across reconnects.
-        self._children: dict[str, MCPTool] = {}
+        self._begin()
         guard = self._pin(self._choice())
         if guard is not None:
             guard.take_over = self._weak_take_over()
@@ -252,18 +212,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
                 self._children[remote_name] = self._make_child(remote_name, name)
-        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
-        self._placeholder = Tool(
-            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
-            description="",
-            parameters=permissive_schema(),
-            function=_not_connected,
-        )
-        super().__init__(tools=[self._placeholder])
-        selection = self.tool_selection
-        self._fresh = FreshTools(
-            self, cache_tools=selection.cache_tools, update_between_steps=selection.update_between_steps
-        )
         if eager_connect:
             self._enter_or_leave()
 
@@ -303,7 +251,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
 
     def _show_pinned(self, guard: SnapshotGuard) -> None:
         """
-        Have the tools of the snapshot, before the server is asked.
+        Show the tools of the snapshot, before the server is asked.
         """
         known = guard.snapshot.tool_names
         if missing := [name for name in self.tool_names or [] if name not in known]:
@@ -317,11 +265,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         names = sorted(pinned) if self.tool_names is None else self.tool_names
         by_name = {name: pinned[name] for name in names if name in pinned}
         self._warn_about_unknown_tools(by_name)
-        schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
-        usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
-        for remote_name, name in self._assign_names(usable).items():
-            self._children[remote_name] = child = self._make_child(remote_name, name)
-            child._use_definition(0, by_name[remote_name], usable[remote_name])
+        self._children = {child.remote_name: child for child in self._make_children(by_name, 0)}
 
     @property
     def instructions(self) -> str | None:
@@ -341,10 +285,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
     @property
     def _sessions(self) -> Sessions:
         return self._connection
-
-    def _lock(self) -> threading.Lock:
-        # Held only to read and change this object, never while waiting for a server.
-        return self._locks.setdefault(os.getpid(), threading.Lock())
 
     def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
         # A tool keeps its name if the server gets another one that would have the same.
@@ -367,267 +307,68 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             invocation_timeout=override.invocation_timeout,
         )
 
-    def warm_up(self) -> None:
-        """
-        Connect and load the tool definitions.
-
-        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
-
-        :raises MCPConnectionError: If connecting fails and `required` is True.
-        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
-        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
-            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
-            name is unusable.
-        """
-        if self._is_left_to_background():
-            return
-        try:
-            self._fresh.publish()
-            if self._absence is None and self._stays_cold():
-                return
-            if super()._is_warm() and self._fresh.is_due:
-                self._load_or_leave(self._connection._list())
-            else:
-                super().warm_up()
-        except MCPConnectionError as error:
-            if self.required:
-                raise
-            self._note_absence(error)
-        else:
-            self._note_presence()
-
-    async def warm_up_async(self) -> None:
-        """
-        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
-
-        :raises MCPConnectionError: As `warm_up`.
-        :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
-        """
-        if self._is_left_to_background():
-            return
-        try:
-            self._fresh.publish()
-            if self._absence is None and self._stays_cold():
-                return
-            if super()._is_warm() and self._fresh.is_due:
-                await self._load_or_leave_async(await self._connection._list_async())
-            else:
-                await super().warm_up_async()
-        except MCPConnectionError as error:
-            if self.required:
-                raise
-            self._note_absence(error)
-        else:
-            self._note_presence()
-
-    def _is_outdated(self) -> bool:
-        # While a session is open: whether the server is to be asked for its tools, or has told of others.
-        return self._connection.is_ready and (not self._is_warm() or self._fresh.is_due or self._fresh.has_news)
-
-    def _has_unknown_changes(self) -> bool:
-        return self._fresh.is_outdated
-
-    def refresh(self) -> None:
-        """
-        List the tools of the server now. The toolset has them from then on; runs of Agents that began before do not.
-
-        :raises MCPConnectionError: If that fails.
-        :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
-        """
-        self._load_or_leave(self._connection._list())
-        self._note_presence()
-
-    async def refresh_async(self) -> None:
-        """
-        List the tools of the server now like `refresh`, without blocking the event loop.
-        """
-        await self._load_or_leave_async(await self._connection._list_async())
-        self._note_presence()
-
-    def on_change(self, callback: Callable[[MCPToolsChange], Any]) -> Unsubscribe:
-        """
-        Call a function when the tools of this toolset changed.
-
-        They do when the server has others, when `add` adds some, and when a server that is not required goes away or
-        comes back.
-
-        The toolset itself has the server's new tools from the next `warm_up`, `refresh` or run of an Agent on; the
-        function may call `warm_up`. It is called as that of `on_list_change`.
-
-        :param callback: Gets an MCPToolsChange.
-        :returns: A function that ends this.
-        :raises ValueError: If `callback` is no function.
-        """
-        return self._fresh.on_change(callback)
-
-    def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
-        """
-        Give a run of an Agent the tools that this toolset has now. Haystack 3 calls this at the start of each run.
-
-        :param selected_tool_names: Names of the tools that the run may use. Default: all.
-        :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
-        """
-        return self._fresh.spawn(selected_tool_names)
-
-    def _is_left_to_background(self) -> bool:
-        # One that refuses connections is tried at once. One that does not answer would hold up every run of an Agent.
-        return isinstance(self._absence, TimeoutError) and self._retry.is_running
-
-    def _note_absence(self, error: MCPConnectionError) -> None:
-        if self._absence is None:
-            logger.warning(
-                "The tools of {server} are left out until it can be reached: {error}",
-                server=self.server_info.describe(),
-                error=str(error),
-            )
-        self._absence = error.with_traceback(None)
-        self._retry.start()
-        self._fresh.announce()
-
-    def _note_presence(self) -> None:
-        if self._absence is not None:
-            self._absence = None
-            self._retry.stop()
-            logger.info("{server} can be reached again", server=self.server_info.describe())
-            self._fresh.announce()
-
-    async def _try_again(self) -> bool:
-        if self._absence is None:
-            return True
-        try:
-            await super().warm_up_async()
-        except MCPConnectionError as error:
-            if self._absence is not None:
-                self._absence = error.with_traceback(None)
-            return self._absence is None
-        except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
-            logger.warning(
-                "The tools of {server} cannot be used: {error}", server=self.server_info.describe(), error=str(error)
-            )
-            return True
-        self._note_presence()
-        return True
-
-    def _stop_trying(self) -> None:
-        self._retry.stop()
-        self._absence = None
-
-    def close(self) -> None:
-        """
-        Release the connection, for all who use this toolset: open `with` blocks do not prevent it, and calls fail.
-
-        It is closed when the last tool or toolset that shares it has released it. Safe to call before warm-up and
-        repeatedly; the next `warm_up` or call connects again. Closing a tool of a toolset closes the toolset. A server
-        that is not required and cannot be reached is no longer tried.
-        """
-        self._stop_trying()
-        super().close()
-
-    async def close_async(self) -> None:
-        """
-        Release the connection like `close`, without blocking the event loop.
-        """
-        self._stop_trying()
-        await super().close_async()
-
-    def _leave(self) -> None:
-        self._stop_trying()
-        super()._leave()
-
-    def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
-        # Without the lock, because `tool_filter` is the user's.
+    def _reasons_against(self, listing: ToolListing) -> dict[str, str]:
         reasons = {each.name: reason for each in listing.tools if (reason := self.tool_selection.reason_against(each))}
-        guard = self._guard
-        if guard is not None:
-            guard.verdict(listing).raise_error()
-        with self._lock():
-            # Listings may arrive out of order; the newest one wins.
-            if self._fresh.is_older(listing):
-                if publish:
-                    self._fresh.publish_now()
-                return
-            generation, definitions = max(listing.generation, self._generation), listing.tools
-            quarantined: list[str] = []
-            if guard is not None:
-                definitions, quarantined = guard.definitions(listing), guard.verdict(listing).quarantined
-                reasons |= dict.fromkeys(quarantined, "it is not as in the snapshot")
-            by_name: dict[str, types.Tool] = {}
-            for definition in definitions:
-                if by_name.setdefault(definition.name, definition) is not definition:
-                    logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
-            if not self._generation and guard is None:  # said once, not after each reconnect
-                self._warn_about_unknown_exclusions(list(by_name))
-                self._check_bound(list(by_name))
-            if self.tool_names is not None:
-                wanted = [name for name in self.tool_names if name not in quarantined]
-                self._check_found(wanted, by_name)
-                self._check_not_left_out(wanted, reasons)
-                # The order of `tool_names`, as before warm-up.
-                by_name = {name: by_name[name] for name in wanted}
-            else:
-                # Providers cache prompts by their beginning, and servers may list their tools in any order.
-                by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
-                self._say_what_is_left_out(reasons)
-            if not self._generation and guard is None:
-                self._warn_about_unknown_tools(by_name)
-            schemas = {name: self._usable_parameters(definition) for name, definition in by_name.items()}
-            usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
-            unusable = dict.fromkeys(schemas.keys() - usable.keys(), "its schema is unusable")
-            self._left_out = {**self._left_out, **unusable}
-            children: dict[str, MCPTool] = {}
-            for remote_name, name in self._assign_names(usable).items():
-                child = self._children.get(remote_name)
-                if child is None or child._definition not in (None, by_name[remote_name]):
-                    child = self._make_child(remote_name, name)
-                child._use_definition(generation, by_name[remote_name], usable[remote_name])
-                children[remote_name] = child
-            taken = {child.name for child in children.values()} & {tool.name for tool in self._added_tools()}
-            if taken:
-                msg = (
-                    f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
-                    "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
-                )
-                raise ValueError(msg)
-            self._generation = generation
-            self._listed_instructions = listing.instructions
-            self._fresh.loaded(listing, list(children.values()), publish=publish)
-        self._fresh.announce()
+        if self._guard is not None:
+            verdict = self._guard.verdict(listing)
+            verdict.raise_error()
+            reasons |= dict.fromkeys(verdict.quarantined, "it is not as in the snapshot")
+        return reasons
 
-    def _publish(self, children: list[Tool]) -> None:
-        known = dict(self._children)
-        for child in cast("list[MCPTool]", children):
-            present = known.setdefault(child.remote_name, child)
-            if present is not child:
-                # A tool remains the same object. What is running goes on with the other one, which becomes the old.
-                self._fresh.replace_in_runs(present, child)
-                present._trade_definitions(child)
-        self._children = known
-        # In one assignment, so that another thread sees either the old tools or the new ones.
-        self.tools: list[Tool] = [
-            *(known[child.remote_name] for child in cast("list[MCPTool]", children)),
-            *self._added_tools(),
-        ]
+    def _load_children(self, listing: ToolListing, reasons: dict[str, str]) -> list[MCPTool]:
+        guard = self._guard
+        definitions = listing.tools if guard is None else guard.definitions(listing)
+        quarantined = [] if guard is None else guard.verdict(listing).quarantined
+        by_name: dict[str, types.Tool] = {}
+        for definition in definitions:
+            if by_name.setdefault(definition.name, definition) is not definition:
+                logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+        is_first = not self._generation and guard is None  # what is wrong is said once, not after each reconnect
+        if is_first:
+            self._warn_about_unknown_exclusions(list(by_name))
+            self._check_bound(list(by_name))
+        if self.tool_names is not None:
+            wanted = [name for name in self.tool_names if name not in quarantined]
+            self._check_found(wanted, by_name)
+            self._check_not_left_out(wanted, reasons)
+            # The order of `tool_names`, as before warm-up.
+            by_name = {name: by_name[name] for name in wanted}
+        else:
+            # Providers cache prompts by their beginning, and servers may list their tools in any order.
+            by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
+            self._say_what_is_left_out(reasons)
+        if is_first:
+            self._warn_about_unknown_tools(by_name)
+        generation = max(listing.generation, self._generation)
+        children = self._make_children(by_name, generation)
+        taken = {child.name for child in children} & {tool.name for tool in self._added_tools()}
+        if taken:
+            msg = (
+                f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
+                "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
+            )
+            raise ValueError(msg)
+        self._generation = generation
+        self._listed_instructions = listing.instructions
+        return children
+
+    def _make_children(self, definitions: dict[str, types.Tool], generation: int) -> list[MCPTool]:
+        schemas = {name: self._usable_parameters(definition) for name, definition in definitions.items()}
+        usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
+        unusable = dict.fromkeys(schemas.keys() - usable.keys(), "its schema is unusable")
+        self._left_out = {**self._left_out, **unusable}
+        children: list[MCPTool] = []
+        for remote_name, name in self._assign_names(usable).items():
+            child = self._children.get(remote_name)
+            if child is None or child._definition not in (None, definitions[remote_name]):
+                child = self._make_child(remote_name, name)
+            child._use_definition(generation, definitions[remote_name], usable[remote_name])
+            children.append(child)
+        return children
 
     @property
     def _has_filter(self) -> bool:
         return self.tool_selection.tool_filter is not None
-
-    def _own_tools(self) -> list[Tool]:
-        tools = self.tools
-        return [*self._children.values()] if self._placeholder in tools else list(filter(self._is_child, tools))
-
-    def _added_tools(self) -> list[Tool]:
-        return [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
-
-    def _is_absent(self) -> bool:
-        return self._absence is not None
-
-    def _is_child(self, tool: Tool) -> bool:
-        return isinstance(tool, MCPTool) and tool._toolset is self
 
     def _check_found(self, wanted: list[str], by_name: dict[str, types.Tool]) -> None:
         missing = [name for name in wanted if name not in by_name]
@@ -670,12 +411,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             )
 
     def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
-        for parameter in (
-            "inputs_from_state",
-            "outputs_to_state",
-            "outputs_to_string",
-            "tool_overrides",
-        ):
+        for parameter in (*_PER_TOOL, "tool_overrides"):
             for name in getattr(self, parameter):
                 if name not in by_name:
                     logger.warning(
@@ -702,20 +438,8 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
             log_notes(definition.name, notes)
         return parameters
 
-    def __iter__(self) -> Iterator[Tool]:
-        """
-        Iterate over the tools, without connecting.
-
-        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
-            not required and cannot be reached.
-        """
-        return iter(self._instructed(self._shown()))
-
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
         return with_instructions(tools) if self.tool_options.include_instructions else tools
-
-    def _shown(self) -> list[Tool]:
-        return [*([] if self._is_absent() else self._fresh.shown()), *self._added_tools()]
 
     @overload
     def __getitem__(self, index: int | str) -> MCPTool: ...
@@ -811,50 +535,9 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         wanted = item._as(item.name) if isinstance(item, MCPTool) else item
         return any(tool is wanted or tool.name == wanted for tool in self._shown())
 
-    def add(self, tool: Tool | Toolset) -> None:
-        """
-        Add a tool that is not one of the server's.
-
-        Added tools are not serialized: `to_dict` contains only how to reach the server.
-
-        :param tool: A Tool, or a Toolset whose tools are added.
-        :raises ValueError: If a tool of the same name is already there.
-        :raises TypeError: If `tool` is neither.
-        """
-        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
-        if added is None:
-            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
-            raise TypeError(msg)
-        with self._lock():
-            names = {present.name for present in [*self._own_tools(), *self._added_tools()]}
-            for one in added:
-                if one.name in names:
-                    msg = f"Duplicate tool names found: {one.name}"
-                    raise ValueError(msg)
-                names.add(one.name)
-            self.tools = [*self.tools, *added]
-        self._fresh.announce()
-
-    def _init_parameters(self) -> dict[str, Any]:
-        parameters: dict[str, Any] = {
-            "server_info": self.server_info,
-            "tool_names": self.tool_names,
-            "connection_timeout": self.connection_timeout,
-            "invocation_timeout": self.invocation_timeout,
-            "eager_connect": self.eager_connect,
-            "inputs_from_state": self.inputs_from_state or None,
-            "outputs_to_state": self.outputs_to_state or None,
-            "outputs_to_string": self.outputs_to_string or None,
-        }
-        if self.tool_name_prefix is not None:
-            parameters["tool_name_prefix"] = self.tool_name_prefix
-        if self.tool_selection != ToolSelection():
-            parameters["tool_selection"] = self.tool_selection
-        if self.tool_overrides:
-            parameters["tool_overrides"] = self.tool_overrides
-        if not self.required:
-            parameters["required"] = False
-        return {**parameters, **self._shared_parameters()}
+    def _parameter(self, name: str) -> Any:
+        value = super()._parameter(name)
+        return value or None if name in _PER_TOOL else value
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -864,13 +547,7 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         :param data: The result of `to_dict`.
         :returns: The toolset.
         """
-        parameters = dict(data["data"])
-        # A parameter of older files.
-        for tool, bound in (parameters.pop("bound_arguments", None) or {}).items():
-            overrides = parameters.get("tool_overrides") or {}
-            override = {**overrides.get(tool, {}), "bound_arguments": bound}
-            parameters["tool_overrides"] = {**overrides, tool: override}
-        return cls._load_dict({**data, "data": parameters})
+        return cls._load_parameters(data["data"])
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)
@@ -912,10 +589,6 @@ class MCPToolset(Reading, Watching, ToolBase, RefreshedToolset):
         if self._absence is not None:
             cold = ", not reachable"
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
-
-
-def _is_config(value: Any) -> bool:
-    return value is None or isinstance(value, dict)
 
 
 def _is_usable(definition: types.Tool) -> bool:

@@ -26,7 +26,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.convert.results import model_text
-from haystack_integrations.tools.mcp.convert.tool_names import check_exposed_name
+from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
@@ -145,7 +145,7 @@ class ToolOverride(ToolOptions):
 
     _example: ClassVar[str] = "tool_overrides={{'tool': ToolOverride({}=…)}}"
 
-    name: str | None = None
+    name: ExposedName | None = None
     description: Text | None = None
     bound_arguments: dict[Text, Any] | None = None
     invocation_timeout: Seconds | None = None
@@ -154,8 +154,6 @@ class ToolOverride(ToolOptions):
         """
         Validate the override.
         """
-        if self.name is not None:
-            check_exposed_name("`name`", self.name)
         _check_bound_arguments(self.bound_arguments)
         self.for_single_tool("ToolOverride")
 

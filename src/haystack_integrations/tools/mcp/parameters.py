@@ -164,6 +164,16 @@ _parameters: Final[dict[str, list[str]]] = {}
 _groups: Final[dict[str, type[Options]]] = {}
 
 
+def parameters_of(name: str) -> list[str]:
+    """
+    List the parameters of a class that `explains_options` has decorated.
+
+    :param name: The name of the class.
+    :returns: The names of the parameters.
+    """
+    return _parameters[name]
+
+
 def explains_options(cls: C) -> C:
     """
     Make the constructor of a class say where an unknown parameter belongs, and which field of a group is invalid.

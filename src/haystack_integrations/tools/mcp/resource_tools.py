@@ -19,10 +19,10 @@ from haystack_integrations.tools.mcp.convert.resources import matches_any
 from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_table
-from haystack_integrations.tools.mcp.convert.tool_names import check_prefix, provider_safe_name
+from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.parameters import Text, checked
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -66,7 +66,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         given_only: bool = False,
         max_size: Annotated[int, Field(ge=200)] = 20_000,
         max_listed: Annotated[int, Field(ge=1)] = 50,
-        tool_name_prefix: str | None = None,
+        tool_name_prefix: ToolNamePrefix | None = None,
         result_format: Literal["text", "content"] = "text",
         connection_timeout: float = 30.0,
         invocation_timeout: float | None = 30.0,
@@ -111,8 +111,6 @@ class MCPResourceToolset(ReaderBase, Toolset):
         if given_only and not share:
             msg = "MCPResourceToolset: `given_only` needs `share=True`: the links are those of the tools' connection"
             raise ValueError(msg)
-        if tool_name_prefix is not None:
-            check_prefix(tool_name_prefix)
         self.uris: list[str] | None = uris
         self.given_only = given_only
         self.max_size = max_size

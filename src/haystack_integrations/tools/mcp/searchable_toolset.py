@@ -40,6 +40,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPDriftError,
     MCPToolNotFoundError,
 )
+from haystack_integrations.tools.mcp.fresh_tools import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     private_document_store,
@@ -48,7 +49,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.server_instructions import (
     instructions_for_model,
     with_instructions,

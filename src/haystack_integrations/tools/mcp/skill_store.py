@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
 
 __all__ = ["MCPSkill", "MCPSkillFile", "MCPSkillStore"]
 

@@ -2,12 +2,18 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+What tools, toolsets and readers of a server share: their connection, their options, and how they are stored.
+"""
+
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
+from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
@@ -15,7 +21,7 @@ from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
-from haystack_integrations.tools.mcp.errors import MCPDriftError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -23,30 +29,283 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
-from haystack_integrations.tools.mcp.options import ToolOptions
-from haystack_integrations.tools.mcp.parameters import combine_options
+from haystack_integrations.tools.mcp.options import ToolOptions, ToolSelection
+from haystack_integrations.tools.mcp.parameters import parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
 
+# The parameters that mcp-haystack 2.1 does not know, with their defaults. Only what differs from these is stored.
+_DEFAULTS: Final[dict[str, Any]] = {
+    "exposed_name": None,
+    "bound_arguments": {},
+    "tool_name_prefix": None,
+    "tool_selection": ToolSelection(),
+    "tool_options": ToolOptions(),
+    "tool_overrides": {},
+    "call_options": CallOptions(),
+    "handlers": MCPHandlers(),
+    "interceptors": (),
+    "share": True,
+    "required": True,
+    "snapshot": None,
+}
 
-class ToolBase(ContextManaged):
+
+class Connected(ContextManaged):
     """
-    Base of MCPTool and MCPToolset: the shared options, and a connection that warm-up opens and `close` releases.
+    Base of all that uses one server: its connection, which warm-up opens and `close` releases.
     """
 
-    server_info: MCPServerInfo
+    _connection: MCPConnection
+    required: bool = True
+    # Why the server could not be reached, if it is not required.
+    _absence: MCPConnectionError | None = None
+
+    def _connect_to(self, server_info: MCPServerInfo | Any, *, required: bool = True, **options: Any) -> None:
+        """
+        Set the connection. Nothing is opened yet.
+
+        :param server_info: A server info, or what `server_info_from` takes.
+        :param required: Whether it is an error if the server cannot be reached.
+        :param options: Parameters of MCPConnection.
+        :raises ValueError: If a parameter is invalid.
+        """
+        self.required = required
+        self._connection = MCPConnection(server_info_from(server_info), **options)
+
+    @property
+    def server_info(self) -> MCPServerInfo:
+        """
+        How the server is reached.
+        """
+        return self._connection.server_info
+
+    @property
+    def connection(self) -> MCPConnection:
+        """
+        The connection to the server; its `status()` is a health check.
+        """
+        return self._connection
+
+    @property
+    def share(self) -> bool:
+        """
+        Whether the connection is shared with every other user of an equal `server_info`.
+        """
+        return self._connection.share
+
+    @property
+    def handlers(self) -> MCPHandlers:
+        """
+        What is done for a server that asks for something.
+        """
+        return self._connection.handlers
+
+    @property
+    def connection_timeout(self) -> float:
+        """
+        Timeout in seconds for connecting and listing the tools.
+        """
+        return self._connection.connection_timeout
+
+    @connection_timeout.setter
+    def connection_timeout(self, value: float) -> None:
+        self._connection.connection_timeout = check_timeout("connection_timeout", value)
+
+    @property
+    def invocation_timeout(self) -> float | None:
+        """
+        Default timeout in seconds for tool invocations; None for no limit.
+        """
+        return self._connection.invocation_timeout
+
+    @invocation_timeout.setter
+    def invocation_timeout(self, value: float | None) -> None:
+        self._connection.invocation_timeout = value
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Connect to the server."""
+
+    @abstractmethod
+    async def warm_up_async(self) -> None:
+        """Connect to the server without blocking the event loop."""
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        try:
+            yield
+        except MCPConnectionError as error:
+            self._note_absence(error)
+        else:
+            self._note_presence()
+
+    def _note_absence(self, error: MCPConnectionError) -> None:
+        """
+        Go on without the server, or raise the error if the server is required. Logged once until it is back.
+
+        :param error: Why it could not be reached.
+        """
+        if self.required:
+            raise error
+        if self._absence is None:
+            logger.warning(
+                "{server} is left out until it can be reached: {error}",
+                server=self.server_info.describe(),
+                error=str(error),
+            )
+        self._absence = error.with_traceback(None)
+
+    def _note_presence(self) -> None:
+        if self._absence is not None:
+            self._absence = None
+            logger.info("{server} can be reached again", server=self.server_info.describe())
+
+    @property
+    def _holds(self) -> Holds:
+        return self._connection._holds
+
+    def _enter(self) -> None:
+        self.warm_up()
+
+    async def _enter_async(self) -> None:
+        await self.warm_up_async()
+
+    def _leave(self) -> None:
+        self._connection._leave()
+
+    def close(self) -> None:
+        """
+        Release the connection, for all who use this object: open `with` blocks do not prevent it, and calls fail.
+
+        It is closed when the last tool, toolset or reader that shares it has released it. Safe to call before warm-up
+        and repeatedly; the next use connects again. Closing a tool of a toolset closes the toolset.
+        """
+        self._connection.close()
+
+    async def close_async(self) -> None:
+        """
+        Release the connection like `close`, without blocking the event loop.
+        """
+        await self._connection.close_async()
+
+    def __copy__(self) -> Self:
+        """
+        Return the object itself: an open connection cannot be copied.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Return the object itself: an open connection cannot be copied.
+        """
+        return self
+
+
+class ReaderBase(Connected):
+    """
+    Base of what reads the resources or the prompts of one server for a pipeline or an Agent.
+
+    Nothing is opened before warm-up or the first reading.
+    """
+
+    def warm_up(self) -> None:
+        """
+        Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        """
+        with self._reaching():
+            if not self._connection.is_ready:
+                self._connection.open()
+
+    async def warm_up_async(self) -> None:
+        """
+        Connect to the server like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        """
+        with self._reaching():
+            if not self._connection.is_ready:
+                await self._connection.open_async()
+
+    def _run(self, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """
+        Do several readings at once, in the executor's loop, and wait for them.
+
+        :param read: Does them. Each reading has its own timeout.
+        :returns: Its result.
+        :raises MCPConnectionError: If the server cannot be reached.
+        """
+        return self._connection._run(read(), None)
+
+    def _stored_connection(self, method: str = "to_dict") -> dict[str, Any]:
+        """
+        Return the parameters of `_connect_to` as they are stored.
+
+        :param method: Which method stores the server info and the handlers.
+        :returns: The parameters.
+        """
+        stored = {
+            "server_info": getattr(self.server_info, method)(),
+            "connection_timeout": self.connection_timeout,
+            "invocation_timeout": self.invocation_timeout,
+            "share": self.share,
+            "handlers": None if self.handlers == MCPHandlers() else getattr(self.handlers, method)(),
+        }
+        return stored if self.required else {**stored, "required": False}
+
+
+def is_out_of_reach(error: Exception, operation: str) -> bool:
+    """
+    Return whether an error means that the server cannot be reached, rather than what it answered.
+
+    :param error: The error of a reading.
+    :param operation: The reading: a timeout of the reading itself is no such error.
+    :returns: True if every other reading would fail, too.
+    """
+    if not isinstance(error, MCPConnectionError) or error.code is not None:
+        return False
+    return not (isinstance(error, TimeoutError) and error.operation == operation)
+
+
+def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Build the server info and the handlers that stored parameters describe, without connecting.
+
+    :param parameters: What a reader stored.
+    :returns: The parameters as its constructor takes them.
+    :raises ValueError: If there is no server info among them.
+    """
+    loaded = dict(parameters)
+    if isinstance(loaded.get("server_info"), Mapping):
+        loaded["server_info"] = server_info_from_dict(dict(loaded["server_info"]))
+    if isinstance(loaded.get("handlers"), Mapping):
+        loaded["handlers"] = MCPHandlers.from_dict(dict(loaded["handlers"]))
+    return loaded
+
+
+class ToolBase(Connected):
+    """
+    Base of MCPTool and MCPToolset: the options that they share, and the definitions that the server lists.
+    """
+
     eager_connect: bool
     tool_options: ToolOptions
     # What the server should say of its tools, as it was given.
     _snapshot: SnapshotCheck | None
-    _connection: MCPConnection
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int
     # The name of its server in a registry.
@@ -77,7 +336,7 @@ class ToolBase(ContextManaged):
 
     def _stays_cold(self) -> bool:
         """
-        Tell whether warm-up has nothing to do: the tools are known, and the first call opens the session.
+        Return whether warm-up has nothing to do: the tools are known, and the first call opens the session.
         """
         guard = self._guard
         if guard is None or self.eager_connect or self._connection.is_ready:
@@ -138,26 +397,22 @@ class ToolBase(ContextManaged):
                 msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
                 raise ValueError(msg)
 
-    @abstractmethod
+    # The class whose parameters are stored; one that is derived from it has the same.
+    _stored_as: ClassVar[str]
+
     def _init_parameters(self) -> dict[str, Any]:
-        """Return the constructor arguments that rebuild the object."""
-
-    def _shared_parameters(self) -> dict[str, Any]:
         """
-        Return the constructor arguments that tools and toolsets share, and mcp-haystack 2.1 does not know.
-
-        :returns: Those that differ from their defaults.
+        Return the constructor arguments that rebuild the object: all that mcp-haystack 2.1 knows, and changed ones.
         """
-        connection = self._connection
-        values = {
-            "tool_options": (self.tool_options, ToolOptions()),
-            "call_options": (connection.call_options, CallOptions()),
-            "handlers": (connection.handlers, MCPHandlers()),
-            "interceptors": (connection._interceptors, ()),
-            "share": (connection.share, True),
-            "snapshot": (self._snapshot, None),
-        }
-        return {name: value for name, (value, default) in values.items() if value != default}
+        values = {name: self._parameter(name) for name in parameters_of(self._stored_as)}
+        return {name: value for name, value in values.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
+
+    def _parameter(self, name: str) -> Any:
+        """
+        Return the value of a parameter as it was given.
+        """
+        stored = {"snapshot": self._snapshot, "interceptors": self._connection._interceptors}
+        return stored[name] if name in stored else getattr(self, name)
 
     @property
     def call_options(self) -> CallOptions:
@@ -167,62 +422,15 @@ class ToolBase(ContextManaged):
         return self._connection.call_options
 
     @property
-    def share(self) -> bool:
-        """
-        Whether the connection is shared with every other user of an equal `server_info`.
-        """
-        return self._connection.share
-
-    @property
     def interceptors(self) -> list[Any]:
         """
         What wraps each call, outermost first, as it was given.
         """
         return self._connection.interceptors
 
-    @property
-    def handlers(self) -> MCPHandlers:
-        """
-        What is done for a server that asks for something.
-        """
-        return self._connection.handlers
-
-    @property
-    def connection_timeout(self) -> float:
-        """
-        Timeout in seconds for connecting and listing the tools.
-        """
-        return self._connection.connection_timeout
-
-    @connection_timeout.setter
-    def connection_timeout(self, value: float) -> None:
-        self._connection.connection_timeout = check_timeout("connection_timeout", value)
-
-    @property
-    def invocation_timeout(self) -> float | None:
-        """
-        Default timeout in seconds for tool invocations; None for no limit.
-        """
-        return self._connection.invocation_timeout
-
-    @invocation_timeout.setter
-    def invocation_timeout(self, value: float | None) -> None:
-        self._connection.invocation_timeout = value
-
-    @property
-    def connection(self) -> MCPConnection:
-        """
-        The connection to the server; its `status()` is a health check.
-        """
-        return self._connection
-
-    @property
-    def _holds(self) -> Holds:
-        return self._connection._holds
-
     def _has_unknown_changes(self) -> bool:
         """
-        Tell whether the server has said that its tools changed, and not yet how.
+        Return whether the server has said that its tools changed, and not yet how.
         """
         return False
 
@@ -283,42 +491,6 @@ class ToolBase(ContextManaged):
         """
         return False
 
-    def _enter(self) -> None:
-        self.warm_up()
-
-    async def _enter_async(self) -> None:
-        await self.warm_up_async()
-
-    def _leave(self) -> None:
-        self._connection._leave()
-
-    def close(self) -> None:
-        """
-        Release the connection, for all who use this object: open `with` blocks do not prevent it, and calls fail.
-
-        It is closed when the last tool or toolset that shares it has released it. Safe to call before warm-up and
-        repeatedly; the next `warm_up` or call connects again. Closing a tool of a toolset closes the toolset.
-        """
-        self._connection.close()
-
-    async def close_async(self) -> None:
-        """
-        Release the connection like `close`, without blocking the event loop.
-        """
-        await self._connection.close_async()
-
-    def __copy__(self) -> Self:
-        """
-        Return the object itself: an open connection cannot be copied.
-        """
-        return self
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """
-        Return the object itself: an open connection cannot be copied.
-        """
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         """
         Pickle the configuration. The unpickled object opens its own connection.
@@ -352,14 +524,12 @@ class ToolBase(ContextManaged):
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
-    def _load_dict(cls, data: dict[str, Any]) -> Self:
-        parameters = combine_options(cls.__name__, data["data"])
+    def _load_parameters(cls, stored: dict[str, Any]) -> Self:
+        parameters = dict(stored)
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
         for parameter in HANDLER_PARAMETERS:
             if config := parameters.get(parameter):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
-        if isinstance(parameters.get("handlers"), dict):
-            parameters["handlers"] = MCPHandlers.from_dict(parameters["handlers"])
         if "interceptors" in parameters:
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
         loaded: Self = rebuild(cls, parameters)

@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCP
 from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.parameters import Text, checked
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -171,7 +171,7 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If that fails and the server is required.
         """
         ReaderBase.warm_up(self)
-        if not self._has_inputs and not self._is_absent:
+        if not self._has_inputs and self._absence is None:
             self._take_inputs(self._connection.list_prompts())
 
     async def warm_up_async(self) -> None:
@@ -181,7 +181,7 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If that fails.
         """
         await ReaderBase.warm_up_async(self)
-        if not self._has_inputs and not self._is_absent:
+        if not self._has_inputs and self._absence is None:
             self._take_inputs(await self._connection.list_prompts_async())
 
     def _take_inputs(self, listed: list[types.Prompt]) -> None:

@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCP
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
-from haystack_integrations.tools.mcp.reader_base import ReaderBase, is_out_of_reach, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
     import mcp_types as types

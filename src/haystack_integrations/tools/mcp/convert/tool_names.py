@@ -10,7 +10,9 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import Field
 
 _MAX_LENGTH: Final = 64
 _MAX_QUOTED: Final = 200
@@ -19,33 +21,9 @@ _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_PREFIX: Final = 32
-_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_EXPOSED: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-
-def check_prefix(prefix: object) -> None:
-    """
-    Validate a tool name prefix.
-
-    :param prefix: The prefix, without the underscore that joins it to a tool's name.
-    :raises ValueError: If it is not 1 to 32 ASCII letters, digits, underscores or hyphens.
-    """
-    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-        msg = f"tool_name_prefix must be 1 to 32 characters from A-Z, a-z, 0-9, '_' and '-', not {_quote(prefix)}"
-        raise ValueError(msg)
-
-
-def check_exposed_name(parameter: str, name: object) -> None:
-    """
-    Validate a name that the model is to see as it is.
-
-    :param parameter: Where it stands, for the message.
-    :param name: The name.
-    :raises ValueError: If providers of language models would not accept it.
-    """
-    if not isinstance(name, str) or not _EXPOSED.fullmatch(name):
-        msg = f"{parameter} must be 1 to {_MAX_LENGTH} characters from A-Z, a-z, 0-9, '_' and '-', not {_quote(name)}"
-        raise ValueError(msg)
+ToolNamePrefix: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")]
+ExposedName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
@@ -58,7 +36,7 @@ def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
     :param remote_name: The server's name of the tool.
     :param prefix: Prefix, joined to the name by an underscore.
     :returns: The safe name.
-    :raises ValueError: If the name is empty or the prefix invalid.
+    :raises ValueError: If the name is empty.
     """
     if not remote_name:
         msg = "a tool name must not be empty"
@@ -71,7 +49,6 @@ def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
 def _prefixed(remote_name: str, prefix: str | None) -> str:
     if prefix is None:
         return remote_name
-    check_prefix(prefix)
     return f"{prefix}_{remote_name}"
 
 
@@ -143,7 +120,7 @@ def _quote(value: Any) -> str:
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:
     """
-    Say what somebody may have meant who named tools, or other things, that are not there.
+    Return what somebody may have meant who named tools, or other things, that are not there.
 
     :param wanted: The names that are not there.
     :param available: The names that are.

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import fenced_instruct
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.fresh_tools import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.registry.configuration import (
@@ -29,7 +30,6 @@ from haystack_integrations.tools.mcp.registry.configuration import (
     load_provider,
     providers_by_name,
 )
-from haystack_integrations.tools.mcp.run_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
 
 
