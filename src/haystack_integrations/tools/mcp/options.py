@@ -199,22 +199,17 @@ class ToolOverride(ToolOptions):
         return super().from_dict({**data, "bound_arguments": load_bound_arguments(bound)} if bound else data)
 
 
-def check_overrides(overrides: Any) -> dict[str, ToolOverride]:
+def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverride]:
     """
     Check the value of `tool_overrides`.
 
     :param overrides: A mapping from tool names to overrides or their dictionaries, or None.
     :returns: The overrides.
-    :raises ValueError: If it is something else, or two tools get the same name.
+    :raises ValueError: If an override is invalid, or two tools get the same name.
     """
-    if overrides is None:
-        return {}
-    if not isinstance(overrides, Mapping) or not all(isinstance(name, str) for name in overrides):
-        msg = "`tool_overrides` must be a dict from tool names to ToolOverrides, or to dicts of their fields"
-        raise ValueError(msg)
     checked: dict[str, ToolOverride] = {}
     owners: dict[str, str] = {}
-    for tool, each in overrides.items():
+    for tool, each in (overrides or {}).items():
         try:
             checked[tool] = override = ToolOverride.of(each)
         except ValueError as error:
