@@ -453,7 +453,10 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
         ({"mcpServers": {"one": {"command": "x", "timeout": "9"}}}, "`timeout` must be a number"),
         ({"mcpServers": {"one": {"command": "x", "disabled": "no"}}}, "`disabled` must be true or false"),
         ({"mcpServers": {"one": {"command": "x", "enabledTools": "a"}}}, "`enabledTools` must be a list of names"),
-        ({"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}}, "server 'one': MCPToolset: `tool_name_prefix` must"),
+        (
+            {"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}},
+            "server 'one': MCPToolset: `tool_name_prefix` must",
+        ),
         ({"mcpServers": {"one": {"url": "ftp://h/"}}}, "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
         ({"mcpServers": {"one": {"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}}}, "are not set: NOT_SET_1; set them"),
         ({"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}}, "`${input:a}` is not among the `inputs`"),

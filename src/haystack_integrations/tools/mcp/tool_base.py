@@ -249,7 +249,7 @@ class ReaderBase(Connected):
         :returns: Its result.
         :raises MCPConnectionError: If the server cannot be reached.
         """
-        return self._connection._run(read(), None)
+        return self._connection._submit(read())
 
     def _stored_connection(self, method: str = "to_dict") -> dict[str, Any]:
         """
