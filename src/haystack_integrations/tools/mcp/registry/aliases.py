@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp.registry.configuration import (
     load_provider,
     providers_by_name,
 )
+from haystack_integrations.tools.mcp.server_instructions import with_instructions
 
 
 class MCPAliasToolset(Compound, LiveToolset):
