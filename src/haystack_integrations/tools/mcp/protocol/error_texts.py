@@ -9,9 +9,8 @@ The wording of errors.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import mcp_types as types
 from pydantic import ValidationError
 from pydantic_core import to_json
 
@@ -25,6 +24,9 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.redaction import Redactor
+
+if TYPE_CHECKING:
+    import mcp_types as types
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
@@ -54,7 +56,8 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     # Metadata is no text.
     dumped = result.model_dump(by_alias=True, mode="json", exclude={"meta": True, "content": {"__all__": {"meta"}}})
     text = redactor.text(error_text(dumped))
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+    # By its class, so that whoever only raises errors need not import the protocol's types.
+    return type(result).model_validate({"content": [{"type": "text", "text": text}], "isError": True})
 
 
 def not_connected() -> MCPConnectionError:
