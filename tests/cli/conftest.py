@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import io
+import logging
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 
 import pytest
 
 from haystack_integrations.tools.mcp.cli.__main__ import main
+from haystack_integrations.tools.mcp.cli.app import _LIBRARIES
 from tests.support.terminal import ROOT, Ran
 
 Run = Callable[..., Ran]
@@ -16,6 +20,23 @@ Run = Callable[..., Ran]
 
 # Servers that are started beside other tests take their time.
 _CONNECTING = ("list", "call", "read", "prompt", "inspect", "doctor")
+
+
+@pytest.fixture(autouse=True)
+def process_as_before() -> Iterator[None]:
+    """
+    A command sets up the process that it is alone in.
+    """
+    loggers = [logging.getLogger(name) for name in ("haystack_integrations.tools.mcp", *_LIBRARIES)]
+    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    handler = signal.getsignal(signal.SIGTERM)
+    with redirect_stdout(sys.stdout):
+        yield
+    signal.signal(signal.SIGTERM, handler)
+    for logger, level, propagate, handlers in before:
+        logger.setLevel(level)
+        logger.propagate = propagate
+        logger.handlers[:] = handlers
 
 
 @pytest.fixture
@@ -29,7 +50,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     def run(*words: str, stdin: str = "") -> Ran:
         monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         patience = ["--timeout", "100"] if words and words[0] in _CONNECTING and "--timeout" not in words else []
-        code = main([*words, *patience])
+        with redirect_stdout(sys.stdout):
+            code = main([*words, *patience])
         captured = capsys.readouterr()
         return Ran(code, captured.out, captured.err)
 

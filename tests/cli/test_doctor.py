@@ -175,7 +175,7 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
     assert "tool 'find': it is new" in other.screen
     for words, told in (
         (["--check", snapshot], "--check needs a target"),
-        ([CALCULATOR, "--check", "nowhere.json"], "mcp-haystack inspect TARGET --snapshot nowhere.json"),
+        ([CALCULATOR, "--check", "nowhere.json"], "Write one with mcp-haystack inspect TARGET --snapshot FILE"),
         ([CALCULATOR, "--check", "pyproject.toml"], "cannot be used"),
     ):
         ran = run("doctor", *words)

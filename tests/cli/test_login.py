@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPToolset, OAuthConfig, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.cli.logins import token_folder
+from haystack_integrations.tools.mcp.cli.files import token_folder
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPLoginRequest
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow

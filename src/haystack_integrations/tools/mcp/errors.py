@@ -13,7 +13,7 @@ The exceptions of this package.
     │   ├── MCPConfigurationError          a configuration of several servers is invalid; also a ValueError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
-    │   │   └── MCPAuthorizationError      … because no access token could be had
+    │   │   └── MCPAuthorizationError      … for lack of credentials that the server accepts
     │   ├── MCPDriftError                  the server's tools are not those of the snapshot
     │   ├── MCPRunError                    a durable run cannot go on here
     │   │   ├── MCPCallInDoubtError        … because a call was sent and has no result: the tool may have run
@@ -134,7 +134,9 @@ class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
 
 class MCPAuthorizationError(MCPConnectionError):
     """
-    Raised when a server wants an access token and none could be had. The message names the step that failed.
+    Raised when a server refuses the credentials that it got, or wants some and there are none.
+
+    The message names the step that failed.
     """
 
 

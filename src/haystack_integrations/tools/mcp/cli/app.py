@@ -15,15 +15,13 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 
 from cyclopts import App, CycloptsError, Parameter
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, for_terminal
-from haystack_integrations.tools.mcp.cli.output import Output, results_on_stdout
+from haystack_integrations.tools.mcp.cli.output import Output, keep_stdout_for_results
 from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
 from haystack_integrations.tools.mcp.redaction import redact_text
 
@@ -32,7 +30,7 @@ _COMMANDS = {
     "list": ("list:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
     "call": ("call:call", "Call a tool, and print its result."),
     "read": ("read:read", "Read a resource, and print its content."),
-    "prompt": ("prompt:prompt", "Get a prompt, and print its messages."),
+    "prompt": ("read:prompt", "Get a prompt, and print its messages."),
     "inspect": ("inspect:inspect", "Show all about a server."),
     "doctor": ("doctor:doctor", "Find out what is wrong, and what to do."),
     "login": ("login:login", "Log in at a server that wants it (OAuth), in the browser."),
@@ -81,16 +79,15 @@ def make_app(chosen: str | None = None) -> App:
 
 def run(words: list[str]) -> int:
     """
-    Run a command.
+    Run a command. The process has its signals, logs and stdout from then on.
 
     :param words: The words of the command line after its name.
     :returns: The exit code.
     """
-    with _logs(is_verbose="--verbose" in words), _ended_by_sigterm(), results_on_stdout():
-        return _run(words, Output(is_json="--json" in words))
-
-
-def _run(words: list[str], output: Output) -> int:
+    _set_up_logs(is_verbose="--verbose" in words)
+    signal.signal(signal.SIGTERM, _end)
+    keep_stdout_for_results()
+    output = Output(is_json="--json" in words)
     try:
         result = make_app(next(iter(words), None))(
             words,
@@ -132,38 +129,18 @@ def _in_quotes(words: list[str]) -> str:
     return f"\nIf '{program}' starts the server, put its whole command in quotes: mcp-haystack {name} \"{program} …\""
 
 
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    def end(number: int, _frame: FrameType | None) -> None:
-        sys.exit(128 + number)  # the blocks on the way out close the servers
-
-    previous = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+def _end(number: int, _frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # the blocks on the way out close the servers
 
 
-@contextmanager
-def _logs(*, is_verbose: bool) -> Iterator[None]:
+def _set_up_logs(*, is_verbose: bool) -> None:
     handler = logging.StreamHandler()  # to stderr
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     ours = logging.getLogger("haystack_integrations.tools.mcp")
-    levels = {ours: logging.DEBUG if is_verbose else logging.WARNING}
-    if not is_verbose:
-        levels.update({logging.getLogger(name): logging.ERROR for name in _LIBRARIES})
-    before = {logger: logger.level for logger in levels}
     ours.addHandler(handler)
     ours.propagate = False
-    for logger, level in levels.items():
-        logger.setLevel(level)
-    with warnings.catch_warnings():
-        if not is_verbose:
-            warnings.simplefilter("ignore")
-        try:
-            yield
-        finally:
-            ours.removeHandler(handler)
-            ours.propagate = True
-            for logger, level in before.items():
-                logger.setLevel(level)
+    ours.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
+    if not is_verbose:
+        warnings.simplefilter("ignore")
+        for name in _LIBRARIES:
+            logging.getLogger(name).setLevel(logging.ERROR)

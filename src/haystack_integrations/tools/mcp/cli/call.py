@@ -142,7 +142,7 @@ def ask_in_terminal(request: Any, output: Output, bar: Progress) -> dict[str, An
         if request.mode == "form":
             return _form(request.requested_schema, output)
         output.note(f"Open this page if you trust the server: {one_line(request.url)}")
-        return _answer("Have you opened it? [y/N] ", output).lower() in ("y", "yes")
+        return output.confirm("Have you opened it?")
     except EOFError:  # Ctrl-D
         return None
     finally:
@@ -162,7 +162,7 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         meaning = ", ".join(filter(None, [one_line(name), one_line(each.get("description", ""))]))
         question = f"  {meaning} ({', '.join(facts)}): "
         while True:
-            text = _answer(question, output)
+            text = output.ask(question)
             value = typed(name, [text], schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
@@ -170,12 +170,4 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
             output.note(f"{problem}." if problem else "An answer is needed; Ctrl-D cancels.", style="yellow")
         if value is not None:
             values[name] = value
-    return values if values or required else _answer("Accept? [y/N] ", output).lower() in ("y", "yes")
-
-
-def _answer(question: str, output: Output) -> str:
-    output.notes.print(question, end="", soft_wrap=True)
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.strip()
+    return values if values or required else output.confirm("Accept?")

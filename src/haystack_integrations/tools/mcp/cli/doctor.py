@@ -38,7 +38,6 @@ from haystack_integrations.tools.mcp.cli.targets import (
     for_each,
     servers_of,
 )
-from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.redaction import redact_url
@@ -179,8 +178,7 @@ def _server(server: Server, reach: Reach, snapshot: MCPToolSnapshot | None) -> I
         with connected(server, reach) as session:
             yield from _session(session, reach)
             if snapshot is not None:
-                now = snapshot_of(session.connection, session.tools, snapshot.instructions is not None)
-                drifts = snapshot.compare(now)
+                drifts = snapshot.compare(session.connection)
                 yield from (Finding(PROBLEM, str(drift), code=ExitCode.CHANGED) for drift in drifts)
                 if not drifts:
                     yield Finding(OK, "Its tools are as they were in the snapshot")
@@ -248,32 +246,11 @@ def _tool(tool: types.Tool) -> Iterator[Finding]:
         yield Finding(WARNING, text, "Clients cannot check the results; tell the server's author")
 
 
-def snapshot_of(connection: MCPConnection, tools: list[types.Tool], has_instructions: bool = True) -> MCPToolSnapshot:
-    """
-    Take a snapshot of a server's tools.
-
-    :param connection: The open connection.
-    :param tools: The tools.
-    :param has_instructions: Whether the server's instructions are part of it.
-    :returns: The snapshot.
-    """
-    status = connection.status()
-    return MCPToolSnapshot.from_tools(
-        tools,
-        server_name=status.server_name,
-        server_version=status.server_version,
-        instructions=(connection.instructions or "") if has_instructions else None,
-    )
-
-
 def _load_snapshot(file: Path) -> MCPToolSnapshot:
     try:
         return MCPToolSnapshot.load(file)
-    except FileNotFoundError:
-        msg = f"There is no snapshot {file}. Write one: mcp-haystack inspect TARGET --snapshot {file}"
-        raise CommandError(msg) from None
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    except (FileNotFoundError, ValueError) as error:
+        raise CommandError(for_terminal(error)) from error
 
 
 def _machine() -> Iterator[Finding]:

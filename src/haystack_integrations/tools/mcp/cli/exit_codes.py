@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 
-# Parameters that messages of the package name, and what they are on the command line.
+# What messages of the package say, and what that is on the command line.
 _WORDS = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
@@ -25,17 +25,15 @@ _WORDS = {
     "pass the credentials as `token` or in `headers`": "pass the credentials with --token-env or --header",
     "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
     "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
-    "`connection_timeout`": "--timeout",
-    "`invocation_timeout`": "--timeout",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
     "`insecure=True`": "--insecure",
-    "`auth`": "--token-env",
-    "`port`": "--port",
+    "pass transport='http'": "add --http",
     "command=sys.executable": "the full path of its Python",
+    "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }
-
-# HTTP has said that the client must prove who it is. The diagnosis of the transport says so in these words.
-_REFUSED = re.compile(r" answers 40[13]\b")
+_OPTIONS = {"connection_timeout": "timeout", "invocation_timeout": "timeout", "auth": "token-env"}
+_OPTIONS |= {"allowed_hosts": "allowed-host", "allowed_origins": "allowed-origin"}
+_OPTIONS |= {name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")}
 
 
 class ExitCode(IntEnum):
@@ -106,12 +104,9 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     """
     if isinstance(error, CommandError):
         return error.code
-    if isinstance(error, MCPConnectionError):
-        if _REFUSED.search(error.message):
-            return ExitCode.UNAUTHORIZED
-        # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
-        if error.code is not None and error.operation != "connect":
-            return ExitCode.FAILED
+    # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
+    if isinstance(error, MCPConnectionError) and error.code is not None and error.operation != "connect":
+        return ExitCode.FAILED
     return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
 
 
@@ -125,6 +120,6 @@ def for_terminal(error: object) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
     text = str(error)
-    for parameter, option in _WORDS.items():
-        text = text.replace(parameter, option)
-    return text
+    for said, meant in _WORDS.items():
+        text = text.replace(said, meant)
+    return re.sub(r"`(\w+)`", lambda match: f"--{_OPTIONS[match[1]]}" if match[1] in _OPTIONS else match[0], text)

@@ -3,27 +3,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The servers in files: configuration files of MCP clients, and stored pipelines and toolsets.
+What is in files: servers in configuration files of MCP clients and in stored pipelines, and the logins of this user.
+
+The record of logins says at which servers with a URL, and how. Tokens are in a FileTokenStorage beside it.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.logins import settings_folder
 from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_entries, read_config
 from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.secret_template import shown
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import foreign_keys
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -36,7 +44,7 @@ _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"
 _NO_NAMES = frozenset({"components", "init_parameters", "data", "server_info", "server_infos", "tools"})
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Server:
     """
     A server that a target means. One of a file may be unusable by itself.
@@ -76,6 +84,28 @@ class Server:
             return self.info
         unset = f"these environment variables are not set: {', '.join(self.missing)}" if self.missing else None
         raise CommandError(self.error or unset or f"{self.place} is disabled. Enable it there to use it.")
+
+
+def settings_folder() -> Path:
+    """
+    Return where programs keep what belongs to this user.
+
+    :returns: `XDG_CONFIG_HOME` or `~/.config`, and its counterparts on macOS and Windows.
+    """
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA") or Path.home())
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def token_folder() -> Path:
+    """
+    Return where the tokens of logins are kept.
+
+    :returns: The folder, which may not exist.
+    """
+    return settings_folder() / "mcp-haystack" / "tokens"
 
 
 def config_files() -> list[Path]:
@@ -216,3 +246,76 @@ def _stored(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield from _stored(item, (*path, str(key)))
+
+
+def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerInfo:
+    """
+    Use a login, where the person has logged in at a server.
+
+    :param info: The server info.
+    :param wants_oauth: Whether to use OAuth even if there is no login yet.
+    :returns: The server info, with an `oauth_config` if there is a login.
+    """
+    if not isinstance(info, HttpServerInfo) or info.oauth_config is not None or info.auth not in (None, "oauth"):
+        return info
+    if info.token or info.token_provider or any(name.lower() == "authorization" for name in info.headers or {}):
+        return info
+    stored = _logins().get(shown(info.url))
+    if stored is not None:
+        config = OAuthConfig.from_dict(stored)
+    elif wants_oauth or info.auth == "oauth":
+        config = OAuthConfig(token_storage=FileTokenStorage(str(token_folder())))
+    else:
+        return info
+    return asked_in_terminal(dataclasses.replace(info, auth=None, oauth_config=config))
+
+
+def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
+    """
+    Print the page of a login where no browser can show it.
+
+    :param info: The server info, with an `oauth_config`.
+    :returns: The server info.
+    """
+    config = info.oauth_config
+    is_asked = config is not None and config.grant_type == "authorization_code" and config.redirect_handler is None
+    if config is None or not is_asked or can_open_browser():
+        return info
+    changed: Any = dataclasses.replace(info, oauth_config=dataclasses.replace(config, redirect_handler=_print_page))
+    return changed  # type: ignore[no-any-return]
+
+
+def _print_page(request: MCPLoginRequest) -> None:
+    sys.stderr.write(
+        f"Open this page in a browser on this machine:\n\n{request.url}\n\nWith a browser on another machine, forward "
+        f"the port of {request.redirect_uri} to this one before (`ssh -L`).\n"
+    )
+    sys.stderr.flush()
+
+
+def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
+    """
+    Remember how a person has logged in at a server, or that they have logged out.
+
+    :param info: The server info.
+    :param config: How; None after a logout.
+    """
+    logins, file = _logins(), _record_of_logins()
+    logins.pop(shown(info.url), None)
+    if config is not None:
+        logins[shown(info.url)] = config.to_dict()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+
+
+def _record_of_logins() -> Path:
+    return settings_folder() / "mcp-haystack" / "logins.json"
+
+
+def _logins() -> dict[str, Any]:
+    file = _record_of_logins()
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+    except ValueError as error:
+        msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
+        raise CommandError(msg) from None

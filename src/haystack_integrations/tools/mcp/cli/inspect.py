@@ -12,7 +12,6 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from haystack_integrations.tools.mcp.cli.doctor import snapshot_of
 from haystack_integrations.tools.mcp.cli.output import (
     Output,
     one_line,
@@ -32,6 +31,7 @@ from haystack_integrations.tools.mcp.cli.targets import (
     named,
     server_of,
 )
+from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -68,7 +68,7 @@ def inspect(
     with connected(server, reach, output) as (connection, tools, seconds):
         chosen = tools if tool is None else [named("tool", tool, tools)]
         if snapshot is not None:
-            snapshot_of(connection, tools).save(snapshot)
+            MCPToolSnapshot.capture(connection).save(snapshot)
             output.note(f"Saved {snapshot}")
         started = time.monotonic()
         connection.list_tools()

@@ -14,7 +14,7 @@ from cyclopts import Group, Parameter
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
-from haystack_integrations.tools.mcp.cli.logins import asked_in_terminal, forget, remember, token_folder, with_login
+from haystack_integrations.tools.mcp.cli.files import asked_in_terminal, remember_login, token_folder, with_login
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import SHOWN, Reach, Shown, Target, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -101,12 +101,12 @@ def login(
     """
 
     def act(info: HttpServerInfo) -> str:
-        is_own = info.oauth_config is None
-        if is_own:
-            info = dataclasses.replace(info, auth=None, oauth_config=client.oauth_config())
+        own = client.oauth_config() if info.oauth_config is None else None
+        if own is not None:
+            info = dataclasses.replace(info, auth=None, oauth_config=own)
         log_in(asked_in_terminal(info), user=user)
-        if is_own:
-            remember(info)
+        if own is not None:
+            remember_login(info, own)
         return "Logged in at"
 
     return _each(target, config, act, shown.output)
@@ -130,7 +130,7 @@ def logout(
     def act(info: HttpServerInfo) -> str:
         had_tokens = log_out(with_login(info, wants_oauth=True), user=user)
         if user is None:
-            forget(info)
+            remember_login(info, None)
         return "Logged out at" if had_tokens else "There was no login at"
 
     return _each(target, config, act, shown.output)

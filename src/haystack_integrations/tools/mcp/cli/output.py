@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,16 +142,34 @@ class Output:
         """
         self.notes.print(_literal(text, style), soft_wrap=True)
 
-    @contextmanager
-    def busy(self, what: str) -> Iterator[None]:
+    def ask(self, question: str) -> str:
+        """
+        Ask the person.
+
+        :param question: The question.
+        :returns: What was typed; the empty string for nothing.
+        :raises EOFError: After Ctrl-D.
+        """
+        return self.notes.input(_literal(question, None)).strip()
+
+    def confirm(self, question: str) -> bool:
+        """
+        Ask the person for a yes or no.
+
+        :param question: The question.
+        :returns: Whether it was yes; no is the default.
+        :raises EOFError: After Ctrl-D.
+        """
+        return self.ask(f"{question} [y/N] ").lower() in ("y", "yes")
+
+    def busy(self, what: str) -> AbstractContextManager[Any]:
         """
         Show on a terminal that something takes time.
 
         :param what: What that is.
         :returns: A context manager.
         """
-        with self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext():
-            yield
+        return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
 
 
 def save_bytes(file: Path, data: bytes, output: Output) -> None:
@@ -171,38 +189,25 @@ def save_bytes(file: Path, data: bytes, output: Output) -> None:
 _results_stream: Any = None
 
 
-@contextmanager
-def results_on_stdout() -> Iterator[None]:
+def keep_stdout_for_results() -> None:
     """
     Keep stdout for results: whatever else this process prints goes to stderr.
-
-    :returns: A context manager.
     """
     global _results_stream
-    stdout = sys.stdout
-    for stream in (stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # for an emoji of a server in a terminal without Unicode
             reconfigure(errors="backslashreplace")
-    _results_stream, sys.stdout = stdout, sys.stderr
-    try:
-        yield
-    finally:
-        sys.stdout, _results_stream = stdout, None
+    _results_stream, sys.stdout = sys.stdout, sys.stderr
 
 
-@contextmanager
-def stdout_for_protocol() -> Iterator[None]:
+def stdout_for_protocol() -> AbstractContextManager[Any]:
     """
-    Give stdout to a server over stdio.
+    Let a server over stdio have stdout.
 
     :returns: A context manager.
     """
-    hidden, sys.stdout = sys.stdout, _results_stream or sys.stdout
-    try:
-        yield
-    finally:
-        sys.stdout = hidden
+    return redirect_stdout(_results_stream or sys.stdout)
 
 
 # The first column wraps only beyond this, and the last one gets this, if it needs it.

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`read` and `prompt`: what servers have beside tools.
+"""
+
 from __future__ import annotations
 
 import base64
@@ -10,10 +14,21 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.cli.arguments import text_arguments
+from haystack_integrations.tools.mcp.cli.arguments import check_arguments, text_arguments
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.output import save_bytes
-from haystack_integrations.tools.mcp.cli.targets import OUTPUT, REACH, SHOWN, Reach, Shown, Target, connected, server_of
+from haystack_integrations.tools.mcp.cli.output import protocol_json, save_bytes
+from haystack_integrations.tools.mcp.cli.targets import (
+    OUTPUT,
+    REACH,
+    SHOWN,
+    Reach,
+    Shown,
+    Target,
+    connected,
+    named,
+    server_of,
+)
+from haystack_integrations.tools.mcp.convert.results import model_text
 
 
 def read(
@@ -70,3 +85,35 @@ def _filled(uri: str, variables: dict[str, str]) -> str:
     except ValueError as error:
         msg = f"'{uri}' cannot be read: {error}"
         raise CommandError(msg) from error
+
+
+def prompt(
+    target: Target,
+    name: Annotated[str, Parameter(help="The name of the prompt.")],
+    /,
+    *arguments: Annotated[str, Parameter(help="name=value, or name@FILE for the content of a file.")],
+    reach: Reach = REACH,
+    shown: Shown = SHOWN,
+) -> None:
+    """
+    Get a prompt, and print its messages.
+
+    Each begins with who says it.
+    """
+    output = shown.output
+    given = text_arguments(arguments)
+    with connected(server_of(target, reach), reach, output) as session:
+        known = named("prompt", name, session.connection.list_prompts()).arguments or []
+        schema = {
+            "properties": {each.name: {"type": "string"} for each in known},
+            "required": [each.name for each in known if each.required],
+            "additionalProperties": False,
+        }
+        check_arguments(given, schema, f"The prompt '{name}' cannot be made so")
+        result = session.connection.get_prompt(name, given)
+    if shown.json:
+        output.json(result)
+        return
+    for message in result.messages:
+        output.print(f"{message.role}:", style="bold")
+        output.text(model_text({"content": [protocol_json(message.content)], "isError": False}))

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
+from haystack.components.agents import Agent
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
+from haystack.core.pipeline.base import PipelineBase
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of, for_terminal
 from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
@@ -38,9 +42,6 @@ _LOAD = Group("Load and logs", sort_key=3)
 _REFUSALS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
 
 _NAMES_OF_SERVERS = ("server", "mcp", "app")
-
-# How the workers of a server over HTTP learn what to serve.
-_VARIABLE = "MCP_HAYSTACK_SERVE"
 
 _CHOICES = (
     "serve takes the YAML of a pipeline, an mcp.json, a Python file (server.py or server.py:name) or an import path "
@@ -75,27 +76,27 @@ class Look:
 @dataclass(frozen=True, kw_only=True)
 class Http:
     """
-    How clients reach the server.
+    How clients reach the server: the parameters of `run_server`.
 
     :param host: Where to listen. Other machines can reach anything but a loopback address. Default: 127.0.0.1.
     :param port: The port; 0 for any free one. Default: 8000.
     :param path: The path of the endpoint. Default: /mcp.
     :param token_env: The environment variable with the bearer token that all clients must send.
     :param insecure: Let other machines use a server without a token.
-    :param allowed_host: A name by which clients may reach the server, as behind a proxy. Repeatable.
-    :param allowed_origin: An origin of web pages that may use the server. Repeatable.
+    :param allowed_hosts: A name by which clients may reach the server, as behind a proxy. Repeatable.
+    :param allowed_origins: An origin of web pages that may use the server. Repeatable.
     :param stateless: Keep no sessions.
     :param workers: Processes that serve the same port. Default: 1.
     """
 
-    host: Annotated[str | None, Parameter(metavar="HOST")] = None
+    host: Annotated[str, Parameter(metavar="HOST")] = "127.0.0.1"
     port: Annotated[int | None, Parameter(metavar="PORT")] = None
-    path: Annotated[str | None, Parameter(metavar="PATH")] = None
+    path: Annotated[str, Parameter(metavar="PATH")] = "/mcp"
     token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
     insecure: bool = False
-    allowed_host: Annotated[list[str] | None, Parameter(metavar="HOST")] = None
-    allowed_origin: Annotated[list[str] | None, Parameter(metavar="ORIGIN")] = None
-    stateless: bool = False
+    allowed_hosts: Annotated[list[str] | None, Parameter(name="--allowed-host", metavar="HOST")] = None
+    allowed_origins: Annotated[list[str] | None, Parameter(name="--allowed-origin", metavar="ORIGIN")] = None
+    stateless: bool | None = None
     workers: Annotated[int, Parameter(metavar="N")] = 1
 
 
@@ -131,38 +132,20 @@ def serve(
     :param grace_period: Seconds that running calls get when the server is stopped. Default: 10.
     :param log_level: What is logged to stderr. Default: info.
     """
-    if not http and (given := list(_given(over_http))):
-        msg = f"Over stdio there is one client, and no place for {', '.join(given)}: add --http"
-        raise CommandError(msg)
+    logging.getLogger("haystack_integrations.tools.mcp").setLevel(log_level.upper())
+    options = asdict(over_http)
+    variable = options.pop("token_env")
     try:
         from haystack_integrations.tools.mcp.serving import run_server  # noqa: PLC0415 - needs the extra `serve`
-    except ImportError as error:
-        raise CommandError(str(error)) from error
-    logging.getLogger("haystack_integrations.tools.mcp").setLevel(log_level.upper())
-    auth = secret_of("--token-env", over_http.token_env) if over_http.token_env else None
-    endpoint: dict[str, Any] = {"host": over_http.host, "port": over_http.port, "path": over_http.path}
-    try:
-        # Workers make theirs; this one only finds out whether they can.
-        server: Any = make_server(target, look)
-        if over_http.workers > 1:
-            os.environ[_VARIABLE] = json.dumps([target, asdict(look)])
-            server = f"{__name__}:{make_server_of_worker.__name__}"
+
         with stdout_for_protocol():
-            if not http:
-                run_server(server, grace_period=grace_period, log_level=log_level)
-                return ExitCode.OK
             run_server(
-                server,
-                transport="http",
-                auth=auth,
-                insecure=over_http.insecure,
-                allowed_hosts=over_http.allowed_host,
-                allowed_origins=over_http.allowed_origin,
-                stateless=over_http.stateless or None,
-                workers=over_http.workers,
+                partial(make_server, target, look),
+                transport="http" if http else "stdio",
+                auth=secret_of("--token-env", variable) if variable else None,
                 grace_period=grace_period,
                 log_level=log_level,
-                **{option: value for option, value in endpoint.items() if value is not None},
+                **options,
             )
     except _REFUSALS as error:
         raise CommandError(for_terminal(error), exit_code_of(error) or ExitCode.USAGE) from error
@@ -175,16 +158,6 @@ def _given(options: Any) -> Iterator[str]:
             yield f"--{field.name.replace('_', '-')}"
 
 
-def make_server_of_worker() -> FastMCP[Any]:
-    """
-    Make the server in a worker, as the environment says.
-
-    :returns: The server.
-    """
-    target, look = json.loads(os.environ[_VARIABLE])
-    return make_server(target, Look(**look))
-
-
 def make_server(target: str, look: Look = _LOOK) -> FastMCP[Any]:
     """
     Make the server of a target.
@@ -195,7 +168,7 @@ def make_server(target: str, look: Look = _LOOK) -> FastMCP[Any]:
     :raises CommandError: If there is nothing that can be served.
     :raises ValueError: If something of it cannot be served.
     """
-    from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415 - takes long
+    from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415 - needs the extra
 
     modules_are_found_here()
     # Over stdio, stdout is for the protocol.
@@ -285,13 +258,9 @@ def _of_yaml(file: Path, name: str) -> dict[str, Any]:
 
 def _kinds(thing: Any, name: str) -> dict[str, Any]:
     """
-    Tell what kind of thing something is: the parameter of `create_mcp_server` that takes it.
+    Return what kind of thing something is: the parameter of `create_mcp_server` that takes it.
     """
-    from fastmcp import FastMCP  # noqa: PLC0415 - takes long to import
-    from haystack.components.agents import Agent  # noqa: PLC0415
-    from haystack.core.pipeline.base import PipelineBase  # noqa: PLC0415
-    from haystack.tools.tool import Tool  # noqa: PLC0415
-    from haystack.tools.toolset import Toolset  # noqa: PLC0415
+    from fastmcp import FastMCP  # noqa: PLC0415 - needs the extra `serve`
 
     def has(*methods: str) -> bool:
         return all(callable(getattr(thing, method, None)) for method in methods)

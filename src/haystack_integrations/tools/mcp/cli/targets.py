@@ -49,8 +49,8 @@ from haystack_integrations.tools.mcp.cli.files import (
     config_files,
     names_in,
     servers_in,
+    with_login,
 )
-from haystack_integrations.tools.mcp.cli.logins import with_login
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions

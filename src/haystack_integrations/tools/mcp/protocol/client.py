@@ -303,7 +303,8 @@ class WireClient(MCPClient):
         # What would find out more sends requests without a token.
         asks_nobody = is_local or is_unauthorized or self.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
-        kind = MCPAuthorizationError if is_unauthorized else MCPConnectionError
+        wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
+        kind = MCPAuthorizationError if wants_login else MCPConnectionError
         return kind(
             f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
             server_info=self._server_info(),
