@@ -544,13 +544,13 @@ async def test_an_error_says_nothing_of_the_arguments_that_the_client_does_not_s
         ("add", "must be a list"),
         ([3], "must contain tools"),
         ([lambda *args: args], "cannot be served as a tool"),
-        ([(paint, {"tag": ["a"]})], "tag\n  Unexpected keyword"),
+        ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
         ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
         ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),
         (5, "must be a list of tools, toolsets and functions, got int"),
-        ([(paint, {"timeout": -1})], "timeout\n  Input should be greater than 0"),
+        ([(paint, {"timeout": -1})], "`timeout` must be greater than 0"),
         ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
-        ([(paint, {"output_schema": {"type": "array"}})], "output_schema\n  Value error, must be"),
+        ([(paint, {"output_schema": {"type": "array"}})], "`output_schema` must be"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(tools, message):

@@ -37,7 +37,7 @@ from haystack import logging
 from haystack.utils import Secret
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -69,7 +69,15 @@ else:
     # Not checked by pydantic, which does not know these classes.
     _App = _Server = _Auth = _Events = Any
 
-_Path = Annotated[str, Field(pattern="^/")]
+
+def _check_path(path: str) -> str:
+    if not path.startswith("/"):
+        msg = f"`path` must start with a slash, like '/mcp', got {path!r}"
+        raise ValueError(msg)
+    return path
+
+
+_Path = Annotated[str, AfterValidator(_check_path)]
 _BodySize = Annotated[int, Field(ge=1, le=LARGEST_BODY)]
 _GracePeriod = Annotated[float, Field(ge=0.1, le=3600)]
 _PORT = 8000
