@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema, Verdict
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.protocol import listed_tools
 from tests.support.background import in_thread, text, together

@@ -246,7 +246,7 @@ def checked_instructions(skill: MCPSkill, result: types.ReadResourceResult) -> s
     if not marks or marks[0] != 0 or len(marks) == 1:
         raise _mismatch(skill, skill.uri, "it does not begin with YAML between two lines '---'")
     header = "".join(lines[1 : marks[1]])
-    if not any(_is_same(frontmatter, skill.frontmatter) for frontmatter in _readings(header)):
+    if not _says(header, skill.frontmatter):
         raise _mismatch(skill, skill.uri, "its YAML says something else")
     return "".join(lines[marks[1] + 1 :]).lstrip("\r\n")
 
@@ -259,39 +259,15 @@ def _mismatch(skill: MCPSkill, uri: str, what: str) -> MCPSkillError:
     return MCPSkillError(msg, skill.uri)
 
 
-class _Json(yaml.SafeLoader):  # type: ignore[misc]
+def _says(header: str, frontmatter: dict[str, Any]) -> bool:
     """
-    Reads YAML as version 1.2 does: `yes` and dates are strings.
+    Return whether YAML says what the server's list says.
     """
-
-
-class _OldJson(yaml.SafeLoader):  # type: ignore[misc]
-    """
-    Reads YAML as version 1.1 does, but for dates, which have no form in JSON.
-    """
-
-
-def _keep(loader: type[yaml.SafeLoader], left_out: Iterable[str]) -> None:
-    loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in left_out]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-_keep(_OldJson, ["tag:yaml.org,2002:timestamp"])
-_keep(_Json, ["tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool"])
-_Json.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
-
-
-def _readings(header: str) -> Iterable[Any]:
-    # The server may have used a parser of either version.
-    for loader in (_Json, _OldJson):
-        try:
-            yield yaml.load(header, loader)  # noqa: S506 - both are safe loaders
-        except (yaml.YAMLError, ValueError, RecursionError):
-            continue
+    try:
+        # All scalars are texts, because the server may have read them by version 1.1 or 1.2 of YAML.
+        return _is_same(yaml.load(header, yaml.BaseLoader), frontmatter)  # noqa: S506 - it constructs no objects
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
 
 
 def _is_same(value: Any, expected: Any) -> bool:
@@ -299,10 +275,8 @@ def _is_same(value: Any, expected: Any) -> bool:
     Compare YAML with JSON. It takes no longer than the JSON is, however often an alias repeats what is in the YAML.
     """
     if isinstance(expected, dict):
-        if not isinstance(value, dict) or len(value) != len(expected):
-            return False
-        by_name = {key if isinstance(key, str) else str(key): item for key, item in value.items()}
-        return by_name.keys() == expected.keys() and all(_is_same(by_name[key], expected[key]) for key in expected)
+        is_alike = isinstance(value, dict) and value.keys() == expected.keys()
+        return is_alike and all(_is_same(value[key], each) for key, each in expected.items())
     if isinstance(expected, list):
         return isinstance(value, list) and len(value) == len(expected) and all(map(_is_same, value, expected))
-    return isinstance(value, bool) == isinstance(expected, bool) and bool(value == expected)
+    return isinstance(value, str) and (value == expected or yaml.safe_load(value) == expected)

@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.output_schemas import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema, Verdict
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
