@@ -20,14 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.config.loader import EntryLoader, config_entries, read_config
-from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
+from haystack_integrations.tools.mcp.config.loader import Configuration, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import shown
@@ -149,26 +147,23 @@ def configured_in(file: Path) -> list[Server]:
     :raises CommandError: If the file cannot be read.
     """
     try:
-        content, path, where = read_config(file)
-        found = config_entries(content, where)
-        variables = Variables(path, found.inputs, _inputs_from_environment(found.inputs), where)
+        configuration = Configuration(file, is_checked=False)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
-    loader = EntryLoader(variables, path, where, is_checked=False)
-    entries = []
-    for name, entry in found.servers.items():
-        place = f"{where}: server '{name}'"
+    servers = []
+    for name, entry in configuration.entries.items():
+        place = f"{configuration.where}: server '{name}'"
         try:
-            toolset = loader.toolset(name, entry)
+            toolset = configuration.toolset(name)
         except ValueError as error:
-            entries.append(Server(name, place=place, error=str(error)))
+            servers.append(Server(name, place=place, error=str(error)))
             continue
         ignored = foreign_keys(entry)
         warnings = [f"passed over {', '.join(ignored)}"] if ignored else []
         info = toolset.server_info if toolset is not None else None
         missing = missing_variables(info) if info is not None else []
-        entries.append(Server(name, info, toolset, place, warnings, missing))
-    return entries
+        servers.append(Server(name, info, toolset, place, warnings, missing))
+    return servers
 
 
 def names_in(file: Path) -> list[str]:
@@ -182,28 +177,6 @@ def names_in(file: Path) -> list[str]:
         return [entry.name for entry in servers_in(file)]
     except CommandError:
         return []  # whoever needs the file is told why
-
-
-def _inputs_from_environment(asked: Any) -> dict[str, str | Secret]:
-    # What VS Code would ask its user for comes from the environment variable of that name: that of `api-key` is
-    # `API_KEY`.
-    found: dict[str, str | Secret] = {}
-    for one in asked if isinstance(asked, list) else ():
-        if isinstance(one, Mapping) and one.get("id"):
-            name = variable_name(str(one["id"]))
-            if not isinstance(one.get("default"), str) or name in os.environ:
-                found[str(one["id"])] = Secret.from_env_var(name)
-    return found
-
-
-def variable_name(text: str) -> str:
-    """
-    Make a name of an environment variable.
-
-    :param text: Any text.
-    :returns: The text in capitals, with underscores.
-    """
-    return re.sub(r"\W", "_", text).upper().strip("_") or "SERVER"
 
 
 def read_yaml(file: Path) -> Any:

@@ -2,6 +2,18 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Toolsets of the servers in configuration files of other MCP clients: where entries are, and what `${…}` in them means.
+
+.. code-block:: text
+
+    ${NAME}, ${NAME:-default}, ${env:NAME}          left as they are: they become Secrets
+    $NAME                                           the same, as a whole value, if there is such a variable
+    ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, without its `.vscode` or `.cursor`
+    ${userHome}, ${pathSeparator}, ${/}             of this machine
+    ${input:ID}                                     what VS Code asks its user for: a value of `inputs`, or its default
+"""
+
 from __future__ import annotations
 
 import difflib
@@ -10,16 +22,16 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.config.variables import Variables, missing_variables
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import combine_options
-from haystack_integrations.tools.mcp.secret_template import read_env_file
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
 from haystack_integrations.tools.mcp.transports.shorthand import (
     ENTRY_MARKS,
     foreign_keys,
@@ -40,6 +52,18 @@ TOOL_CONFIGS = "toolConfigs"
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+
+_PLACEHOLDER = re.compile(
+    r"\$\{(?:input:(?P<input>[^{}]+)"
+    r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
+)
+_WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
+
+# Folders that clients keep their files in, inside of a workspace.
+_CLIENT_FOLDERS = frozenset(
+    {".vscode", ".cursor", ".roo", ".kiro", ".gemini", ".windsurf", ".amazonq", ".continue", ".warp", ".zed"}
+    | {"settings", "mcpServers"}
+)
 
 
 def load_mcp_toolsets(
@@ -84,126 +108,144 @@ def load_mcp_toolsets(
         type, an environment variable that is not set and has no default. The message names the place and the valid
         choices.
     """
-    content, file, where = read_config(config)
-    toolsets = named_toolsets(
-        content,
-        file,
-        where,
-        servers=servers,
-        prefix_tool_names=prefix_tool_names,
-        required=required,
-        inputs=inputs,
-        **parameters,
+    configuration = Configuration(
+        config, inputs=inputs, prefix_tool_names=prefix_tool_names, required=required, **parameters
     )
-    return [*toolsets.values()]
+    return [*configuration.toolsets(servers).values()]
 
 
-def read_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[Any, Path | None, str]:
+class Configuration:
     """
-    Read a configuration.
-
-    :param config: Path of the file, or its content.
-    :returns: The content, the file if it is one, and how messages call it.
-    :raises FileNotFoundError: If there is no such file.
-    :raises ValueError: If it is not JSON.
-    """
-    is_text = isinstance(config, str) and config.lstrip().startswith("{")
-    if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
-        msg = "`config` must be the path of a file, or its content as a dictionary (see json.loads)"
-        raise ValueError(msg)
-    file = None if isinstance(config, Mapping) else Path(config)
-    where = "the configuration" if file is None else str(file)
-    return config if isinstance(config, Mapping) else _read(Path(config), where), file, where
-
-
-def named_toolsets(
-    content: Any,
-    file: Path | None,
-    where: str,
-    *,
-    servers: Sequence[str] | None = None,
-    prefix_tool_names: bool = True,
-    required: bool = True,
-    inputs: Mapping[str, str | Secret] | None = None,
-    **parameters: Any,
-) -> dict[str, MCPToolset]:
-    """
-    Make the toolsets of a configuration.
-
-    :param content: The content.
-    :param file: The file, if it is one.
-    :param where: How messages call it.
-    :param servers: As of `load_mcp_toolsets`, like the other parameters.
-    :param prefix_tool_names: Likewise.
-    :param required: Likewise.
-    :param inputs: Likewise.
-    :param parameters: Likewise.
-    :returns: The toolsets by the names of their servers.
-    :raises ValueError: If it cannot be used.
-    """
-    entries, asked, passed_over = config_entries(content, where)
-    if passed_over:
-        logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(passed_over))
-    variables = Variables(file, asked, inputs or {}, where)
-    if servers is not None:
-        entries = _chosen(entries, servers, where)
-    options = {"required": required, **parameters}
-    loader = EntryLoader(variables, file, where, prefix_tool_names=prefix_tool_names, parameters=options)
-    made = {name: loader.toolset(name, entry) for name, entry in entries.items()}
-    return {name: toolset for name, toolset in made.items() if toolset is not None}
-
-
-class EntryLoader:
-    """
-    Makes the toolsets of the entries of one configuration.
+    One configuration, and the toolsets of its servers.
     """
 
     def __init__(
         self,
-        variables: Variables,
-        file: Path | None,
-        where: str,
+        config: str | os.PathLike[str] | Mapping[str, Any],
         *,
+        inputs: Mapping[str, str | Secret] | None = None,
         prefix_tool_names: bool = True,
-        parameters: Mapping[str, Any] | None = None,
         is_checked: bool = True,
+        **parameters: Any,
     ) -> None:
         """
-        Initialize the EntryLoader.
+        Read a configuration.
 
-        :param variables: What the entries may name in `${…}`.
-        :param file: The file, if it is one. Paths in it are relative to its folder.
-        :param where: How messages call the configuration.
-        :param prefix_tool_names: As of `load_mcp_toolsets`.
+        :param config: As of `load_mcp_toolsets`.
+        :param inputs: Likewise.
+        :param prefix_tool_names: Likewise.
+        :param is_checked: False to say nothing of variables that are not set and of keys that mean nothing here, and to
+            take what VS Code asks for from environment variables: that of `api-key` is `API_KEY`.
         :param parameters: Parameters of every toolset, unless its entry has them.
-        :param is_checked: Whether something is said of variables that are not set, and of keys that mean nothing here.
+        :raises FileNotFoundError: If there is no such file.
+        :raises ValueError: If it is not JSON, has no place for servers, or not these inputs.
         """
-        self._variables = variables
-        self._file = file
-        self._where = where
-        self._prefix_tool_names = prefix_tool_names
-        self._parameters = dict(parameters or {})
+        is_text = isinstance(config, str) and config.lstrip().startswith("{")
+        if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
+            msg = "`config` must be the path of a file, or its content as a dictionary (see json.loads)"
+            raise ValueError(msg)
+        self._file = None if isinstance(config, Mapping) else Path(config)
+        self.where: str = "the configuration" if self._file is None else str(self._file)
+        self.content: Any = config if self._file is None else _read(self._file, self.where)
         self._is_checked = is_checked
+        # The entries of the servers by name, which are not checked yet.
+        self.entries, asked = self._find_entries()
+        self._asked = self._checked_inputs(asked, inputs or {})
+        self._inputs = inputs or {}
+        self._prefix_tool_names = prefix_tool_names
+        self._parameters = parameters
         self._prefixes: set[str] = set()
+        folder = Path.cwd() if self._file is None else self._file.resolve().parent
+        while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
+            folder = folder.parent
+        self._folder = folder
+        self._places = {
+            **dict.fromkeys(("workspaceFolder", "workspaceRoot", "cwd"), str(folder)),
+            "workspaceFolderBasename": folder.name,
+            "userHome": str(Path.home()),
+            **dict.fromkeys(("pathSeparator", "/"), os.sep),
+        }
 
-    def toolset(self, name: str, entry: Any) -> MCPToolset | None:
+    def _find_entries(self) -> tuple[dict[str, Any], Any]:
+        content, where = self.content, self.where
+        if not isinstance(content, Mapping):
+            wanted = "an object with `mcpServers` (or `servers`, as in VS Code)"
+            msg = f"{where} must be {wanted}, not a {type(content).__name__}"
+            raise ValueError(msg)
+        for section in _SECTIONS:
+            holder: Any = content
+            found: Any = content
+            for key in section:
+                holder, found = found, found.get(key) if isinstance(found, Mapping) else None
+            if found is None:
+                continue
+            if not isinstance(found, Mapping):
+                msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
+                raise ValueError(msg)
+            others = [str(key) for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
+            if others and self._is_checked:
+                logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(others))
+            entries = {str(name): entry for name, entry in found.items()}
+            return entries, holder.get("inputs") or content.get("inputs") or []
+        # The files of Claude Code's plugins have the servers at the top.
+        if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
+            return dict(content), []
+        closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
+        hint = f" Did you mean `{closest[0]}`?" if closest else ""
+        wanted = " or ".join(f"`{name}`" for name in _NAMES)
+        msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
+        raise ValueError(msg)
+
+    def _checked_inputs(self, asked: Any, inputs: Mapping[str, str | Secret]) -> dict[str, Mapping[str, Any]]:
+        if not isinstance(asked, list) or not all(isinstance(one, Mapping) and one.get("id") for one in asked):
+            msg = f"{self.where}: `inputs` must be a list of objects with an `id`"
+            raise ValueError(msg)
+        questions = {str(one["id"]): one for one in asked}
+        for name, value in inputs.items():
+            if name not in questions:
+                known = ", ".join(questions) or "none"
+                msg = f"{self.where}: the file does not declare '{name}' under its `inputs`; it declares: {known}"
+                raise ValueError(msg)
+            if not isinstance(value, (str, Secret)):
+                msg = f"`inputs` maps ids to strings or Secrets; that of '{name}' is of type {type(value).__name__}"
+                raise ValueError(msg)
+        return questions
+
+    def toolsets(self, servers: Sequence[str] | None = None) -> dict[str, MCPToolset]:
         """
-        Make the toolset of an entry.
+        Make the toolsets.
+
+        :param servers: The names of the servers. Default: all.
+        :returns: The toolsets by the names of their servers, without those that are disabled.
+        :raises ValueError: If an entry cannot be used, or there is no such server.
+        """
+        if isinstance(servers, str):
+            msg = f"`servers` must be a list of names, got {servers!r}"
+            raise ValueError(msg)
+        if unknown := [name for name in servers or [] if name not in self.entries]:
+            known = ", ".join(self.entries) or "none"
+            msg = f"{self.where} has no server {', '.join(map(repr, unknown))}; it has {known}"
+            raise ValueError(msg)
+        chosen = [name for name in self.entries if servers is None or name in servers]
+        made = {name: self.toolset(name) for name in chosen}
+        return {name: toolset for name, toolset in made.items() if toolset is not None}
+
+    def toolset(self, name: str) -> MCPToolset | None:
+        """
+        Make the toolset of a server.
 
         :param name: The name of the server.
-        :param entry: The entry.
         :returns: The toolset; None if the server is disabled.
         :raises ValueError: If the entry cannot be used.
         """
-        place = f"{self._where}: server '{name}'"
+        entry, place = self.entries[name], f"{self.where}: server '{name}'"
         settings = settings_of(entry, place)
         if settings.disabled:
             logger.info("{place} is disabled", place=place)
             return None
         if self._is_checked and (ignored := foreign_keys(entry)):
             logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
-        expanded = self._with_env_file(self._variables.expand(entry, place), place)
-        server_info = server_info_of(expanded, place)
+        server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
         own = dict(settings.parameters)
         if self._file is not None and isinstance(snapshot := own.get("snapshot"), str):
             own["snapshot"] = self._file.parent / snapshot
@@ -226,6 +268,62 @@ class EntryLoader:
             msg = f"{place}: {error}"
             raise ValueError(msg) from None
 
+    def _expanded(self, value: Any, place: str) -> Any:
+        """
+        Replace variables other than those of the environment. A text that is one input becomes its Secret.
+        """
+        if isinstance(value, Mapping):
+            return {key: self._expanded(item, place) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._expanded(item, place) for item in value]
+        if not isinstance(value, str):
+            return value
+        whole = _PLACEHOLDER.fullmatch(value)
+        if whole is not None and whole["input"]:
+            return self._input(whole["input"], place)
+        if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
+            # It may be a password as well, so it is one unless there is such a variable.
+            return f"${{{named['name']}}}"
+        return _PLACEHOLDER.sub(lambda match: self._text(match, place), value)
+
+    def _text(self, match: re.Match[str], place: str) -> str:
+        if match["name"]:
+            return self._places[match["name"]]
+        value = self._input(match["input"], place)
+        if isinstance(value, str):
+            return value
+        names = vars(value).get("_env_vars", ())
+        if len(names) != 1 or isinstance(value, SecretTemplate):
+            msg = (
+                f"{place}: the input '{match['input']}' stands inside a longer text, so it must be a string or "
+                "a Secret of one environment variable"
+            )
+            raise ValueError(msg)
+        return f"${{{names[0]}}}" if vars(value).get("_strict", True) else f"${{{names[0]}:-}}"
+
+    def _input(self, name: str, place: str) -> str | Secret:
+        if name in self._inputs:
+            return self._inputs[name]
+        asked = self._asked.get(name)
+        if asked is None:
+            known = ", ".join(self._asked) or "none"
+            msg = (
+                f"{place}: `${{input:{name}}}` is not among the `inputs` of the file, which has: {known}; declare it "
+                f'there, as in {{"id": "{name}", "type": "promptString"}}, or write `${{NAME}}`'
+            )
+            raise ValueError(msg)
+        default, variable = asked.get("default"), variable_name(name)
+        if not self._is_checked and (variable in os.environ or not isinstance(default, str)):
+            return Secret.from_env_var(variable)
+        if isinstance(default, str):
+            return default
+        what = f" ({asked['description']})" if asked.get("description") else ""
+        msg = (
+            f"{place}: `${{input:{name}}}`{what} has no value: pass "
+            f"inputs={{'{name}': Secret.from_env_var('NAME_OF_A_VARIABLE')}}"
+        )
+        raise ValueError(msg)
+
     def _with_env_file(self, entry: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         """
         Add the variables of the `envFile` to an entry, by their names and the file.
@@ -233,7 +331,7 @@ class EntryLoader:
         named = entry.get("envFile")
         if not isinstance(named, str) or not named:
             return entry
-        file = self._variables.folder / Path(named).expanduser()
+        file = self._folder / Path(named).expanduser()
         if not file.is_file() and self._file is not None:
             file = self._file.resolve().parent / named
         try:
@@ -267,63 +365,36 @@ def _read(file: Path, where: str) -> Any:
         raise ValueError(msg) from None
 
 
-class ConfigEntries(NamedTuple):
+def variable_name(text: str) -> str:
     """
-    What is in a configuration.
+    Make a name of an environment variable.
 
-    :param servers: The entries of the servers, by name.
-    :param inputs: What VS Code asks its user for.
-    :param passed_over: The keys that mean nothing here.
+    :param text: Any text.
+    :returns: The text in capitals, with underscores.
     """
-
-    servers: dict[str, Any]
-    inputs: Any
-    passed_over: list[str]
+    return re.sub(r"\W", "_", text).upper().strip("_") or "SERVER"
 
 
-def config_entries(content: Any, where: str) -> ConfigEntries:
+def missing_variables(info: MCPServerInfo) -> list[str]:
     """
-    Find the entries of the servers in a configuration.
+    Name the environment variables without which a server info cannot be used now.
 
-    :param content: The content.
-    :param where: How messages call it.
-    :returns: The entries, which are not checked yet.
-    :raises ValueError: If it has no place for servers.
+    :param info: The server info.
+    :returns: Their names.
     """
-    if not isinstance(content, Mapping):
-        msg = (
-            f"{where} must be an object with `mcpServers` (or `servers`, as in VS Code), not a {type(content).__name__}"
-        )
-        raise ValueError(msg)
-    for section in _SECTIONS:
-        holder: Any = content
-        found: Any = content
-        for key in section:
-            holder, found = found, found.get(key) if isinstance(found, Mapping) else None
-        if found is None:
-            continue
-        place = f"{where}: `{'.'.join(section)}`"
-        if not isinstance(found, Mapping):
-            msg = f"{place} must be an object with an entry for each server"
-            raise ValueError(msg)
-        others = [key for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
-        entries = {str(name): entry for name, entry in found.items()}
-        return ConfigEntries(entries, holder.get("inputs") or content.get("inputs") or [], [str(key) for key in others])
-    # The files of Claude Code's plugins have the servers at the top.
-    if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
-        return ConfigEntries(dict(content), [], [])
-    closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
-    hint = f" Did you mean `{closest[0]}`?" if closest else ""
-    wanted = " or ".join(f"`{name}`" for name in _NAMES)
-    msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
-    raise ValueError(msg)
+    return list(dict.fromkeys(_missing(info._fields())))
 
 
-def _chosen(entries: dict[str, Any], names: Sequence[str], where: str) -> dict[str, Any]:
-    if isinstance(names, str):
-        msg = f"`servers` must be a list of names, got {names!r}"
-        raise ValueError(msg)
-    if unknown := [name for name in names if name not in entries]:
-        msg = f"{where} has no server {', '.join(map(repr, unknown))}; it has {', '.join(entries) or 'none'}"
-        raise ValueError(msg)
-    return {name: entry for name, entry in entries.items() if name in names}
+def _missing(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [name for item in value.values() for name in _missing(item)]
+    if isinstance(value, (list, tuple)):
+        return [name for item in value for name in _missing(item)]
+    if isinstance(value, SecretTemplate):
+        return value.missing()
+    if isinstance(value, Secret):
+        try:
+            value.resolve_value()
+        except ValueError:
+            return [str(name) for name in vars(value).get("_env_vars", ())]
+    return []

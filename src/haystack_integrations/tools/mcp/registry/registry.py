@@ -13,7 +13,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.config.loader import TOOL_CONFIGS, named_toolsets, read_config
+from haystack_integrations.tools.mcp.config.loader import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
@@ -117,18 +117,16 @@ class MCPRegistry(Compound):
         :raises FileNotFoundError: If there is no such file.
         :raises ValueError: If the file cannot be used. The message names the place and the valid choices.
         """
-        content, file, where = read_config(config)
-        options = {"invocation_timeout": None, **parameters}
-        providers = named_toolsets(
-            content, file, where, prefix_tool_names=False, required=required, inputs=inputs, **options
-        )
-        configs = content.get(TOOL_CONFIGS, [])
+        options = {"invocation_timeout": None, "required": required, **parameters}
+        configuration = Configuration(config, inputs=inputs, prefix_tool_names=False, **options)
+        providers = configuration.toolsets()
+        configs = configuration.content.get(TOOL_CONFIGS, [])
         try:
             if isinstance(configs, Mapping):
                 configs = [{**fields, "tool_alias": alias} for alias, fields in configs.items()]
             return cls(providers, configs)
         except (MCPConfigurationError, TypeError) as error:
-            msg = f"{where}: {TOOL_CONFIGS}: {error}"
+            msg = f"{configuration.where}: {TOOL_CONFIGS}: {error}"
             raise MCPConfigurationError(msg) from None
 
     @property
