@@ -26,10 +26,7 @@ from haystack_integrations.tools.mcp.cli.arguments import (
 from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, protocol_json, save_bytes, visible
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
-    REACH,
-    SHOWN,
-    Reach,
-    Shown,
+    ServerOptions,
     Target,
     connected,
     named,
@@ -57,8 +54,7 @@ def call(
     ],
     input: Annotated[str | None, Parameter(metavar="JSON", allow_leading_hyphen=True)] = None,  # noqa: A002 - the option's name
     save: Annotated[Path | None, Parameter(metavar="FOLDER", group=OUTPUT)] = None,
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> None:
     """
     Call a tool, and print its result.
@@ -69,7 +65,7 @@ def call(
     :param input: Arguments as a JSON object; @FILE to read it from a file, - from stdin.
     :param save: Write the images, sounds and files of the result into this folder.
     """
-    output = shown.output
+    output = options.output
     name = one_line(tool)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -87,7 +83,7 @@ def call(
             bar.update(task, completed=progress.progress, total=progress.total, description=text)
 
     handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=report)
-    with connected(server_of(target, reach), reach, output, handlers) as session:
+    with connected(server_of(target, options), options, output, handlers) as session:
         schema = named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
         check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
@@ -97,7 +93,7 @@ def call(
     if save is not None:
         for number, (data, mime_type) in enumerate(_files_in(result), 1):
             save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
-    if shown.json:
+    if output.is_json:
         output.json(result)
     elif not result.content and result.structured_content is not None:
         output.text(as_json(result.structured_content))

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode
 from haystack_integrations.tools.mcp.cli.files import Server, config_files, configured_in
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import SHOWN, Shown
+from haystack_integrations.tools.mcp.cli.targets import OutputOptions
 from haystack_integrations.tools.mcp.config.loader import variable_name
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -33,7 +33,7 @@ def config(
     file: Annotated[Path | None, Parameter(help="The mcp.json. Default: that of this folder.")] = None,
     /,
     *servers: Annotated[str, Parameter(help="The names of the servers to print. Default: all.")],
-    shown: Shown = SHOWN,
+    options: OutputOptions = OutputOptions(),
 ) -> ExitCode:
     """
     Check an mcp.json, and print the toolsets for it as YAML.
@@ -42,7 +42,7 @@ def config(
     doctor FILE' does that. A secret that stands in the file is not printed: the YAML has an environment variable for
     it, which is named on stderr.
     """
-    output = shown.output
+    output = options.output
     path = file or _file_here()
     entries = configured_in(path)
     if unknown := [name for name in servers if name not in {entry.name for entry in entries}]:
@@ -53,7 +53,7 @@ def config(
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
     toolsets = [_stored(entry, entry.toolset, output) for entry in chosen if entry.toolset is not None]
-    if shown.json:
+    if output.is_json:
         output.json({"tools": toolsets})
     else:
         output.text(yaml.safe_dump({"tools": toolsets}, sort_keys=False, allow_unicode=True, width=100))

@@ -28,12 +28,9 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCod
 from haystack_integrations.tools.mcp.cli.files import Server, config_files, names_in
 from haystack_integrations.tools.mcp.cli.output import one_line, visible
 from haystack_integrations.tools.mcp.cli.targets import (
-    REACH,
-    SHOWN,
     TARGET,
-    Reach,
+    ServerOptions,
     Session,
-    Shown,
     connected,
     for_each,
     servers_of,
@@ -93,8 +90,7 @@ def doctor(
     /,
     *,
     check: Annotated[Path | None, Parameter(metavar="FILE")] = None,
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> ExitCode:
     """
     Find out what is wrong with a server, a configuration file or this machine, and what to do.
@@ -103,14 +99,14 @@ def doctor(
 
     :param check: A snapshot of 'mcp-haystack inspect --snapshot'. Tools that are different now are a problem.
     """
-    output = shown.output
+    output = options.output
     if target is not None:
         snapshot = None if check is None else _load_snapshot(check)
-        servers = servers_of(target, reach)
+        servers = servers_of(target, options)
         if check is not None and (count := sum(server.info is not None for server in servers)) != 1:
             msg = f"--check is for one server, and {target} has {count}: name one, as in {target}:NAME"
             raise CommandError(msg)
-        looked = for_each(lambda server: list(_server(server, reach, snapshot)), servers, output)
+        looked = for_each(lambda server: list(_server(server, options, snapshot)), servers, output)
         findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
     elif check is None:
         findings = {"environment": list(_machine())}
@@ -121,7 +117,7 @@ def doctor(
     counts = Counter(finding.state for finding in everything)
     codes = {finding.code for finding in everything if finding.state == PROBLEM}
     code = codes.pop() if len(codes) == 1 else ExitCode.FAILED if codes else ExitCode.OK
-    if shown.json:
+    if output.is_json:
         report = [
             {"subject": subject, "state": state, "text": text, **({"advice": advice} if advice else {})}
             for subject, found in findings.items()
@@ -153,7 +149,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _server(server: Server, reach: Reach, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
+def _server(server: Server, options: ServerOptions, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
     for warning in server.warnings:
         yield Finding(WARNING, warning)
     if server.is_disabled:
@@ -175,8 +171,8 @@ def _server(server: Server, reach: Reach, snapshot: MCPToolSnapshot | None) -> I
             text = "Everything goes unencrypted over http://, with tokens and results"
             yield Finding(WARNING, text, "Use https:// if the server has it")
     try:
-        with connected(server, reach) as session:
-            yield from _session(session, reach)
+        with connected(server, options) as session:
+            yield from _session(session, options)
             if snapshot is not None:
                 drifts = snapshot.compare(session.connection)
                 yield from (Finding(PROBLEM, str(drift), code=ExitCode.CHANGED) for drift in drifts)
@@ -188,12 +184,12 @@ def _server(server: Server, reach: Reach, snapshot: MCPToolSnapshot | None) -> I
         yield Finding(PROBLEM, for_terminal(error), login, code)
 
 
-def _session(session: Session, reach: Reach) -> Iterator[Finding]:
+def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
     connection, tools, seconds = session
     status = connection.status()
     name = " ".join(filter(None, [status.server_name, status.server_version])) or "a server without a name"
     text = f"It is {name}, speaks protocol {status.protocol_version}, and answered after {seconds:.1f} s"
-    if seconds > reach.timeout * _SLOW_SHARE:
+    if seconds > options.timeout * _SLOW_SHARE:
         yield Finding(WARNING, text, "If it installs itself at each start, install it beforehand")
     else:
         yield Finding(OK, text)

@@ -22,10 +22,7 @@ from haystack_integrations.tools.mcp.cli.output import (
 )
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
-    REACH,
-    SHOWN,
-    Reach,
-    Shown,
+    ServerOptions,
     Target,
     connected,
     named,
@@ -51,8 +48,7 @@ def inspect(
     *,
     tool: Annotated[str | None, Parameter(metavar="NAME", group=OUTPUT)] = None,
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> None:
     """
     Show all about a server.
@@ -63,9 +59,9 @@ def inspect(
     :param tool: Show this tool only.
     :param snapshot: Write a snapshot of the tools into this file, for doctor --check and MCPToolset(snapshot=...).
     """
-    output = shown.output
-    server = server_of(target, reach)
-    with connected(server, reach, output) as (connection, tools, seconds):
+    output = options.output
+    server = server_of(target, options)
+    with connected(server, options, output) as (connection, tools, seconds):
         chosen = tools if tool is None else [named("tool", tool, tools)]
         if snapshot is not None:
             MCPToolSnapshot.capture(connection).save(snapshot)
@@ -89,7 +85,7 @@ def inspect(
             "prompts": connection.list_prompts(),
             "skills": [{"name": skill.name, "uri": skill.uri} for skill in connection.list_skills()],
         }
-    if shown.json:
+    if output.is_json:
         output.json(report)
         return
     if tool is None:

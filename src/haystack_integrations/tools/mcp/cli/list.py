@@ -12,11 +12,8 @@ from haystack_integrations.tools.mcp.cli.exit_codes import ExitCode, exit_code_o
 from haystack_integrations.tools.mcp.cli.files import Server
 from haystack_integrations.tools.mcp.cli.output import Output, one_line, prompts_table, resources_table, tools_table
 from haystack_integrations.tools.mcp.cli.targets import (
-    REACH,
-    SHOWN,
     TARGET,
-    Reach,
-    Shown,
+    ServerOptions,
     connected,
     for_each,
     server_of,
@@ -33,8 +30,7 @@ def list_tools(
     *,
     resources: bool = False,
     prompts: bool = False,
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> ExitCode:
     """
     List what a server offers: its tools and, if asked, its resources and prompts.
@@ -45,10 +41,10 @@ def list_tools(
     :param resources: List resources and resource templates, too.
     :param prompts: List prompts, too.
     """
-    output = shown.output
+    output = options.output
 
     def offer(server: Server, output: Output | None = None) -> dict[str, Any]:
-        with connected(server, reach, output) as session:
+        with connected(server, options, output) as session:
             found: dict[str, Any] = {"tools": session.tools}
             if resources:
                 found["resources"] = session.connection.list_resources()
@@ -65,10 +61,10 @@ def list_tools(
                 raise
             return error
 
-    servers = [server for server in servers_of(target, reach) if not server.is_disabled]
+    servers = [server for server in servers_of(target, options) if not server.is_disabled]
     if target is not None and len(servers) <= 1:
-        found = offer(server_of(target, reach), output)
-        if shown.json:
+        found = offer(server_of(target, options), output)
+        if output.is_json:
             output.json(found)
         else:
             _print(output, found)
@@ -84,11 +80,11 @@ def list_tools(
             failures.append(exit_code_of(offered))
             continue
         reports[server.name] = offered
-        if not shown.json:
+        if not output.is_json:
             output.print(one_line(server.name), style="bold cyan")
             _print(output, offered)
             output.print()
-    if shown.json:
+    if output.is_json:
         output.json({"servers": reports})
     return failures[0] or ExitCode.FAILED if failures and len(failures) == len(servers) else ExitCode.OK
 

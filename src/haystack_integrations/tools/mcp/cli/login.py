@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of
 from haystack_integrations.tools.mcp.cli.files import asked_in_terminal, remember_login, token_folder, with_login
 from haystack_integrations.tools.mcp.cli.output import Output
-from haystack_integrations.tools.mcp.cli.targets import SHOWN, Reach, Shown, Target, secret_of, servers_of
+from haystack_integrations.tools.mcp.cli.targets import OutputOptions, ServerOptions, Target, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.http_client import login as log_in
@@ -80,17 +80,14 @@ class Client:
         )
 
 
-_CLIENT = Client()
-
-
 def login(
     target: Target,
     /,
     *,
     user: _User = None,
-    client: Client = _CLIENT,
+    client: Client = Client(),
     config: _Config = None,
-    shown: Shown = SHOWN,
+    options: OutputOptions = OutputOptions(),
 ) -> ExitCode:
     """
     Log in at a server that wants it (OAuth), in the browser.
@@ -109,7 +106,7 @@ def login(
             remember_login(info, own)
         return "Logged in at"
 
-    return _each(target, config, act, shown.output)
+    return _each(target, config, act, options.output)
 
 
 def logout(
@@ -118,7 +115,7 @@ def logout(
     *,
     user: _User = None,
     config: _Config = None,
-    shown: Shown = SHOWN,
+    options: OutputOptions = OutputOptions(),
 ) -> ExitCode:
     """
     Forget the login at a server.
@@ -133,14 +130,14 @@ def logout(
             remember_login(info, None)
         return "Logged out at" if had_tokens else "There was no login at"
 
-    return _each(target, config, act, shown.output)
+    return _each(target, config, act, options.output)
 
 
 def _each(target: str, config: Path | None, act: Callable[[Any], str], output: Output) -> ExitCode:
     """
     Do something for each server at which a person can log in, also if it fails for one.
     """
-    found = servers_of(target, Reach(config=config))
+    found = servers_of(target, ServerOptions(config=config))
     infos: dict[str, Any] = {
         server.name: server.info for server in found if _can_log_in(server.info, is_alone=len(found) == 1)
     }

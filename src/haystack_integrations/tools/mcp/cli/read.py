@@ -19,10 +19,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.output import protocol_json, save_bytes
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
-    REACH,
-    SHOWN,
-    Reach,
-    Shown,
+    ServerOptions,
     Target,
     connected,
     named,
@@ -37,8 +34,7 @@ def read(
     /,
     *variables: Annotated[str, Parameter(help="name=value for the variables of a template.")],
     save: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> None:
     """
     Read a resource, and print its content.
@@ -47,10 +43,10 @@ def read(
 
     :param save: Write the content into this file.
     """
-    output = shown.output
-    server = server_of(target, reach)
+    output = options.output
+    server = server_of(target, options)
     uri = _filled(uri, text_arguments(variables))
-    with connected(server, reach, output) as session:
+    with connected(server, options, output) as session:
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents
     texts = [getattr(part, "text", None) for part in parts]
@@ -59,9 +55,9 @@ def read(
     ]
     if save is not None:
         save_bytes(save, b"".join(contents), output)
-    if shown.json:
+    if output.is_json:
         output.json(result)
-    if shown.json or save is not None:
+    if output.is_json or save is not None:
         return
     for part, text, content in zip(parts, texts, contents, strict=True):
         if text is not None:
@@ -92,17 +88,16 @@ def prompt(
     name: Annotated[str, Parameter(help="The name of the prompt.")],
     /,
     *arguments: Annotated[str, Parameter(help="name=value, or name@FILE for the content of a file.")],
-    reach: Reach = REACH,
-    shown: Shown = SHOWN,
+    options: ServerOptions = ServerOptions(),
 ) -> None:
     """
     Get a prompt, and print its messages.
 
     Each begins with who says it.
     """
-    output = shown.output
+    output = options.output
     given = text_arguments(arguments)
-    with connected(server_of(target, reach), reach, output) as session:
+    with connected(server_of(target, options), options, output) as session:
         known = named("prompt", name, session.connection.list_prompts()).arguments or []
         schema = {
             "properties": {each.name: {"type": "string"} for each in known},
@@ -111,7 +106,7 @@ def prompt(
         }
         check_arguments(given, schema, f"The prompt '{name}' cannot be made so")
         result = session.connection.get_prompt(name, given)
-    if shown.json:
+    if output.is_json:
         output.json(result)
         return
     for message in result.messages:

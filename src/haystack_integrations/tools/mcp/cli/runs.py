@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.output import Output, table
-from haystack_integrations.tools.mcp.cli.targets import SHOWN, Shown
+from haystack_integrations.tools.mcp.cli.targets import OutputOptions
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.durable import RecordedRun, RunJournal
@@ -35,7 +35,7 @@ def runs(
             "environment.",
         ),
     ] = "runs.db",
-    shown: Shown = SHOWN,
+    options: OutputOptions = OutputOptions(),
 ) -> None:
     """
     List the durable runs in a journal, or show one.
@@ -46,13 +46,13 @@ def runs(
     try:
         found = opened.runs()
         if name is None:
-            _list(found, shown.output)
+            _list(found, options.output)
             return
         run = next((each for each in found if each.name == name), None)
         if run is None:
             msg = f"The journal has no run '{name}'. 'mcp-haystack runs' lists those that it has."
             raise CommandError(msg)
-        _show(run, opened.calls(name, with_values=False), shown.output)
+        _show(run, opened.calls(name, with_values=False), options.output)
     finally:
         opened.close()
 

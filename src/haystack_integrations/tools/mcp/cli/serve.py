@@ -100,9 +100,6 @@ class Http:
     workers: Annotated[int, Parameter(metavar="N")] = 1
 
 
-_LOOK, _HTTP = Look(), Http()
-
-
 def serve(
     target: Annotated[
         str,
@@ -113,9 +110,9 @@ def serve(
     ],
     /,
     *,
-    look: Look = _LOOK,
+    look: Look = Look(),
     http: Annotated[bool, Parameter(group="Over HTTP")] = False,
-    over_http: Http = _HTTP,
+    over_http: Http = Http(),
     grace_period: Annotated[float, Parameter(metavar="SECONDS", group=_LOAD)] = 10.0,
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Parameter(group=_LOAD)] = "info",
 ) -> ExitCode:
@@ -158,7 +155,7 @@ def _given(options: Any) -> Iterator[str]:
             yield f"--{field.name.replace('_', '-')}"
 
 
-def make_server(target: str, look: Look = _LOOK) -> FastMCP[Any]:
+def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     """
     Make the server of a target.
 

@@ -97,7 +97,7 @@ Target = Annotated[str, Parameter(help=TARGET)]
 
 @Parameter(name="*", group=OUTPUT)
 @dataclass(frozen=True, kw_only=True)
-class Shown:
+class OutputOptions:
     """
     What is shown, and where.
 
@@ -105,8 +105,8 @@ class Shown:
     :param verbose: Write a log to stderr, with what the server writes to its own.
     """
 
-    json: bool = False
-    verbose: bool = False
+    json: Annotated[bool, Parameter(group=OUTPUT)] = False
+    verbose: Annotated[bool, Parameter(group=OUTPUT)] = False
 
     @property
     def output(self) -> Output:
@@ -118,9 +118,9 @@ class Shown:
 
 @Parameter(name="*", group=Group("How to reach the server", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
-class Reach:
+class ServerOptions(OutputOptions):
     """
-    How to reach the server, beyond what the target says.
+    How to reach the server, beyond what the target says, and what is shown.
 
     :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
     :param header: An HTTP header, as 'Name: value'. ${NAME} in it is an environment variable. Repeatable.
@@ -180,10 +180,6 @@ class Reach:
         return with_login(changed, wants_oauth=self.oauth)
 
 
-# What commands take if nothing else is said.
-REACH, SHOWN = Reach(), Shown()
-
-
 def secret_of(option: str, variable: str) -> Secret:
     """
     Make the Secret of an option that names an environment variable.
@@ -211,16 +207,16 @@ def _pair(text: str, separator: str, option: str, form: str, example: str) -> tu
         raise CommandError(msg) from None
 
 
-def server_of(target: str, reach: Reach) -> Server:
+def server_of(target: str, options: ServerOptions) -> Server:
     """
     Find the one server that a target means.
 
     :param target: The target.
-    :param reach: The options that say more.
+    :param options: The options that say more.
     :returns: The server.
     :raises CommandError: If it means none, or several.
     """
-    servers = servers_of(target, reach)
+    servers = servers_of(target, options)
     if len(servers) > 1:
         servers = [server for server in servers if not server.is_disabled]
     if len(servers) == 1:
@@ -234,22 +230,22 @@ def server_of(target: str, reach: Reach) -> Server:
     raise CommandError(msg)
 
 
-def servers_of(target: str | None, reach: Reach) -> list[Server]:
+def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     """
     Find the servers that a target means: several for a file that has several.
 
     :param target: The target. None for the servers of `--config`, of the files of the working directory, or else of
         the editors.
-    :param reach: The options that say more.
+    :param options: The options that say more.
     :returns: The servers, with those of a file that cannot be used.
     :raises CommandError: If it cannot be understood.
     """
     if target is not None:
         try:
-            return _found(target, reach)
+            return _found(target, options)
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
-    files = [reach.config] if reach.config is not None else config_files()
+    files = [options.config] if options.config is not None else config_files()
     files = [file for file in files if not file.is_absolute()] or files
     if not files:
         msg = f"There is no target, and no configuration file in {os.getcwd()} nor of an editor. {_CHOICES}"
@@ -261,7 +257,7 @@ def servers_of(target: str | None, reach: Reach) -> list[Server]:
     return list(servers.values())
 
 
-def _found(target: str, reach: Reach) -> list[Server]:
+def _found(target: str, options: ServerOptions) -> list[Server]:
     if not target.strip():
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
@@ -287,12 +283,12 @@ def _found(target: str, reach: Reach) -> list[Server]:
     if is_import_path(target):
         modules_are_found_here()
         return [Server(target, InProcessServerInfo(target))]
-    return [_by_name(target, reach)]
+    return [_by_name(target, options)]
 
 
-def _by_name(name: str, reach: Reach) -> Server:
-    if reach.config is not None:
-        return _named(reach.config, name)
+def _by_name(name: str, options: ServerOptions) -> Server:
+    if options.config is not None:
+        return _named(options.config, name)
     known: list[str] = []
     for file in config_files():
         names = names_in(file)
@@ -396,13 +392,13 @@ class Session(NamedTuple):
 
 @contextmanager
 def connected(
-    server: Server, reach: Reach, output: Output | None = None, handlers: MCPHandlers | None = None
+    server: Server, options: ServerOptions, output: Output | None = None, handlers: MCPHandlers | None = None
 ) -> Iterator[Session]:
     """
     Connect to a server, for the time of a block.
 
     :param server: The server.
-    :param reach: The options of the command.
+    :param options: The options of the command.
     :param output: Where it is shown that this takes time.
     :param handlers: What to do for a server that asks for something.
     :returns: A context manager that gives the open connection.
@@ -410,9 +406,9 @@ def connected(
     :raises MCPConnectionError: If it cannot be opened.
     """
     connection = MCPConnection(
-        reach.apply(server.usable()),
-        connection_timeout=reach.timeout,
-        invocation_timeout=reach.timeout,
+        options.apply(server.usable()),
+        connection_timeout=options.timeout,
+        invocation_timeout=options.timeout,
         call_options=CallOptions(reset_timeout_on_progress=True),
         handlers=handlers,
     )
