@@ -29,7 +29,7 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl, ValidationError
 
-from haystack_integrations.tools.mcp.auth.discovery import ResourceMetadata, same_issuer
+from haystack_integrations.tools.mcp.auth.authorization_servers import ResourceMetadata, same_issuer
 from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, is_loopback, login_under_way
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError

@@ -24,22 +24,30 @@ import math
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx2
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from haystack import logging
 from haystack.utils import Secret
 from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE, OAuthClientInformationFull
 from mcp.shared.auth_utils import resource_url_from_server_url
 
-from haystack_integrations.tools.mcp.auth.discovery import Challenge, Discovered, Discovery, ResourceMetadata
+from haystack_integrations.tools.mcp.auth.authorization_servers import (
+    Challenge,
+    Discovered,
+    Discovery,
+    Outgoing,
+    Proofs,
+    ResourceMetadata,
+    json_object,
+)
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, OAuthConfig
-from haystack_integrations.tools.mcp.auth.outgoing import HttpClients, Outgoing, json_object
-from haystack_integrations.tools.mcp.auth.signing import Proofs, client_assertion
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,
@@ -48,6 +56,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     has_expired,
     has_token,
     is_same,
+    secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
@@ -64,6 +73,11 @@ _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
+# Seconds that an assertion of a client with a private key is valid.
+_ASSERTION_LIFETIME = 300
+
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+
 # Longer lifetimes, in seconds, are not worth watching.
 _LONGEST_LIFETIME = 100 * 365 * 86_400
 
@@ -75,7 +89,7 @@ _OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 _LONGEST_ERROR = 2000
 
 
-@dataclass(kw_only=True)
+@dataclass
 class Flow(ABC):
     """
     One attempt to get tokens for one key, or to end them.
@@ -84,8 +98,7 @@ class Flow(ABC):
     :param key: Whose tokens, and for which MCP server.
     :param storage: Where they are kept.
     :param record: What is known so far.
-    :param clients: Makes HTTP clients.
-    :param check: Called with each URL; raises an exception if it must not be requested.
+    :param outgoing: Sends the requests.
     :param challenge: What the MCP server said.
     :param version: The protocol revision of the request that it refused.
     """
@@ -94,9 +107,8 @@ class Flow(ABC):
     key: TokenKey
     storage: MCPTokenStorage
     record: Record
-    clients: HttpClients
-    check: Callable[[str], None] | None = None
-    challenge: Challenge = field(default_factory=Challenge)
+    outgoing: Outgoing
+    challenge: Challenge
     version: str | None = None
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
@@ -106,23 +118,14 @@ class Flow(ABC):
 
     def __post_init__(self) -> None:
         """
-        Prepare the requests.
+        Collect the secrets that are known.
         """
-        trusted = [self.config.issuer, self.config.idp_token_endpoint]
-        self.outgoing: Outgoing = Outgoing(self.clients, self.key.server_url, trusted, self.check)
-        tokens = self.record.get("tokens") or {}
-        self.secrets.update(tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name))
-        self.secrets.update(secrets_in({"url": self.key.server_url}))
+        # What came up, and may come back in what a server says.
+        self.secrets: set[str] = self.outgoing.secrets
+        self.secrets.update(secrets_of(self.record), secrets_in({"url": self.key.server_url}))
         self.found: Discovered
         self.client: OAuthClientInformationFull | None = None
         self._proofs: Proofs | None = None
-
-    @property
-    def secrets(self) -> set[str]:
-        """
-        What came up, and may come back in what a server says.
-        """
-        return self.outgoing.secrets
 
     @abstractmethod
     async def grant(self, scope: str | None) -> dict[str, str]:
@@ -194,8 +197,9 @@ class Flow(ABC):
         :returns: What was found.
         :raises MCPAuthorizationError: If there is none that can be used.
         """
-        return await self._discovery().run(self.challenge)
+        return await self._discovery.run(self.challenge)
 
+    @property
     def _discovery(self) -> Discovery:
         return Discovery(self.outgoing, self.key.server_url, self.config.issuer, self.config.resource or None)
 
@@ -259,7 +263,7 @@ class Flow(ABC):
             form = {**form, "resource": resource}
         if self.config.token_endpoint_auth_method == "private_key_jwt":
             has_key = self.config.private_key is not None
-            signed = client_assertion(self.config, self.audience()) if has_key else None
+            signed = _client_assertion(self.config, self.audience()) if has_key else None
             assertion = signed or await self.provided("assertion_provider")
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
@@ -429,7 +433,7 @@ class IdJag(JwtBearer):
 
         :returns: As in `Flow`.
         """
-        return await self._discovery().find_server(self.config.issuer)
+        return await self._discovery.find_server(self.config.issuer)
 
     async def assertion(self, scope: str | None) -> str:
         """
@@ -505,3 +509,45 @@ def _lifetime(value: Any) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return math.ceil(seconds) if 0 < seconds < _LONGEST_LIFETIME and not isinstance(value, bool) else None
+
+
+def _client_assertion(config: OAuthConfig, audience: str) -> str:
+    """
+    Sign the assertion by which a client with a private key authenticates.
+
+    :param config: The configuration.
+    :param audience: The issuer of the authorization server.
+    :returns: A JWT.
+    :raises MCPAuthorizationError: If the key does not allow it. The message contains nothing of it.
+    """
+    pem = config.private_key.resolve_value() if config.private_key is not None else None
+    if not pem:
+        msg = "the `private_key` has no value"
+        raise MCPAuthorizationError(msg)
+    now = int(time.time())
+    claims = {
+        "iss": config.client_id,
+        "sub": config.client_id,
+        "aud": audience,
+        "iat": now,
+        "exp": now + _ASSERTION_LIFETIME,
+        "jti": uuid.uuid4().hex,
+    }
+    try:
+        key: Any = load_pem_private_key(str(pem).encode(), None)
+    except (ValueError, TypeError):
+        msg = "the `private_key` is no private key in PEM without a password"
+        raise MCPAuthorizationError(msg) from None
+    algorithm = config.signing_algorithm or _algorithm(key)
+    headers = {"kid": config.key_id} if config.key_id else None
+    try:
+        return jwt.encode(claims, key, algorithm=algorithm, headers=headers)
+    except (TypeError, ValueError, NotImplementedError, jwt.PyJWTError) as error:
+        msg = f"the `private_key` cannot sign with {algorithm} ({type(error).__name__})"
+        raise MCPAuthorizationError(msg) from None
+
+
+def _algorithm(key: Any) -> str:
+    if isinstance(key, rsa.RSAPrivateKey):
+        return "RS256"
+    return _CURVES.get(key.curve.name, "ES256") if isinstance(key, ec.EllipticCurvePrivateKey) else "EdDSA"

@@ -39,11 +39,16 @@ import httpx2
 from mcp.client.auth.utils import extract_field_from_www_auth
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
-from haystack_integrations.tools.mcp.auth.discovery import Challenge
+from haystack_integrations.tools.mcp.auth.authorization_servers import (
+    REQUEST_TIMEOUT,
+    Challenge,
+    HttpClients,
+    Outgoing,
+    Proofs,
+    plain_client,
+)
 from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
-from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT, HttpClients, plain_client
-from haystack_integrations.tools.mcp.auth.signing import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,
@@ -51,6 +56,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     has_expired,
     has_token,
     is_same,
+    secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
@@ -252,7 +258,7 @@ class OAuth(httpx2.Auth):
         token = record["tokens"]["access_token"]
         if token != self._learned:
             self._learned = token
-            self.learn(_secrets_of(record))
+            self.learn(secrets_of(record))
         request.headers["Authorization"] = f"{'DPoP' if self.config.dpop else 'Bearer'} {token}"
         if self.config.dpop:
             if holder.proofs is None or holder.proofs.pem != record["dpop_key"]:
@@ -277,7 +283,7 @@ class OAuth(httpx2.Auth):
         elif not challenge.is_step_up and tries.has_logged_in:
             msg = "the server refuses the token that was just issued for it"
             reason = extract_field_from_www_auth(response, "error_description")
-            msg += f" ({Redactor(_secrets_of(record)).text(reason)})" if reason else ""
+            msg += f" ({Redactor(secrets_of(record)).text(reason)})" if reason else ""
         else:
             return
         msg = f"authorization failed: {msg}"
@@ -331,21 +337,11 @@ class OAuth(httpx2.Auth):
     def _flow(
         self, holder: _Holder, record: Record, challenge: Challenge | None = None, version: str | None = None
     ) -> Flow:
-        return _FLOWS[str(self.config.grant_type)](
-            config=self.config,
-            key=holder.key,
-            storage=holder.storage,
-            record=record,
-            clients=self.clients,
-            check=self.check,
-            challenge=challenge or Challenge(),
-            version=version,
-        )
-
-
-def _secrets_of(record: Record | None) -> list[str]:
-    tokens = (record or {}).get("tokens", {})
-    return [tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name)]
+        config = self.config
+        trusted = [self.server_url, config.issuer, config.idp_token_endpoint]
+        outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
+        flow = _FLOWS[str(config.grant_type)]
+        return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge(), version)
 
 
 def _covers(record: Record | None, challenge: Challenge | None) -> bool:

@@ -559,6 +559,17 @@ def has_token(record: Record | None) -> TypeGuard[Record]:
     return record is not None and bool(record.get("tokens", {}).get("access_token"))
 
 
+def secrets_of(record: Record | None) -> list[str]:
+    """
+    Return the tokens of a record.
+
+    :param record: The record.
+    :returns: Those that it has.
+    """
+    tokens = (record or {}).get("tokens") or {}
+    return [tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name)]
+
+
 def is_same(record: Record | None, other: Record | None) -> bool:
     """
     Return whether two records come from the same answer of an authorization server.

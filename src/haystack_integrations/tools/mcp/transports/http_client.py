@@ -14,7 +14,7 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
+from haystack_integrations.tools.mcp.auth.authorization_servers import REQUEST_TIMEOUT
 from haystack_integrations.tools.mcp.auth.request_auth import OAuth, OwnAuth, TokenSourceAuth, load_auth
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
