@@ -101,6 +101,12 @@ OUTPUT: dict[str, list[str]] = {
         "assistant: The tools say: paid 100 for invoice 42; paid 7",
         "paid 100 for invoice 42\npaid 7 for invoice 43\n",
     ],
+    "durable_dbos.py": [
+        "A worker ended with -9:",
+        "A worker ended with 0:",
+        "The tools say: paid 100; archived 42\n",
+        "\npaid 100 for invoice 42\n",
+    ],
     "many_users.py": [
         "note: Note something. It takes text.",
         "\nAda on Monday: a day of Ada",
