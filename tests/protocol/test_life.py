@@ -88,74 +88,7 @@ async def test_a_draining_session_tells_its_loss_once_and_is_over_when_it_ends()
     assert (losses, life.over.is_set(), life.state) == (["unknown session"], True, LOST)
 
 
-async def opening(life: SessionLife, started: asyncio.Event) -> str:
-    life.opening()
-    started.set()
-    try:
-        await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        return "interrupted" if life.interruption() else "cancelled"
-    raise AssertionError
-
-
-@pytest.mark.parametrize("end", [LOST, DRAINING, CLOSED])
-async def test_ending_a_session_while_it_opens_interrupts_its_opener_once_and_leaves_no_cancellation(end):
-    life, started = SessionLife(), asyncio.Event()
-    opener = asyncio.create_task(opening(life, started))
-    await started.wait()
-    life.end("a reason", end)
-    life.end("another reason", CLOSED)
-    assert await opener == "interrupted"
-    assert not opener.cancelling()
-
-
-async def test_an_opener_that_its_caller_cancels_was_not_interrupted_by_the_session():
-    life, started = SessionLife(), asyncio.Event()
-    opener = asyncio.create_task(opening(life, started))
-    await started.wait()
-    opener.cancel()
-    assert await opener == "cancelled"
-
-
-async def test_a_stream_that_ends_while_a_session_opens_leaves_the_opener_to_fail_by_itself():
-    life, started = SessionLife(), asyncio.Event()
-    opener = asyncio.create_task(opening(life, started))
-    await started.wait()
-    life.end()
-    life.end("exit code 7")
-    await asyncio.sleep(0)
-    assert not opener.cancelling()
-    life.end(state=CLOSED)  # nobody waits any more
-    assert await opener == "interrupted"
-
-
-async def test_an_opener_that_looks_for_the_fault_of_a_lost_session_is_interrupted_when_that_is_closed():
-    life, looking = SessionLife(), asyncio.Event()
-
-    async def open_and_look() -> None:
-        life.opening()
-        life.end("a reason")
-        assert not life.interruption()
-        life.allow_interruption()
-        looking.set()
-        await asyncio.Event().wait()
-
-    opener = asyncio.create_task(open_and_look())
-    await looking.wait()
-    life.end("nobody waits any more", CLOSED)
-    with pytest.raises(asyncio.CancelledError):
-        await opener
-
-
-async def test_nobody_looks_for_the_fault_of_a_session_that_was_closed():
-    life = SessionLife()
-    life.opening()
-    life.end("closed by its owner", CLOSED)
-    with pytest.raises(asyncio.CancelledError):
-        life.allow_interruption()
-
-
-async def test_the_same_task_may_open_a_lost_session_again():
+async def test_a_lost_session_may_be_opened_again():
     life = SessionLife()
     life.opening()
     life.end("exit code 7")
@@ -163,8 +96,6 @@ async def test_the_same_task_may_open_a_lost_session_again():
     assert (life.state, life.reason, life.over.is_set()) == (OPENING, None, False)
     life.opened()
     assert life.state is OPEN
-    with pytest.raises(asyncio.CancelledError):
-        life.opening()
 
 
 async def test_a_session_that_was_closed_before_it_started_does_not_open():

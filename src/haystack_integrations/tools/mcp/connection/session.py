@@ -239,6 +239,8 @@ class Session:
         self._server = server
         self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
+        # Whether its task may be cancelled. What comes before and after is short, or cleans up.
+        self._is_connecting = False
         # When it was opened, in the seconds of its loop.
         self.opened_at: float | None = None
         # Its number among all sessions of the process; 0 until it is open.
@@ -305,7 +307,7 @@ class Session:
             await opened
         except asyncio.CancelledError:
             # If it was opened in this very moment, nobody takes it over.
-            self._life.end("nobody waited for it any more", SessionState.CLOSED)
+            self._end("nobody waited for it any more")
             raise
 
     def _not_opened(self, reason: str) -> MCPConnectionError:
@@ -315,7 +317,11 @@ class Session:
         try:
             self._life.opening()
             number, asked_at = next_moment(), monotonic()
-            tools = await self.client.connect()
+            self._is_connecting = True
+            try:
+                tools = await self.client.connect()
+            finally:
+                self._is_connecting = False
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
@@ -328,7 +334,7 @@ class Session:
             await self.client.find_reason()
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
-            if self._life.interruption() and self._life.loss is not None and not opened.done():
+            if self._life.loss is not None and not opened.done():
                 opened.set_exception(self._not_opened(self._life.loss))
             self._life.end()
         except Exception as error:
@@ -342,7 +348,6 @@ class Session:
             self._life.end(_raised_by_server(error), SessionState.CLOSED)
             opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
-            self._life.opened()  # a cancellation would interrupt the closing
             self._watch.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
@@ -406,9 +411,15 @@ class Session:
         """
         End the session and wait until it is closed.
         """
-        self._life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
+        self._end(CLOSED_DURING_CALL)
         if self._task is not None and self._task is not asyncio.current_task():
             await asyncio.wait({self._task})
+
+    def _end(self, reason: str) -> None:
+        self._life.end(reason, SessionState.CLOSED)
+        if self._is_connecting and self._task is not None and self._task is not asyncio.current_task():
+            self._is_connecting = False
+            self._task.cancel()
 
     async def list_tools(self) -> ToolListing:
         """

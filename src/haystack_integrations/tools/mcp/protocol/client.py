@@ -217,20 +217,15 @@ class WireClient(MCPClient):
                 self.life.opened()
             return tools
         except asyncio.CancelledError:
-            was_interrupted = self.life.interruption()
             await self._close()
-            if _is_being_cancelled() or not was_interrupted:
-                raise
-            error = ConnectionError(self.life.loss)
+            raise
         except Exception as failure:
-            self.life.interruption()
             if isinstance(failure, LostError) and not failure.reason:
                 await self.find_reason()
             await self._close()
             error = failure
         if isinstance(error, MCPConnectionError):
             raise error
-        self.life.allow_interruption()
         connect_error = await self._connect_error(error)
         if isinstance(error, self._told):
             # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
@@ -354,12 +349,13 @@ class WireClient(MCPClient):
             reason = await self._post_mortem()
             if reason is not None:
                 self.life.end(reason)
-        channel, self._channel = self._channel, None
         self._opening = None
         try:
-            if channel is not None:
-                await channel.close()
+            if self._channel is not None:
+                await self._channel.close()
+            self._channel = None  # whoever is cancelled before closes it again
         except Exception as error:
+            self._channel = None
             logger.debug(
                 "Closing {server}: {error}", server=self._describe(), error=self.redactor.text(describe_error(error))
             )
@@ -714,11 +710,6 @@ class WireClient(MCPClient):
         if self._opening is not None and self._opening.server is not None:
             attributes["mcp.server.name"] = self._opening.server.name
         return attributes
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 # Pydantic completes some models at their first use, while it holds a lock. A process that is forked in that moment

@@ -62,10 +62,6 @@ class SessionLife:
         # When the server was last heard, whatever it sent, in the seconds of `time.monotonic`.
         self.heard_at: float = 0.0
         self._on_lost = on_lost
-        self._opener: asyncio.Task[object] | None = None
-        # Whether `end` may cancel the opener, and whether it has.
-        self._may_interrupt = False
-        self._interrupted = False
 
     def heard(self) -> None:
         """
@@ -96,50 +92,20 @@ class SessionLife:
 
     def opening(self) -> None:
         """
-        Note that the running task opens the session, perhaps again after a failure of its own.
+        Note that the session is being opened, perhaps again after a failure.
 
-        `end` may cancel this task, once, until `interruption` or `opened` is called.
-
-        :raises asyncio.CancelledError: If the session was opened or ended by somebody else.
+        :raises asyncio.CancelledError: If its owner has closed it meanwhile.
         """
-        task = asyncio.current_task()
-        is_retry = self._opener is task and self.state in (SessionState.OPENING, SessionState.LOST)
-        if self.state is not SessionState.NEW and not is_retry:
+        if self.state is SessionState.CLOSED:
             raise asyncio.CancelledError
         self.state = SessionState.OPENING
         self.reason = None
         self.over.clear()
-        self._opener = task
-        self._may_interrupt = True
-
-    def interruption(self) -> bool:
-        """
-        Take back the cancellation of the opener by `end`, which does not cancel it again: it cleans up now.
-
-        :returns: Whether there was one.
-        """
-        self._may_interrupt = False
-        was_interrupted, self._interrupted = self._interrupted, False
-        if was_interrupted and self._opener is not None:
-            self._opener.uncancel()
-        return was_interrupted
-
-    def allow_interruption(self) -> None:
-        """
-        Let `end` cancel the opener once more: it has cleaned up, and finds out what went wrong.
-
-        :raises asyncio.CancelledError: If nobody wants to know, because the session was closed meanwhile.
-        """
-        if self.state is SessionState.CLOSED:
-            raise asyncio.CancelledError
-        self._may_interrupt = True
 
     def opened(self) -> None:
         """
-        Note that nobody opens the session any more: it takes calls now, unless it has ended.
+        Note that it takes calls now, unless it has ended.
         """
-        self.interruption()
-        self._opener = None
         if self.state is SessionState.OPENING:
             self.state = SessionState.OPEN
 
@@ -162,18 +128,8 @@ class SessionLife:
             self.reason = self.redact(reason)
         if self.state is not SessionState.DRAINING:
             self.over.set()
-        self._interrupt(before, reason, state)
         if is_new and self._on_lost is not None and self.loss is not None:
             self._on_lost(self.loss)
-
-    def _interrupt(self, before: SessionState, reason: str | None, state: SessionState) -> None:
-        # When the stream of a transport ends, which is a loss without a reason, the opener fails by itself.
-        is_due = state is SessionState.CLOSED or (before is SessionState.OPENING and reason is not None)
-        opener = self._opener
-        if is_due and self._may_interrupt and opener is not None and opener is not asyncio.current_task():
-            self._may_interrupt = False
-            self._interrupted = True
-            opener.cancel()
 
 
 # How long what is no call of a tool waits for a server that is too busy, in seconds. It has timeouts of its own.
