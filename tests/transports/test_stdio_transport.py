@@ -188,14 +188,7 @@ write({"id": m["id"], "result": {}})
         assert f"`{sys.executable}`, process " in caplog.text
         assert "s3same" not in caplog.text
 
-    async def test_a_notification_that_is_too_large_is_ignored(self, caplog):
-        code = 'write({"method": "note", "params": {"a": "x" * 5000}}); write({"id": m["id"], "result": {}})'
-        async with served(max_message_size=1000) as channel:
-            assert await do(channel, code) == {}
-            assert channel.peer.notes == []
-        assert "Ignored a notification or request" in caplog.text
-
-    async def test_one_that_is_too_large_and_no_message_ends_the_session(self):
+    async def test_one_that_is_too_large_and_no_answer_ends_the_session(self):
         async with served(max_message_size=1000) as channel:
             fate, error = await failure(channel, 'os.write(1, b"x" * 5000 + b"\\n"); time.sleep(1000)')
             assert (fate, type(error)) == (Fate.LOST, LostError)

@@ -18,20 +18,17 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-MAX_BATCH = 1_000
-
-# How much of a message that cannot be read is searched for the id that it answers.
-HEAD_SIZE = 65_536
+# How much of an answer that cannot be read is searched for the id of its request.
+HEAD_SIZE = 512
 TAIL_SIZE = 256
 
 _UNREADABLE = "the server's answer could not be read"
 
-# Of a number that is cut off, the rest is not known.
-_OF_NUMBERS = b"0123456789.eE+-"
-# The end of a message whose id comes last, as the SDKs for TypeScript and C# write it.
-_ID_AT_END = re.compile(
-    r'[{,]\s*"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*\Z'
-)
+# The beginning of an answer, and the end of one whose id comes last, as the SDKs for TypeScript and C# write it.
+_VERSION = r'"jsonrpc"\s*:\s*"2\.0"'
+_ID = r'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")'
+_ANSWER = re.compile(rf'\s*\{{\s*(?:{_VERSION}\s*,\s*)?(?:{_ID}\s*,\s*)?(?:{_VERSION}\s*,\s*)?"(?:result|error)"\s*:')
+_ID_AT_END = re.compile(rf",\s*{_ID}\s*(?:,\s*{_VERSION}\s*)?\}}\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +72,11 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         try:
             value = _mended(text)
         except (ValueError, RecursionError):
-            return _unreadable(text.encode(errors="replace"), str(error))
+            tail = "" if str(error).startswith("EOF") else text[-TAIL_SIZE:]  # one that is cut off has no end
+            request_id = _find_id(text[:HEAD_SIZE], tail)
+            return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
     if isinstance(value, list):
-        return [frame for item in value[:MAX_BATCH] if (frame := _checked(item)) is not None]
+        return [frame for item in value if (frame := _checked(item)) is not None]
     frame = _checked(value)
     return [] if frame is None else [frame]
 
@@ -97,22 +96,12 @@ def oversized(head: bytes, tail: bytes, limit: int) -> Unreadable | None:
     Return what takes the place of an answer that is too large.
 
     :param head: Its first bytes, `HEAD_SIZE` of them are enough.
-    :param tail: Its last bytes, or none if they are not known.
+    :param tail: Its last bytes, `TAIL_SIZE` of them are enough.
     :param limit: How many bytes it may have.
     :returns: The answer, or None if it cannot be told which request is answered, or whether any is.
     """
-    request_id = _find_id(head, tail)
+    request_id = _find_id(head.decode(errors="replace"), tail.decode(errors="replace"))
     return None if request_id is None else Unreadable(request_id, too_large(limit))
-
-
-def is_no_answer(head: bytes) -> bool:
-    """
-    Tell whether a message is certainly a request or a notification.
-
-    :param head: Its first bytes.
-    :returns: True if its method is among them.
-    """
-    return "method" in _beginning(head)
 
 
 def _mended(text: str) -> Any:
@@ -124,9 +113,7 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id = value.get("id")
-    if type(request_id) is not int:
-        request_id = _as_id(request_id)
+    request_id = _as_id(value.get("id"))
     has_id = request_id is not None
     if has_id:
         value["id"] = request_id
@@ -148,11 +135,8 @@ def _fault(value: dict[str, Any], error: Any) -> str | None:
     if value.get("jsonrpc") != "2.0":
         return 'it has no "jsonrpc": "2.0"'
     if error is not None:
-        if not isinstance(error, dict) or type(error.get("code")) is not int:
-            return "its error is no object with a code and a message"
-        if not isinstance(error.get("message"), str):
-            return "its error is no object with a code and a message"
-        return None
+        is_sound = isinstance(error, dict) and type(error.get("code")) is int and isinstance(error.get("message"), str)
+        return None if is_sound else "its error is no object with a code and a message"
     value.pop("error", None)
     result = value.get("result")
     if result == []:  # as PHP writes an empty object
@@ -162,45 +146,18 @@ def _fault(value: dict[str, Any], error: Any) -> str | None:
     return "it has neither a result nor an error" if result is None else "its result is no object"
 
 
-def _unreadable(data: bytes, fault: str) -> list[dict[str, Any] | Unreadable]:
-    # A message that is cut off has no end.
-    tail = b"" if fault.startswith("EOF") else data[-TAIL_SIZE:]
-    request_id = _find_id(data[:HEAD_SIZE], tail)
-    return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({fault})")]
-
-
-def _find_id(head: bytes, tail: bytes = b"") -> int | str | None:
+def _find_id(head: str, tail: str) -> int | str | None:
     """
     Find the id of the request that a broken message answers, if it is certain.
     """
-    members = _beginning(head)
-    is_answer = not members.keys().isdisjoint({"jsonrpc", "result"}) or isinstance(members.get("error"), dict)
-    if "method" in members or not head.lstrip().startswith(b"{"):
+    answer = _ANSWER.match(head)
+    if answer is None:
         return None
-    if "id" in members:
-        return _as_id(members["id"]) if is_answer else None
-    at_end = _ID_AT_END.search(tail.decode(errors="replace"))
-    if at_end is None or not (is_answer or '"jsonrpc"' in at_end[0]):
-        return None
-    return int(at_end[1]) if at_end[1] is not None else at_end[2]
+    found = answer if answer[1] or answer[2] else _ID_AT_END.search(tail)
+    return None if found is None else int(found[1]) if found[1] else found[2]
 
 
 def _as_id(value: Any) -> int | str | None:
     if type(value) is float and value.is_integer():  # of a server that knows one kind of number only
         return int(value)
     return value if type(value) is int or type(value) is str else None
-
-
-def _beginning(data: bytes) -> dict[str, Any]:
-    """
-    Read as much of an object as there is before it is broken or cut off.
-    """
-    for _ in range(2):
-        try:
-            value = from_json(data.rstrip(_OF_NUMBERS), allow_partial=True)
-        except ValueError as error:
-            line, column = map(int, re.findall(r"\d+", str(error))[-2:])
-            data = b"\n".join([*data.split(b"\n")[: line - 1], data.split(b"\n")[line - 1][: column - 1]])
-        else:
-            return value if isinstance(value, dict) else {}
-    return {}

@@ -47,8 +47,7 @@ class LineBuffer:
     """
     Splits what a process writes into lines, and stores no line beyond a limit.
 
-    What is too much of a line is discarded up to its end. The line is reported when it ends, because many servers write
-    the id last, or when it is twice as large as it may be.
+    What is too much of a line is discarded up to its end, where many servers write the id.
     """
 
     def __init__(self, limit: int) -> None:
@@ -60,9 +59,8 @@ class LineBuffer:
         self.limit: int = limit
         self._parts: list[bytes] = []
         self._size = 0
-        # The first bytes of a line that is being discarded, and whether it was reported.
+        # The first bytes of a line that is being discarded.
         self._head: bytes | None = None
-        self._is_reported = False
 
     def feed(self, data: bytes) -> list[bytes | OversizedLine]:
         """
@@ -79,15 +77,11 @@ class LineBuffer:
                 continue
             self._add(end)
             line = b"".join(self._parts)
-            if self._head is None:
-                lines.append(line)
-            elif not self._is_reported:
-                lines.append(OversizedLine(self._head, line))
-            self._parts, self._size, self._head, self._is_reported = [], 0, None, False
+            lines.append(line if self._head is None else OversizedLine(self._head, line))
+            self._parts, self._size, self._head = [], 0, None
         if rest:
             self._add(rest)
-        if self._head is not None and self._size > 2 * self.limit + HEAD_SIZE and not self._is_reported:
-            self._is_reported = True
+        if self._head is not None and self._size > 2 * self.limit + HEAD_SIZE:  # it may never end
             lines.append(OversizedLine(self._head, b""))
         return lines
 
@@ -169,30 +163,20 @@ class StdioTransport(Transport):
         self.channel.heard()
         for line in self._lines.feed(data):
             if isinstance(line, OversizedLine):
-                self._take_oversized(line)
-                continue
-            messages = frames.read(line)
+                answer = frames.oversized(line.head, line.tail, self._lines.limit)
+                if answer is None:
+                    self.channel.ended(
+                        f"it wrote a line that is larger than `max_message_size` of the server info allows, "
+                        f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
+                    )
+                    return
+                messages = [answer]
+            else:
+                messages = frames.read(line)
             for message in messages:
                 self.channel.received(message)
             if not messages and line and not line.isspace():
                 self._report()
-
-    def _take_oversized(self, line: OversizedLine) -> None:
-        answer = frames.oversized(line.head, line.tail, self._lines.limit)
-        if answer is not None:
-            self.channel.received(answer)
-        elif frames.is_no_answer(line.head):
-            logger.warning(
-                "Ignored a notification or request of the MCP server {server} that is larger than `max_message_size` "
-                "of its server info allows, {limit} bytes",
-                server=self._process.describe(),
-                limit=self._lines.limit,
-            )
-        else:
-            self.channel.ended(
-                "it wrote a line that is larger than `max_message_size` of the server info allows, "
-                f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
-            )
 
     def _report(self) -> None:
         log = logger.debug if self._has_warned else logger.warning
