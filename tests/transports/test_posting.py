@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.protocol.life import ServerRest
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports import posting
-from haystack_integrations.tools.mcp.transports.http_route import open_session_transport
+from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import BusyError, HttpSender, TooLargeError
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
@@ -306,7 +306,7 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
         return response("200 OK", {"n": len(request.body)})
 
     async with ScriptedPeer(answer) as peer:
-        sender = HttpSender(open_session_transport(), headers={}, timeout=PHASES)
+        sender = HttpSender(open_transport(of_session=True), headers={}, timeout=PHASES)
         await sender.open()
         async with aclosing(sender):
             for _ in range(5):
@@ -319,7 +319,7 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
 
 @pytest.mark.usefixtures("http_stack")
 async def test_nothing_listens_there() -> None:
-    sender, exchange = HttpSender(open_session_transport(), headers={}, timeout=PHASES), Exchange(1, "x")
+    sender, exchange = HttpSender(open_transport(of_session=True), headers={}, timeout=PHASES), Exchange(1, "x")
     await sender.open()
     async with aclosing(sender):
         with pytest.raises(httpx2.ConnectError) as raised:

@@ -17,7 +17,7 @@ import pytest
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
 from haystack_integrations.tools.mcp.transports import streamable_http
 from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
-from haystack_integrations.tools.mcp.transports.http_route import open_session_transport
+from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.server_infos import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
@@ -35,7 +35,7 @@ LEGACY = "2025-11-25"
 
 def transport(url: str, **options: Any) -> StreamableHttpTransport:
     phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
-    sender = HttpSender(open_session_transport(), **{"headers": {}, "timeout": phases, **options})
+    sender = HttpSender(open_transport(of_session=True), **{"headers": {}, "timeout": phases, **options})
     return StreamableHttpTransport(sender, url)
 
 

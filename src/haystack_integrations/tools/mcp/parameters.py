@@ -33,6 +33,9 @@ Positive: TypeAlias = Annotated[int, Field(ge=1)]
 # Values that are quoted in errors. Anything else may hold what nobody else should read.
 _QUOTED = (bool, int, float, str, type(None))
 
+# How pydantic names the kinds of values that a place takes.
+_TYPES: Final = ("bool", "dict", "float", "int", "list", "none", "str", "tuple")
+
 # What others call our parameters.
 _OTHER_NAMES: Final = {
     other: name
@@ -275,8 +278,9 @@ def _fault(own: list[str], error: ValidationError) -> str:
     given = repr(value) if is_shown else type(value).__name__
     place = f"`{own[name] if isinstance(name, int) else name}`"
     # What else pydantic says of the place is about its own schema.
-    if inside and (isinstance(inside[-1], int) or inside[-1].isidentifier()):
-        place += f" ({inside[-1]})"
+    keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in _TYPES)]
+    if keys:
+        place += f" ({keys[-1]})"
     said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
     return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"
 

@@ -12,8 +12,6 @@ Its failures mean what those of httpx2's transport mean. The first three prove t
     ConnectError           the name is unknown, nobody listens, TLS fails, or the connection is closed at once
     ConnectTimeout         there is no connection in time
     UnsupportedProtocol    the URL has another scheme
-    WriteTimeout           the server takes nothing more of a large body
-    WriteError             the connection is reset while a large body is written
     ReadTimeout            nothing comes in time
     ReadError              the connection is reset
     RemoteProtocolError    the connection is closed before the response is complete, or the response is not HTTP
@@ -24,6 +22,7 @@ aiohttp sends a GET or a DELETE again if a connection that it reuses breaks, and
 from __future__ import annotations
 
 import asyncio
+import io
 import select
 import socket
 import ssl
@@ -40,9 +39,6 @@ from yarl import URL
 
 # As in httpcore2, instead of 8 KB.
 _MAX_HEADER_SIZE = 100 * 1024
-
-# A body that is not larger is written without waiting for the server.
-_PIECE = 64 * 1024
 
 # How long closing waits for the sockets, in seconds.
 _CLOSING_TIMEOUT = 1.0
@@ -94,20 +90,17 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         content = await request.aread()
         phases = request.extensions.get("timeout", {})
         timeout = aiohttp.ClientTimeout(total=None, connect=phases.get("connect"), sock_read=phases.get("read"))
-        writing = asyncio.timeout(None)
-        data = content if len(content) <= _PIECE else _in_pieces(content, writing, phases.get("write"))
         try:
-            async with writing:
-                response = await self._open_session().request(
-                    request.method,
-                    self._to_yarl(request.url),
-                    headers=CIMultiDict((name.decode(), value.decode()) for name, value in request.headers.raw),
-                    data=data or None,
-                    allow_redirects=False,
-                    timeout=timeout,
-                )
+            response = await self._open_session().request(
+                request.method,
+                self._to_yarl(request.url),
+                headers=CIMultiDict((name.decode(), value.decode()) for name, value in request.headers.raw),
+                data=io.BytesIO(content) if content else None,
+                allow_redirects=False,
+                timeout=timeout,
+            )
         except _FAILURES as error:
-            raise _translated(error, request, is_writing=writing.when() is not None) from _cause(error)
+            raise _translated(error, request) from _cause(error)
         extensions = {
             "http_version": f"HTTP/{response.version.major}.{response.version.minor}".encode(),
             "reason_phrase": response.reason.encode(errors="surrogateescape"),
@@ -212,18 +205,6 @@ class _Body(httpx2.AsyncByteStream):
         self._response.close()
 
 
-async def _in_pieces(content: bytes, writing: asyncio.Timeout, seconds: float | None) -> AsyncIterator[bytes]:
-    """
-    Give the server some time for each piece of a large body.
-    """
-    loop = asyncio.get_running_loop()
-    with suppress(RuntimeError):  # once the response has begun, nobody waits for the rest
-        for start in range(0, len(content), _PIECE):
-            writing.reschedule(None if seconds is None else loop.time() + seconds)
-            yield content[start : start + _PIECE]
-        writing.reschedule(None)
-
-
 def _is_readable(transport: Any) -> bool:
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
@@ -235,7 +216,7 @@ def _cause(error: Exception) -> BaseException | None:
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
 
 
-def _translated(error: Exception, request: httpx2.Request, *, is_writing: bool = False) -> httpx2.TransportError:
+def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportError:
     """
     Return the exception that httpx2's own transport would raise.
     """
@@ -249,10 +230,8 @@ def _translated(error: Exception, request: httpx2.Request, *, is_writing: bool =
         kind, message = httpx2.UnsupportedProtocol, "aiohttp takes no such URL"
     elif isinstance(error, aiohttp.ServerTimeoutError):
         kind = httpx2.ReadTimeout
-    elif isinstance(error, TimeoutError):
-        kind = httpx2.WriteTimeout
     elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:  # the latter of what is closed
-        kind = httpx2.WriteError if is_writing else httpx2.ReadError
+        kind = httpx2.ReadError
     else:
         kind = httpx2.RemoteProtocolError
     return kind(message, request=request)

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http_route import find_route, open_client, open_session_transport
+from haystack_integrations.tools.mcp.transports.http_route import find_route, open_client, open_transport
 from haystack_integrations.tools.mcp.transports.posting import NO_CONNECTION, HttpSender
 from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.server_infos import (
@@ -135,7 +135,7 @@ class _HttpClient(WireClient):
         if over_sse and timeout["read"] is None:  # messages are only acknowledged
             timeout["read"] = timeout["connect"]
         return HttpSender(
-            open_session_transport(route),
+            open_transport(route, of_session=True),
             headers=self._headers,
             timeout=timeout,
             auth=await self._auth(),

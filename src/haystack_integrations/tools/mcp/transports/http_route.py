@@ -83,7 +83,8 @@ def _find_route(info: HttpServerInfo) -> Route:
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
         # Nobody else gets the shared context, so that nobody can change whom it trusts.
-        return Route(_trusted_by_default() if verify is True else verify, proxy)
+        trusted = _trusted_by_default(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")))
+        return Route(trusted if verify is True else verify, proxy)
     transport = _result("http_transport", info.http_transport, proxy=proxy, **_transport_arguments(verify))
     if not isinstance(transport, httpx2.AsyncBaseTransport):
         msg = f"`http_transport` must give an httpx2.AsyncBaseTransport, it gave {type(transport).__name__}"
@@ -110,25 +111,10 @@ def _verify(verify: Any) -> ssl.SSLContext | bool:
     return context
 
 
-def _trusted_by_default() -> ssl.SSLContext:
-    """
-    Return the context that httpx2 would make, the same one until the environment names others or a file changes.
-    """
-    paths = ssl.get_default_verify_paths()
-    files = (*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")), paths.openssl_cafile, paths.openssl_capath)
-    return _default_context(*((file, _changed_at(file)) for file in files))
-
-
 # To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
 @lru_cache(maxsize=1)
-def _default_context(*_: tuple[str | None, int | None]) -> ssl.SSLContext:
+def _trusted_by_default(*_environment: str | None) -> ssl.SSLContext:
     return httpx2.create_ssl_context()
-
-
-def _changed_at(file: str | None) -> int | None:
-    with suppress(OSError):
-        return os.stat(file).st_mtime_ns if file else None
-    return None
 
 
 def _result(parameter: str, function: Any, **arguments: Any) -> Any:
@@ -186,7 +172,7 @@ def _transport_arguments(verify: ssl.SSLContext | bool) -> dict[str, Any]:
     return {"verify": verify, "limits": limits, "socket_options": _tcp_keepalive()}
 
 
-def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
+def open_transport(route: Route | None = None, *, of_session: bool = False) -> httpx2.AsyncBaseTransport:
     """
     Make the transport of one HTTP client.
 
@@ -194,26 +180,14 @@ def open_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
     `NO_PROXY`), and so do trusted certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR`; by default those of the system).
 
     :param route: Certificates, proxy and transport.
+    :param of_session: Whether it carries a session, which goes over aiohttp if the extra `fast` is installed and no
+        proxy is used.
     :returns: The transport, not yet entered.
     """
-    return _open(route or Route(), _Transport)
-
-
-def open_session_transport(route: Route | None = None) -> httpx2.AsyncBaseTransport:
-    """
-    Make the transport of a session.
-
-    It is that of `open_transport`, but over aiohttp if the extra `fast` is installed and no proxy is used.
-
-    :param route: Certificates, proxy and transport.
-    :returns: The transport, not yet entered.
-    """
-    return _open(route or Route(), _fastest_transport())
-
-
-def _open(route: Route, direct: Callable[..., httpx2.AsyncBaseTransport]) -> httpx2.AsyncBaseTransport:
+    route = route or Route()
     if route.transport is not None:
         return route.transport
+    direct = _fastest_transport() if of_session else _Transport
     if route.proxy is None and uses_environment_proxies():
         return _EnvironmentTransport(route.verify, direct)
     arguments = _transport_arguments(route.verify)
@@ -304,19 +278,14 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
     :returns: The proxy; None if there is none, or if `NO_PROXY` names the host: by a domain, which includes those below
         it, by an address, or by a network.
     """
-    proxy = proxies.get(url.scheme) or proxies.get("all")
-    for entry in filter(None, map(str.strip, proxies.get("no", "").lower().split(","))):
-        name, _, port = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
-        if port and port != str(url.port):
-            continue
-        name = name.strip("[]")
+    exempt = proxies.get("no", "").replace("*.", ".")
+    if urllib.request.proxy_bypass(url.netloc.decode(), {"no": exempt}):
+        return None
+    for entry in exempt.split(","):
         with suppress(ValueError):  # a domain is no network
-            if ipaddress.ip_address(url.host) in ipaddress.ip_network(name, strict=False):
+            if ipaddress.ip_address(url.host) in ipaddress.ip_network(entry.strip("[] "), strict=False):
                 return None
-        domain = name.removeprefix("*")
-        if name == "*" or url.host == domain or url.host.endswith(f".{domain.removeprefix('.')}"):
-            return None
-    return proxy
+    return proxies.get(url.scheme) or proxies.get("all")
 
 
 def _tcp_keepalive() -> list[tuple[int, int, int]]:

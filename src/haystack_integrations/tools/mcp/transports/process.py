@@ -18,7 +18,7 @@ from typing import Any
 from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor, redact_text
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
 _LINES = 50
 _LINE_LENGTH = 500
@@ -26,8 +26,7 @@ _LINE_LENGTH = 500
 # What an error message quotes, in characters: as much as has the error of Node before its stack.
 _TEXT_LENGTH = 1000
 
-# How much of a line is kept, besides the length of the longest secret. More than is shown, because redaction and the
-# removal of white space make lines shorter.
+# How much of a line is kept: more than is shown, because redaction and the removal of white space make lines shorter.
 _KEPT_LENGTH = 4 * _LINE_LENGTH
 
 # Sequences of ECMA-48 that set colours, titles and links or move the cursor, also where the line cuts one off.
@@ -60,7 +59,6 @@ class StderrTail:
         """
         # As they show: a value of several lines is printed as several lines.
         self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
-        self._kept_length = _KEPT_LENGTH + max(map(len, self._redactor.forms), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -73,8 +71,8 @@ class StderrTail:
         :returns: The lines that are now complete, redacted.
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
-        *lines, self._unfinished = (line[: self._kept_length] for line in text.split("\n"))
-        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
+        *lines, self._unfinished = (line[:_KEPT_LENGTH] for line in text.split("\n"))
+        cleaned = [text for line in lines if (text := self._clean(line))]
         self._lines.extend(cleaned)
         return cleaned
 
@@ -84,31 +82,17 @@ class StderrTail:
 
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
-        lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
+        lines = [*self._lines, self._clean(self._unfinished)]
         text = " | ".join(" ".join(line.split()) for line in lines if _WORD.search(line))
         return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
 
-    def _clean(self, line: str, *, is_whole: bool) -> str:
-        # First, because a sequence within a secret would hide it.
-        line = _printable(line)
-        if not is_whole:
-            line = self._without_partial_secret(line)
-        return self._redactor.text(line).rstrip()[:_LINE_LENGTH]
-
-    def _without_partial_secret(self, line: str) -> str:
-        # A cut or unfinished line may end in the first part of a secret, which a search for the whole does not find.
-        partial = max((_overlap(line, secret) for secret in self._redactor.forms), default=0)
-        return line[: len(line) - partial]
+    def _clean(self, line: str) -> str:
+        # The sequences first, because one within a secret would hide it.
+        return self._redactor.text(_printable(line)).rstrip()[:_LINE_LENGTH]
 
 
 def _printable(text: str) -> str:
     return _ESCAPE_SEQUENCE.sub("", text).translate(_CONTROL_CHARACTERS)
-
-
-def _overlap(line: str, secret: str) -> int:
-    # Only proper prefixes count: the search finds a whole secret.
-    lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
-    return next((length for length in lengths if line.endswith(secret[:length])), 0)
 
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -167,8 +151,6 @@ class ServerProcess:
         # Called with what the process writes to its standard output, and with nothing at the end. Must not raise.
         self.on_output: Callable[[bytes], object] = bool
         self.output_is_over: bool = False
-        # Whether the process has exited, and somebody else has its exit code.
-        self.exit_code_is_unknown: bool = False
         # The Popen and its pipes, once it is started.
         self._process: Any = None
         self._stdin: Any = None
@@ -323,18 +305,7 @@ class ServerProcess:
 
         :returns: True if it certainly has.
         """
-        process = self._process
-        if process is None or process.returncode is not None:
-            return process is not None
-        try:
-            pid, status = os.waitpid(process.pid, os.WNOHANG)
-        except ChildProcessError:
-            # Other code of this program waited for it, as init processes of containers do. Popen would say 0.
-            self.exit_code_is_unknown = True
-            pid, status = process.pid, 0
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-        return bool(pid)
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def has_closed_output(self) -> bool:

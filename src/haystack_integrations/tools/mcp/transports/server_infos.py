@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
 )
 from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
-from haystack_integrations.tools.mcp.parameters import CHECKED, explains_options, is_url
+from haystack_integrations.tools.mcp.parameters import CHECKED, Seconds, explains_options, is_url
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_MAX_MESSAGE_SIZE,
     BuiltInServerInfo,
@@ -37,7 +37,6 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     MessageSize,
     Retries,
     Secrets,
-    is_number,
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_args, redact_text, redact_url, secrets_in
@@ -346,7 +345,7 @@ class InProcessServerInfo(BuiltInServerInfo):
         return {"type": self._serialized_type(), "server": self.describe()}
 
 
-# The phases of a request that may have a timeout, and those for a phase that a dictionary leaves out.
+# The phases of a request, and the timeouts of those that a dictionary leaves out.
 _PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
@@ -405,7 +404,8 @@ class HttpServerInfo(BuiltInServerInfo):
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
-        connection. Or a dictionary with an own number for `"connect"`, `"write"` and `"pool"` (default: 30), and one
+        connection. Or a dictionary with an own number for `"connect"`, `"write"` (without effect over aiohttp, which
+        the extra `fast` brings) and `"pool"` (default: 30), and one
         for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
         the calls have `invocation_timeout`).
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
@@ -452,7 +452,7 @@ class HttpServerInfo(BuiltInServerInfo):
     url: Any
     token: Annotated[str | Secret | TokenSource | None, _UNCHECKED] = None
     headers: Secrets | None = None
-    timeout: Annotated[float | dict[str, float | None], _UNCHECKED] = 30
+    timeout: Seconds | dict[str, Seconds | None] = 30
     max_retries: Retries = 3
     base_delay: Delay = 1.0
     max_delay: Delay = 30.0
@@ -478,7 +478,8 @@ class HttpServerInfo(BuiltInServerInfo):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        self._check_timeout()
+        if isinstance(self.timeout, Mapping) and (unknown := [*self.timeout.keys() - _PHASES]):
+            self._refuse(f"`timeout` has no phase {unknown[0]!r}; the phases are {', '.join(map(repr, _PHASES))}")
         self._check_tls()
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy)
@@ -487,17 +488,6 @@ class HttpServerInfo(BuiltInServerInfo):
             if isinstance(value, str) and not is_import_path(value):
                 self._refuse(f"`{parameter}` must be a function, or its import path 'package.module:name'")
         self._check_auth()
-
-    def _check_timeout(self) -> None:
-        phases = self.timeout if isinstance(self.timeout, Mapping) else {"connect": self.timeout}
-        for phase, seconds in phases.items():
-            if phase not in _PHASES:
-                self._refuse(f"`timeout` has no phase {phase!r}; the phases are {', '.join(map(repr, _PHASES))}")
-            if not (is_number(seconds) and seconds > 0) and not (phase == "read" and seconds is None):
-                self._refuse(
-                    f"`timeout` must be a number greater than 0, or a dict of such numbers by phase, got {seconds!r} "
-                    f"for {phase!r}"
-                )
 
     def _check_tls(self) -> None:
         verify = self.verify
@@ -509,21 +499,16 @@ class HttpServerInfo(BuiltInServerInfo):
             )
         if isinstance(self.client_cert, list):  # from YAML
             self.client_cert = tuple(self.client_cert)  # pyright: ignore[reportAttributeAccessIssue]
-        cert = self.client_cert
-        if cert is None:
-            return
-        files, password = (cert[:2], cert[2:]) if isinstance(cert, tuple) else ((cert,), ())
-        has_parts = len(cert) in (2, 3) if isinstance(cert, tuple) else True
-        if not has_parts or not all(isinstance(file, str) and file for file in files):
-            self._refuse(
-                "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), or "
-                "(certificate, key, password of the key as a Secret)",
-            )
-        if password and not isinstance(password[0], Secret):
-            self._refuse(
-                "the password in `client_cert` must be a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'), got "
-                f"{type(password[0]).__name__}",
-            )
+        match self.client_cert:
+            case None:
+                return
+            case str() | (str(), str()) | (str(), str(), Secret()):
+                pass
+            case _:
+                self._refuse(
+                    "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), "
+                    "or (certificate, key, password of the key as a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'))"
+                )
         if is_context:
             self._refuse(
                 "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE
+from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE, Unreadable
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
@@ -162,6 +162,7 @@ class StdioTransport(Transport):
             return
         self.channel.heard()
         for line in self._lines.feed(data):
+            messages: list[dict[str, Any] | Unreadable]
             if isinstance(line, OversizedLine):
                 answer = frames.oversized(line.head, line.tail, self._lines.limit)
                 if answer is None:
@@ -175,7 +176,7 @@ class StdioTransport(Transport):
                 messages = frames.read(line)
             for message in messages:
                 self.channel.received(message)
-            if not messages and line and not line.isspace():
+            if not messages and isinstance(line, bytes) and line.strip():
                 self._report()
 
     def _report(self) -> None:
@@ -276,8 +277,6 @@ class StdioClient(WireClient):
         code = await process.exit_code()
         if code is None:
             what = f"closed its {'output' if process.has_closed_output else 'input'}"
-        elif process.exit_code_is_unknown:
-            what = "ended with an unknown exit code"
         else:
             what = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {what}{self._last_lines()}"
@@ -296,7 +295,7 @@ class StdioClient(WireClient):
         process = self._process
         if not self.life.loss or (process is not None and process.stderr.text()):
             return None  # its standard error says it
-        if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
+        if process is not None and await process.exit_code() == 0:
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
         advice = "Run its command in a terminal to see why."
