@@ -184,7 +184,7 @@ class TestOrder:
         story = ["outer add", "middle add", "inner add", "inner end", "middle end", "outer end"]
         assert seen == 2 * story
 
-    async def test_sync_ones_run_in_the_callers_thread_or_one_of_their_own_and_async_ones_in_the_loop_of_sessions(
+    async def test_sync_ones_run_in_a_thread_of_their_own_and_async_ones_in_the_loop_of_sessions(
         self, stdio_server: StdioServerFactory
     ) -> None:
         threads: list[str] = []
@@ -208,7 +208,7 @@ class TestOrder:
             await tool.invoke_async(a=1, b=2)
         assert seen == ["of a thread"] * 3 + ["of a task"] * 3
         own = "mcp-haystack-interceptor"
-        assert threads == ["caller", THREAD_NAME, own, own, THREAD_NAME, own]
+        assert threads == [own, THREAD_NAME, own] * 2
 
     async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(
         self, stdio_server: StdioServerFactory

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.identities import Identities
-    from haystack_integrations.tools.mcp.connection.interception import InterceptedCall
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
@@ -440,8 +439,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _send(self, request: CallRequest) -> types.CallToolResult:
         try:
             executor, longest = AsyncExecutor.get_instance(), self._limited(request)
-            if self._interceptors:
-                return self._intercepted(request).run_blocking(longest)
             reports = None if request.on_progress is None else WaitingReports(request.on_progress)
             request.report = None if reports is None else reports.add
             return executor.run(self._call(request), longest, waiter=reports, has_limit=True)
@@ -455,10 +452,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             executor, longest = AsyncExecutor.get_instance(), self._limited(request)
             reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
             request.report = None if reports is None else reports.add
-            if self._interceptors:  # which may take as long as they like
-                operation = executor.run_async(self._call_intercepted(request))
-            else:
-                operation = executor.run_async(self._call(request), longest, has_limit=True)
+            operation = executor.run_async(self._call(request), longest, has_limit=True)
             return await (operation if reports is None else reports.wait(operation))
         except MCPInvocationError:
             raise
@@ -478,21 +472,22 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def _call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
         # For the executor's loop.
-        return self._first_call(request) if self._identities is None else self._identities.call(request)
+        if self._identities is None or self._interceptors:
+            return self._call_slowly(request)
+        return self._identities.call(request)
 
-    async def _first_call(self, request: CallRequest) -> types.CallToolResult:
+    async def _call_slowly(self, request: CallRequest) -> types.CallToolResult:
         await preloaded()  # making the first of a process imports the types of the protocol
-        return await self._acquire().call(request)
-
-    async def _call_intercepted(self, request: CallRequest) -> types.CallToolResult:
-        await preloaded()
-        return await self._intercepted(request).run()
-
-    def _intercepted(self, request: CallRequest) -> InterceptedCall:
+        if not self._interceptors:
+            return await self._acquire().call(request)
         # The module imports the types of the protocol, which takes a quarter of a second.
         from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
 
-        return InterceptedCall(self._interceptors, request, server=self._describe_server(), send=self._call)
+        def send(following: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
+            return self._acquire().call(following)
+
+        call = InterceptedCall(self._interceptors, request, server=self._describe_server(), send=send)
+        return await call.run()
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
         self._users.enter()

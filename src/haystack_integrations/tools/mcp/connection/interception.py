@@ -5,15 +5,8 @@
 """
 How a call goes through its interceptors.
 
-.. code-block:: text
-
-    the call                 a sync interceptor runs in                an async one runs in
-    call_tool, invoke        the thread of the caller; inside of an    the event loop of all sessions
-                             async one, a thread of its own
-    call_tool_async,         a thread of its own                       the event loop of all sessions
-    invoke_async
-
-Async interceptors have one loop, however the call is made, so what they keep (a lock, an HTTP client) belongs to it.
+An async interceptor runs in the event loop of all sessions, however the call is made, so what it keeps (a lock, an HTTP
+client) belongs to that loop. A sync one runs in a thread of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +30,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
-from haystack_integrations.tools.mcp.handlers.progress import WaitingReports
 from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
@@ -96,52 +88,19 @@ class InterceptedCall:
         :raises MCPInvocationError: If there is none.
         """
         try:
-            return await self._step(self._first, 0, self._request)
+            return await self._step(self._first, 0)
         except Exception as error:
             failure = self._failure(error)
         raise failure  # not in the clause: its context would quote what was redacted
 
-    def run_blocking(self, longest: float | None) -> types.CallToolResult:
-        """
-        Make the call in a thread that may block.
-
-        :param longest: How long to wait for each sending, in seconds; None for no limit.
-        :returns: The result.
-        :raises MCPInvocationError: If there is none.
-        """
-        try:
-            return self._step_blocking(self._first, 0, longest)
-        except Exception as error:
-            failure = self._failure(error)
-        raise failure
-
-    def _step_blocking(self, call: MCPToolCall, index: int, longest: float | None) -> types.CallToolResult:
-        interceptor = self._interceptors[index] if index < len(self._interceptors) else None
-        try:
-            if interceptor is not None and not interceptor.is_async:
-                answer = interceptor.function(
-                    call, lambda following: self._step_blocking(_checked(following), index + 1, longest)
-                )
-                return self._result(interceptor, answer)
-            on_progress = self._request.on_progress
-            reports = None if on_progress is None else WaitingReports(on_progress)
-            request = dataclasses.replace(self._request, report=None if reports is None else reports.add)
-            # What is sent has its own time limit; an interceptor may wait for as long as it likes.
-            timeout = longest if interceptor is None else None
-            step = self._step(call, index, request)
-            return AsyncExecutor.get_instance().run(step, timeout, waiter=reports, has_limit=True)
-        except Exception as error:
-            self._note(error, None if interceptor is None or interceptor.is_async else interceptor)
-            raise
-
-    async def _step(self, call: MCPToolCall, index: int, request: CallRequest) -> types.CallToolResult:
+    async def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         interceptor = self._interceptors[index] if index < len(self._interceptors) else None
         try:
             if interceptor is None:
-                return await self._sent(call, request)
+                return await self._sent(call)
 
             async def call_next(following: MCPToolCall) -> types.CallToolResult:
-                return await self._step(_checked(following), index + 1, request)
+                return await self._step(_checked(following), index + 1)
 
             if interceptor.is_async:
                 answer = await interceptor.function(call, call_next)
@@ -149,12 +108,9 @@ class InterceptedCall:
                 answer = await self._in_thread(interceptor, call, call_next)
             return self._result(interceptor, answer)
         except Exception as error:
-            self._note(error, interceptor)
+            if self._raised is None or self._raised[0] is not error:
+                self._raised = error, interceptor
             raise
-
-    def _note(self, error: Exception, interceptor: Interceptor | None) -> None:
-        if self._raised is None or self._raised[0] is not error:
-            self._raised = error, interceptor
 
     async def _in_thread(
         self,
@@ -187,8 +143,8 @@ class InterceptedCall:
                 task.cancel()  # does nothing if it is done
             raise
 
-    async def _sent(self, call: MCPToolCall, request: CallRequest) -> types.CallToolResult:
-        first = self._first
+    async def _sent(self, call: MCPToolCall) -> types.CallToolResult:
+        first, request = self._first, self._request
         is_same_tool = call.name == first.name
         request = dataclasses.replace(
             request,
