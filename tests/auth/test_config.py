@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth.request_auth import load_auth
-from haystack_integrations.tools.mcp.connection.sharing import _identity
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, KeyValueTokenStorage
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage as StoredStorage
 from haystack_integrations.tools.mcp.oauth import OAuthConfig as StoredConfig
@@ -133,7 +132,7 @@ def test_equal_configurations_share_a_connection() -> None:
         StreamableHttpServerInfo(URL, oauth_config=OAuthConfig(token_storage=FileTokenStorage(folder), scopes=["a"]))
         for folder in ("here", "here", "there")
     )
-    assert _identity(one) == _identity(other) != _identity(another)
+    assert one == other != another
 
 
 def test_what_is_kept_in_memory_is_not_stored() -> None:

@@ -29,7 +29,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.sharing import preloaded
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPRunElsewhereError, MCPRunError
 

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sql
 
 from haystack_integrations.tools.mcp import MCPToolset
-from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.sharing import preloaded
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
 from haystack_integrations.tools.mcp.durable import journal as durable_journal
 from haystack_integrations.tools.mcp.durable.store import Store

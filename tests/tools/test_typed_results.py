@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     serving,
 )
-from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPProvider
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result

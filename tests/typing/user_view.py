@@ -79,7 +79,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets_async,
 )
 from haystack_integrations.tools.mcp.budgets import MCPCallBudget
-from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
+from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.errors import (

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from .connection.connection import MCPConnection
     from .connection.interceptors import MCPToolCall
     from .connection.limits import CallOptions
-    from .connection.preload import preload
+    from .connection.sharing import preload
     from .convert.results import MCPToolResult
     from .errors import (
         MCPAuthorizationError,
@@ -116,7 +116,7 @@ else:
         "connection.connection": ["MCPConnection"],
         "connection.interceptors": ["MCPToolCall"],
         "connection.limits": ["CallOptions"],
-        "connection.preload": ["preload"],
+        "connection.sharing": ["preload"],
         "convert.results": ["MCPToolResult"],
         "errors": [
             "MCPAuthorizationError",

@@ -32,8 +32,8 @@ from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
+from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry
 from haystack_integrations.tools.mcp.connection.listening import Delivery
-from haystack_integrations.tools.mcp.connection.retry import BackgroundRetry
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError

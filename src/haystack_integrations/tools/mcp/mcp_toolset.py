@@ -13,7 +13,7 @@ from haystack import logging
 from haystack.tools.tool import Tool
 from pydantic import SkipValidation
 
-from haystack_integrations.tools.mcp.connection.in_loop import Sessions
+from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading

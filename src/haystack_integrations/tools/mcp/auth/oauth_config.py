@@ -273,7 +273,7 @@ class OAuthConfig(Options):
             _is_storage,
             "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
         ),
-    ] = field(default=None, compare=False)
+    ] = None
     _: KW_ONLY
     client_name: Text = _for(_PERSON, identifies=False, default="mcp-haystack")
     client_metadata_url: _Document = _for(_PERSON)

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from haystack import logging
 from haystack.tracing.tracer import is_tracing_enabled
 
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
-from haystack_integrations.tools.mcp.connection.in_loop import Read, Sessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.connection.context_managed import (
+    ContextManaged,
+    Holds,
+    Read,
+    Sessions,
+    asynchronous,
+    blocking,
+)
 from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
     DEFAULT_READ_TIMEOUT,
@@ -24,7 +30,7 @@ from haystack_integrations.tools.mcp.connection.limits import (
     check_timeout,
 )
 from haystack_integrations.tools.mcp.connection.listening import Watching
-from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus, traced_call
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
@@ -34,9 +40,7 @@ from haystack_integrations.tools.mcp.connection.requests import (
     call_request,
     executor_failed,
 )
-from haystack_integrations.tools.mcp.connection.sharing import pool, release_collected
-from haystack_integrations.tools.mcp.connection.status import MCPConnectionStatus
-from haystack_integrations.tools.mcp.connection.tracing import traced_call
+from haystack_integrations.tools.mcp.connection.sharing import pool, preloaded, release_collected
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPCallPendingError,

@@ -41,7 +41,7 @@ from time import monotonic
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.status import CircuitState
+from haystack_integrations.tools.mcp.connection.monitoring import CircuitState
 from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
 from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError
 

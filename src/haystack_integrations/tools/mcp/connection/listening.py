@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.in_loop import UsesSessions, asynchronous, blocking
-from haystack_integrations.tools.mcp.connection.retry import back_off
+from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.handlers.calling import call
 from haystack_integrations.tools.mcp.protocol.changes import (

@@ -3,30 +3,93 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who shares which identities in this process.
+What the connections of a process share: sessions with equal servers, and the modules that a connection needs.
+
+Importing these, most of all the types of the protocol, takes more than half a second. It is done in a thread of its
+own: in the thread of an event loop it would stop all that the loop does.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import importlib
 import os
 import threading
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from haystack.utils import Secret
-
-from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
-from haystack_integrations.tools.mcp.connection.preload import whole_imports
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.identities import Identities
     from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+
+
+_MODULES = (
+    "haystack_integrations.tools.mcp.connection.identities",
+    "haystack_integrations.tools.mcp.connection.interception",
+    "haystack_integrations.tools.mcp.transports.http_client",
+    "haystack_integrations.tools.mcp.transports.in_process",
+    "haystack_integrations.tools.mcp.transports.stdio",
+    # Last, because it needs the extra `fast`.
+    "haystack_integrations.tools.mcp.transports.aiohttp_transport",
+)
+
+
+_import_lock = threading.Lock()
+_thread: threading.Thread | None = None
+
+
+def _import() -> None:
+    try:
+        for module in _MODULES:
+            importlib.import_module(module)
+    except ImportError:
+        pass  # whoever needs it imports it again, and gets the error
+
+
+def _begun() -> threading.Thread | None:
+    global _thread  # noqa: PLW0603
+    with _import_lock:
+        if _thread is None:
+            # A daemon, so that a program may end meanwhile.
+            thread = threading.Thread(target=_import, name="mcp-haystack-preload", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # this process has too many threads
+                return None
+            _thread = thread
+        return _thread
+
+
+def preload() -> None:
+    """
+    Begin to import what a connection needs, in a background thread, and return at once.
+
+    Without it, the import, which takes more than half a second, begins with the first connection. Call it when the
+    program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
+    of the import. If no thread can be started, the import is left to the first connection.
+    """
+    _begun()
+
+
+async def preloaded() -> None:
+    """
+    Wait for the import without blocking the event loop; begin it if nobody has.
+    """
+    thread = _begun()
+    # Without a thread, whoever waits goes on and imports it where it is.
+    if thread is not None and thread.is_alive():
+        await start_in_thread(thread.join)
+
+
+def _before_fork() -> None:
+    # The child would have modules that are imported by half, and their locks for ever.
+    if _thread is not None and _thread is not threading.current_thread():
+        _thread.join()
 
 
 class Pool:
@@ -36,7 +99,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.lock: threading.Lock = threading.Lock()
-        self._shared: dict[Any, Identities] = {}
+        self._shared: list[tuple[Any, Identities]] = []
         # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
         # executor. Finalisers append to it without the lock.
         self.collected: deque[Identities] = deque()
@@ -50,20 +113,18 @@ class Pool:
         :param share: Whether equal server infos with equal handlers get the same one.
         :returns: The sessions.
         """
-        key = (_identity(server_info), _identity(handlers)) if share else None
-        # It imports the types of the protocol, which takes 0.25 s, so that waits for the first connection.
-        # What only calls use comes along, so that a fork during calls finds no module that is imported by half.
-        with whole_imports:
-            from haystack_integrations.tools.mcp.connection import interception  # noqa: F401, PLC0415
-            from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
+        # It imports the types of the protocol, which are there once `preloaded` was awaited.
+        from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
 
+        settings = _settings(server_info), _settings(handlers)
         with self.lock:
             self._forget_collected()
-            identities = self._shared.get(key) if share else None
+            alike = (identities for known, identities in self._shared if known == settings)
+            identities = next(alike, None) if share else None
             if identities is None:
                 identities = Identities(server_info, handlers)
                 if share:
-                    self._shared[key] = identities
+                    self._shared.append((settings, identities))
             identities.users += 1
             return identities
 
@@ -81,7 +142,7 @@ class Pool:
     def _drop(self, identities: Identities) -> bool:
         identities.users -= 1
         if not identities.users:
-            self._shared = {key: shared for key, shared in self._shared.items() if shared is not identities}
+            self._shared = [shared for shared in self._shared if shared[1] is not identities]
         return not identities.users
 
     def _forget_collected(self) -> None:
@@ -111,42 +172,14 @@ def release_collected(identities: Identities) -> None:
         pool.collected.append(identities)
 
 
-@dataclass(frozen=True, eq=False)
-class _Itself:
+def _settings(configuration: Any) -> Any:
     """
-    Identity of an object that has no equality to go by. Holds it, so that its id is not given to another.
+    Return what a server info or handlers are equal by, as it is now.
     """
-
-    value: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-
-def _freeze(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return frozenset((key, _freeze(item)) for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return tuple(_freeze(item) for item in value)
-    if isinstance(value, (str, int, float, bytes, type(None), Secret)):
-        return type(value), value
-    if isinstance(value, MethodType):  # each access makes another, equal one
-        return value
-    if isinstance(value, OAuthConfig):
-        return _identity(value)
-    if dataclasses.is_dataclass(value) and getattr(type(value), "__dataclass_params__").frozen:  # noqa: B009 - a dunder
-        return _identity(value)
-    return _Itself(value)
-
-
-def _identity(configuration: Any) -> Any:
     if not dataclasses.is_dataclass(configuration):
-        return _Itself(configuration)
-    values = ((field.name, getattr(configuration, field.name)) for field in dataclasses.fields(configuration))
-    return type(configuration), tuple((name, _freeze(value)) for name, value in values)
+        return configuration
+    values = [getattr(configuration, field.name) for field in dataclasses.fields(configuration)]
+    return type(configuration), [copy.copy(each) if isinstance(each, (dict, list)) else each for each in values]
 
 
 def _replace_lock_after_fork() -> None:
@@ -155,4 +188,4 @@ def _replace_lock_after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_lock_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_replace_lock_after_fork)

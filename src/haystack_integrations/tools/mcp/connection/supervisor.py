@@ -30,14 +30,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
-from haystack_integrations.tools.mcp.connection.limits import within
+from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
-from haystack_integrations.tools.mcp.connection.preload import whole_imports
+from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.connection.retry import back_off
 from haystack_integrations.tools.mcp.connection.session import Session, caller_key, given_up_tasks_cancelled
-from haystack_integrations.tools.mcp.connection.status import ConnectionState
-from haystack_integrations.tools.mcp.connection.tracing import traced_connect
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -411,8 +408,7 @@ class Supervisor:
         return session
 
     def _new_session(self) -> Session:
-        with whole_imports:  # the first of its kind imports its client
-            client = self.server_info.create_client()
+        client = self.server_info.create_client()
         client.handlers, client.rest = self.handlers, self.rest
         if not client.uses_handlers and self.handlers != MCPHandlers():
             logger.warning(
