@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
 from haystack_integrations.tools.mcp.redaction import (
     LONGEST_TEXT,
     MOST_CALL_SECRETS,
-    CallSecrets,
     Redactor,
     redact_text,
     redact_url,
@@ -284,21 +283,19 @@ class TestSecretsOfCalls:
 
     def test_are_found_as_all_others(self):
         for write in (str, repr, json.dumps, html.escape, lambda value: parse.quote(value, safe="")):
-            calls = CallSecrets()
-            redactor = Redactor([SECRET], calls)
-            calls.remember(self.VALUES)
+            redactor = Redactor([SECRET])
+            redactor.remember(self.VALUES)
             quoted = "; ".join(write(value) for value in self.VALUES)
             text = f"{SECRET} {quoted} [input_value='of a-\"ca...', input_type=str]"
             assert redactor.text(text) == Redactor([SECRET, *self.VALUES]).text(text)
             assert redactor.secrets == {SECRET, *self.VALUES}
 
     def test_are_known_until_as_many_others_were_used_since_as_are_remembered(self):
-        calls = CallSecrets()
-        redactor = Redactor([], calls).knowing([SECRET])
-        calls.remember(["of an early call", "of every call"])
+        redactor = Redactor([SECRET])
+        redactor.remember(["of an early call", "of every call"])
         for number in range(MOST_CALL_SECRETS - 1):
             assert redactor.text("of an early call, of every call") == "***, ***"
-            calls.remember([f"of call {number}", "of every call"])
+            redactor.remember([f"of call {number}", "of every call"])
         assert redactor.text(f"of an early call, of every call, {SECRET}") == "of an early call, ***, ***"
 
 

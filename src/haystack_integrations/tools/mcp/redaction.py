@@ -50,40 +50,40 @@ _LONGEST_END = LONGEST_TEXT // 2 - 100
 # What is searched beyond an end, because it may be the rest of a secret.
 _CUT_MARGIN = 10_000
 
-# How many secrets of calls a connection remembers.
+# How many secrets of calls, and of their callers, a connection remembers.
 MOST_CALL_SECRETS = 1_000
+
+# How well-known tokens begin.
+_TOKENS = (
+    r"gh[opusr]_",
+    r"github_pat_",
+    r"gl(?:pat|dt|rt|ptt)-",
+    r"sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})",  # names may have hyphens, too
+    r"[srp]k_(?:live|test|prod)_",
+    r"xox[a-z](?:\.xox[a-z])?-",
+    r"xapp-",
+    r"A[KS]IA",
+    r"AIza",
+    r"ya29\.",
+    r"hf_",
+    r"npm_",
+    r"pypi-AgE",
+    r"eyJ",
+)
 
 # What follows `Bearer`, but not in a sentence ("Bearer authentication is required"): there must be a digit, an inner
 # capital, or more letters than a word has.
 _CREDENTIALS = r"(?![\w-]+=[\"'])(?=\S{0,200}[0-9]|[\w-]{0,100}[a-z][A-Z]|\S{24})[\w.~+/-]{6,}=*"
-_START = r"(?<![A-Za-z0-9])"
 
-# Well-known tokens: a text that all of a kind contain, which is found much faster than the pattern; what stands before
-# the token; and the token.
-_TOKENS = [
-    (needle, re.compile(f"({before}){token}"))
-    for needle, before, token in (
-        ("gh", _START, r"gh[opusr]_[A-Za-z0-9]{20,}"),
-        ("github_pat_", _START, r"github_pat_\w{20,}"),
-        ("gl", _START, r"gl(?:pat|dt|rt|ptt)-[\w-]{20,}"),
-        ("sk-", r"(?<![\w-])", r"sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})[\w-]{16,}"),  # names may have hyphens, too
-        ("k_", _START, r"[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,}"),
-        ("xox", _START, r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
-        ("xapp-", _START, r"xapp-[A-Za-z0-9-]{10,}"),
-        ("AKIA", _START, r"AKIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
-        ("ASIA", _START, r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
-        ("AIza", _START, r"AIza[\w-]{30,}"),
-        ("ya29.", _START, r"ya29\.[\w-]{20,}"),
-        ("hf_", _START, r"hf_[A-Za-z0-9]{20,}"),
-        ("npm_", _START, r"npm_[A-Za-z0-9]{30,}"),
-        ("pypi-", _START, r"pypi-AgE[\w-]{40,}"),
-        ("eyJ", r"(?<![\w-])", r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"),
-        ("slack.com", r"hooks\.slack\.com/services/", r"[\w/-]+"),
-        ("/api/webhooks/", "/api/webhooks/", r"[\w/-]+"),
+# What is a secret wherever it stands, after what is kept of it.
+_WELL_KNOWN = [
+    re.compile(pattern)
+    for pattern in (
+        rf"(?<![\w-])()(?:{'|'.join(_TOKENS)})[\w-]{{16,}}(?:\.[\w-]+)*",
+        r"(hooks\.slack\.com/services/|/api/webhooks/)[\w/-]+",
         # User info of a URL; a name of a few letters without a password, as in `ssh://git@host`, is none.
-        ("://", "://", r"(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)"),
-        ("earer", r"\b[Bb]earer(?:\s{1,8}|%20|\+)", _CREDENTIALS),
-        ("asic", r"\b[Bb]asic(?:\s{1,8}|%20|\+)", _CREDENTIALS),
+        r"(://)(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)",
+        rf"(\b[Bb](?:earer|asic)(?:\s{{1,8}}|%20|\+)){_CREDENTIALS}",
     )
 ]
 
@@ -124,9 +124,8 @@ def redact_text(text: str) -> str:
     :param text: The text.
     :returns: The redacted text.
     """
-    for needle, pattern in _TOKENS:
-        if needle in text:
-            text = pattern.sub(rf"\1{REDACTED}", text)
+    for pattern in _WELL_KNOWN:
+        text = pattern.sub(rf"\1{REDACTED}", text)
     return text
 
 
@@ -209,69 +208,26 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
-class CallSecrets:
-    """
-    The secrets of a connection's latest calls: among their arguments, and the tokens and headers of their callers.
-
-    To be used in the executor's loop.
-
-    The end of a call is not the end of what its server may say of it: it may log it, or quote it in the error of a
-    later call. Nor is the end of the session, as over HTTP the next one is with the same process.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the CallSecrets, without any.
-        """
-        # How each may be written.
-        self._forms: dict[str, frozenset[str]] = {}
-
-    def remember(self, secrets: Iterable[str]) -> None:
-        """
-        Look for secrets from now on, until so many others were used since as are remembered.
-
-        :param secrets: The secrets.
-        """
-        for secret in secrets:
-            self._forms[secret] = self._forms.pop(secret, frozenset()) or _forms_of((secret,))
-        while len(self._forms) > MOST_CALL_SECRETS:
-            del self._forms[next(iter(self._forms))]
-
-    def __iter__(self) -> Iterator[str]:
-        """
-        Return the secrets.
-
-        :returns: The values, the latest last.
-        """
-        return iter(self._forms)
-
-    def forms_in(self, text: str) -> list[str]:
-        """
-        Find out how a text quotes the secrets.
-
-        :param text: The text.
-        :returns: Parts of the text.
-        """
-        return [form for forms in self._forms.values() for form in forms if form in text]
-
-
 class Redactor:
     """
     Redacts, in all that comes back from one server, the secrets that it was given.
 
     Values of at least 6 characters are found as they are, as Python, JSON and HTML quote them, percent-encoded, and in
     Base64, also within a longer text, as in Basic authentication. Well-known tokens (`redact_text`) are redacted, too.
+
+    The end of a call is not the end of what its server may say of it: it may log it, or quote it in the error of a
+    later call. Nor is the end of the session, as over HTTP the next one is with the same process.
     """
 
-    def __init__(self, secrets: Iterable[str] = (), of_calls: CallSecrets | None = None) -> None:
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
         """
         Initialize the Redactor.
 
         :param secrets: The values.
-        :param of_calls: More of them, as they are whenever there is a text to redact.
         """
-        self.of_calls: CallSecrets = of_calls or CallSecrets()
         self._given: frozenset[str] = frozenset()
+        # Those of the latest calls, with how each may be written.
+        self._latest: dict[str, frozenset[str]] = {}
         self.learn(secrets)
 
     @property
@@ -279,27 +235,28 @@ class Redactor:
         """
         The values that are searched for.
         """
-        return self._given.union(self.of_calls)
+        return self._given.union(self._latest)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
-        Look for more secrets from now on.
+        Look for secrets of the server from now on.
 
         :param secrets: The values.
         """
         self._given = self._given.union(secrets)
-        # How they may be written, without those of calls; the longest first, as one may contain another.
+        # How they may be written; the longest first, as one may contain another.
         self.forms: list[str] = sorted(_forms_of(self._given), key=len, reverse=True)
 
-    def knowing(self, secrets: Iterable[str], of_calls: CallSecrets | None = None) -> Redactor:
+    def remember(self, secrets: Iterable[str]) -> None:
         """
-        Add secrets.
+        Look for secrets of a call or of its caller, until so many others were used since as are remembered.
 
-        :param secrets: More values.
-        :param of_calls: Those of calls, in place of the present ones.
-        :returns: A redactor of all.
+        :param secrets: The values.
         """
-        return Redactor((*self._given, *secrets), of_calls or self.of_calls)
+        for secret in secrets:
+            self._latest[secret] = self._latest.pop(secret, frozenset()) or _forms_of((secret,))
+        while len(self._latest) > MOST_CALL_SECRETS:
+            del self._latest[next(iter(self._latest))]
 
     def text(self, text: str) -> str:
         """
@@ -316,7 +273,7 @@ class Redactor:
 
     def _searched(self, text: str) -> str:
         forms = self.forms
-        if found := self.of_calls.forms_in(text):
+        if found := [form for latest in self._latest.values() for form in latest if form in text]:
             forms = sorted({*forms, *found}, key=len, reverse=True)
         for form in forms:
             text = text.replace(form, REDACTED)

@@ -123,7 +123,7 @@ class Identities:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
             if identity is not None:
-                self.base.redactor.of_calls.remember(secrets_in({"headers": identity.headers}))
+                self.base.redactor.remember(secrets_in({"headers": identity.headers}))
             try:
                 return await self._run(operation, deadline - now())
             except NotForCallerError:

@@ -415,8 +415,8 @@ class Supervisor:
                 "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
                 server=self.description,
             )
-        secrets = self.server_info._secrets()
-        client.redactor = self.redactor = client.redactor.knowing(secrets, self.redactor.of_calls)
+        self.redactor.learn(self.server_info._secrets() | client.redactor.secrets)
+        client.redactor = self.redactor
         identity = current_identity.get()
         if identity is not None and identity.headers and not client._takes_headers:
             raise self._connect_error(_NO_HEADERS)

@@ -107,7 +107,7 @@ class TaskRun:
         self._began = self._now()
         if self._continuation is not None:
             supervisor.base.calls += 1
-        supervisor.redactor.of_calls.remember(self._request.secrets)
+        supervisor.redactor.remember(self._request.secrets)
         progress = supervisor.handlers.progress
         self._reports = HandlerReports(progress) if progress is not None else None
         try:

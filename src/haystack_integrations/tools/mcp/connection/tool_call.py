@@ -109,7 +109,7 @@ class ToolCall:
             return await TaskRun(request, self._pending, self._continuation).run(supervisor)
         supervisor.base.calls += 1
         if request.secrets:
-            supervisor.redactor.of_calls.remember(request.secrets)
+            supervisor.redactor.remember(request.secrets)
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
         self._clock, self._began = CallClock(request.limits), monotonic()

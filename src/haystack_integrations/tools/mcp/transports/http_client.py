@@ -150,7 +150,7 @@ class _HttpClient(WireClient):
         if not info._has_auth:
             return None
         if info._token_source is not None:
-            return TokenSourceAuth(info._token_source, self.redactor.learn)
+            return TokenSourceAuth(info._token_source, self.redactor.remember)
         try:
             config = info._oauth
             if config is None:
@@ -159,7 +159,7 @@ class _HttpClient(WireClient):
         except Exception as error:
             msg = f"Failed to connect to {self._describe()}: authorization cannot begin: {error}"
             raise MCPAuthorizationError(msg, server_info=info, operation="connect") from error
-        return connected(auth, info, self.redactor.learn)
+        return connected(auth, info, self.redactor.remember)
 
 
 class SSEClient(_HttpClient):
