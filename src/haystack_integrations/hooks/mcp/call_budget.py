@@ -96,12 +96,10 @@ class MCPCallBudgetHook:
         :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
-        self._counts = CallCounts(
-            max_turns=max_turns,
-            max_calls=max_calls,
-            max_calls_per_tool=max_calls_per_tool,
-            refusal_message=refusal_message,
-        )
+        self.max_turns = max_turns
+        self.max_calls = max_calls
+        self.max_calls_per_tool = max_calls_per_tool
+        self.refusal_message = refusal_message
         self.tools = None if tools is None else list(tools)
         if tool_alias is not None and tools is not None:
             msg = "`tools` and `tool_alias` both say which tools are counted; give one of them"
@@ -112,55 +110,43 @@ class MCPCallBudgetHook:
         # An Agent has one State for each run, so concurrent runs do not meet.
         self._runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
 
-    @property
-    def max_turns(self) -> int | None:
-        """
-        How many replies of the model may call tools; None for no limit.
-        """
-        return self._counts.max_turns
-
-    @property
-    def max_calls(self) -> int | None:
-        """
-        How many calls there may be; None for no limit.
-        """
-        return self._counts.max_calls
-
-    @property
-    def max_calls_per_tool(self) -> int | Mapping[str, int] | None:
-        """
-        How many calls of each tool, or of single tools, there may be; None for no limit.
-        """
-        return self._counts.max_calls_per_tool
-
     def run(self, state: State) -> None:
         """
         Refuse the pending tool calls that are over a limit.
 
         :param state: The State of the run.
         """
-        tools: list[Tool] = state.data.get("tools") or []
-        own = [tool for tool in tools if self._counts_tool(tool)]
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return
         calls = messages[-1].tool_calls
         # What was confirmed, failed or succeeded so far; what a user has declined is not in it.
         executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
-        if self.tools is None:
-            # A model that calls what does not exist would otherwise go on for ever.
-            asked_for = {*executed, *(call.tool_name for call in calls)}
-            counted = {tool.name for tool in own} | (asked_for - {tool.name for tool in tools})
-        else:
-            counted = set(self.tools)
+        counted = self._counted(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
+        limits = CallCounts(
+            max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            max_calls_per_tool=self.max_calls_per_tool,
+            refusal_message=self.refusal_message,
+        )
         run = self._runs.setdefault(state, _Run())
-        kept, refused = self._divide(calls, counted, executed, run)
+        counts = Counter({name: count for name, count in executed.items() if name in counted})
+        kept, refused = list[ToolCall](), list[tuple[ToolCall, str]]()
+        for call in calls:
+            limit = None
+            if call.tool_name in counted:
+                limit = limits.reason_against(call.tool_name, counts, run.turns)
+                counts[call.tool_name] += limit is None
+            if limit is None:
+                kept.append(call)
+            else:
+                refused.append((call, limit))
         is_turn = any(call.tool_name in counted for call in kept)
         if is_turn:
             run.turns += 1
         if not refused:
             return
-        history = [*messages[:-1], *_refusals(messages[-1], kept, refused, self._counts)]
+        history = [*messages[:-1], *_refusals(messages[-1], kept, refused, limits)]
         if not is_turn:
             run.refused_turns += 1
         if run.refused_turns >= self.max_refused_turns:
@@ -181,28 +167,12 @@ class MCPCallBudgetHook:
         """
         self.run(state)
 
-    def _counts_tool(self, tool: Tool) -> bool:
+    def _counted(self, tools: list[Tool], called: set[str]) -> set[str]:
         if self.tools is not None:
-            return tool.name in self.tools
-        return isinstance(tool, MCPTool) and self.tool_alias in (None, tool._alias)
-
-    def _divide(
-        self, calls: list[ToolCall], counted: set[str], executed: Mapping[str, int], run: _Run
-    ) -> tuple[list[ToolCall], list[tuple[ToolCall, str]]]:
-        counts = Counter({name: count for name, count in executed.items() if name in counted})
-        kept: list[ToolCall] = []
-        refused: list[tuple[ToolCall, str]] = []
-        for call in calls:
-            limit = None
-            if call.tool_name in counted:
-                limit = self._counts.reason_against(call.tool_name, counts, run.turns)
-            if limit is not None:
-                refused.append((call, limit))
-                continue
-            if call.tool_name in counted:
-                counts[call.tool_name] += 1
-            kept.append(call)
-        return kept, refused
+            return set(self.tools)
+        own = {tool.name for tool in tools if isinstance(tool, MCPTool) and self.tool_alias in (None, tool._alias)}
+        # A model that calls what does not exist would otherwise go on for ever.
+        return own | (called - {tool.name for tool in tools})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -218,7 +188,7 @@ class MCPCallBudgetHook:
             max_calls_per_tool=dict(per_tool) if isinstance(per_tool, Mapping) else per_tool,
             tools=self.tools,
             **({} if self.tool_alias is None else {"tool_alias": self.tool_alias}),
-            refusal_message=self._counts.refusal_message,
+            refusal_message=self.refusal_message,
             max_refused_turns=self.max_refused_turns,
             final_message=self.final_message,
         )

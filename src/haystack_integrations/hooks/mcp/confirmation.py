@@ -23,6 +23,7 @@ from haystack.tools.toolset import Toolset
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy
+from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -44,20 +45,32 @@ Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
 
 
+def check_object(owner: str, parameter: str, value: Any, method: str, kind: str) -> None:
+    """
+    Check a parameter that takes objects of Haystack, or of the user, which have a method.
+
+    :param owner: Whose parameter it is.
+    :param parameter: Its name.
+    :param value: The object.
+    :param method: The method that it must have.
+    :param kind: What it must be.
+    :raises MCPConfigurationError: If it is something else, such as a class.
+    """
+    if isinstance(value, type) or not callable(getattr(value, method, None)):
+        msg = f"{owner}: `{parameter}` must be a {kind}, got {type(value).__name__}"
+        raise MCPConfigurationError(msg)
+
+
 def check_ui(owner: str, ui: Any) -> None:
     """
-    Check what is to ask the user.
+    Check a `confirmation_ui`.
 
-    :param owner: Whose it is, for messages.
+    :param owner: Whose parameter it is.
     :param ui: The object.
-    :raises MCPConfigurationError: If it cannot ask.
+    :raises MCPConfigurationError: If it cannot ask the user.
     """
-    if isinstance(ui, type) or not callable(getattr(ui, "get_user_confirmation", None)):
-        msg = (
-            f"{owner}: `confirmation_ui` must be a ConfirmationUI of Haystack, such as SimpleConsoleUI(), got "
-            f"{type(ui).__name__}"
-        )
-        raise MCPConfigurationError(msg)
+    kind = "ConfirmationUI of Haystack, such as SimpleConsoleUI()"
+    check_object(owner, "confirmation_ui", ui, "get_user_confirmation", kind)
 
 
 @explains_options
@@ -140,7 +153,7 @@ class ConfirmationRules(Options):
 
 def is_of_server(tool: Tool | None) -> bool:
     """
-    Tell whether a call of a tool goes to an MCP server.
+    Return whether a call of a tool goes to an MCP server.
 
     :param tool: The tool; None for one that is unknown.
     :returns: Whether it is a server's tool, or lists or reads a server's resources.
@@ -163,10 +176,6 @@ def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
         name: deserialize_object(each) if isinstance(each, dict) else each for name, each in overrides.items()
     }
     return loaded
-
-
-def _parts(tools: Any) -> list[Any]:
-    return [tools] if isinstance(tools, (Toolset, Tool)) else list(tools)
 
 
 def _selectable(part: Tool | Toolset) -> list[Tool]:
@@ -207,7 +216,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
 
     def should_ask(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> bool:
         """
-        Tell whether a call is to be confirmed.
+        Return whether a call is to be confirmed.
 
         :param tool_name: Name of the tool.
         :param tool_description: Its description.
@@ -236,10 +245,10 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
     def _find(self, tool_name: str) -> Tool | None:
         try:
             # A policy from YAML has toolsets of its own, whose connections are shared with those of the Agent.
-            for each in _parts(self.tools):
+            for each in tool_items(self.tools):
                 if hasattr(each, "warm_up"):
                     each.warm_up()
-            tools = (tool for part in _parts(self.tools) for tool in _selectable(part))
+            tools = (tool for part in tool_items(self.tools) for tool in _selectable(part))
             return next((tool for tool in tools if tool.name == tool_name), None)
         except (MCPError, ValueError) as error:
             logger.warning(
@@ -296,7 +305,7 @@ def confirmation_strategies_for(
     check_ui("confirmation_strategies_for", confirmation_ui)
     policy = MCPAnnotationPolicy(tools, ask=ask, trusted=trusted, overrides=overrides)
     names = []
-    for each in _parts(tools):
+    for each in tool_items(tools):
         selectable = _selectable(each)
         names += [tool.name for tool in selectable if is_of_server(tool)]
         if not selectable:

@@ -17,12 +17,12 @@ from haystack_integrations.hooks.mcp.confirmation import (
     Ask,
     ConfirmationRules,
     Override,
+    check_object,
     check_ui,
     is_of_server,
     load_rules,
 )
 from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy, TracedStrategy
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -72,11 +72,11 @@ class MCPConfirmationHook:
         if (confirmation_ui is None) is (strategy is None):
             msg = f"{type(self).__name__}: pass either a `confirmation_ui` or a `strategy`"
             raise TypeError(msg)
+        owner = type(self).__name__
         if strategy is None:
-            check_ui(type(self).__name__, confirmation_ui)
-        elif isinstance(strategy, type) or not callable(getattr(strategy, "run", None)):
-            msg = f"{type(self).__name__}: `strategy` must be a ConfirmationStrategy object of Haystack"
-            raise MCPConfigurationError(msg)
+            check_ui(owner, confirmation_ui)
+        else:
+            check_object(owner, "strategy", strategy, "run", "ConfirmationStrategy object of Haystack")
         self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
         self.confirmation_ui = confirmation_ui
         self.strategy = strategy

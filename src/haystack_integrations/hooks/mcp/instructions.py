@@ -14,10 +14,12 @@ from haystack.dataclasses import ChatMessage
 from haystack_integrations.tools.mcp.convert.server_texts import (
     MAX_CHARS,
     TEMPLATE,
-    check_template,
+    InstructionsTemplate,
     fenced_instructions,
 )
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.parameters import Positive, checked
 from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
 
 
@@ -38,7 +40,8 @@ class MCPInstructionsHook:
 
     allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_run",)
 
-    def __init__(self, max_chars: int = MAX_CHARS, template: str = TEMPLATE) -> None:
+    @checked(MCPConfigurationError)
+    def __init__(self, max_chars: Positive = MAX_CHARS, template: InstructionsTemplate = TEMPLATE) -> None:
         """
         Initialize the hook.
 
@@ -46,7 +49,6 @@ class MCPInstructionsHook:
         :param template: What is put around them, with `{server}` and `{instructions}`.
         :raises MCPConfigurationError: If a parameter is invalid.
         """
-        check_template(type(self).__name__, template, max_chars)
         self.max_chars = max_chars
         self.template = template
 

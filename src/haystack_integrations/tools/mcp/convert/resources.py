@@ -23,6 +23,8 @@ from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 if TYPE_CHECKING:
     import mcp_types as types
 
+__all__ = ["resource_contents", "resource_streams"]
+
 
 def resource_contents(result: types.ReadResourceResult) -> list[str | ByteStream]:
     """

@@ -30,6 +30,8 @@ from haystack_integrations.tools.mcp.haystack_compat import TOOL_MESSAGES_TAKE_F
 if TYPE_CHECKING:
     import mcp_types as types
 
+__all__ = ["prompt_messages"]
+
 ContentPart: TypeAlias = TextContent | ImageContent | FileContent
 
 _NO_CONTENT: Final = "[no content]"

@@ -16,9 +16,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from pydantic import AfterValidator
 
 # Invisible, but neither control nor format characters: fillers, variation selectors and other default-ignorable code
 # points of Unicode, assigned or not.
@@ -41,7 +41,7 @@ _JOINERS: Final = frozenset(["\u200c", _JOINER, "\ufe0e", _EMOJI])
 @lru_cache(maxsize=4096)
 def is_invisible(character: str) -> bool:
     """
-    Tell whether people do not see a character, or see something else than a model does.
+    Return whether people do not see a character, or see something else than a model does.
 
     :param character: The character.
     :returns: True for format and control characters but tabs and ends of lines, for fillers and variation selectors,
@@ -141,25 +141,18 @@ _NAME = re.compile(r"[^\w .:/-]+")
 _LONGEST_NAME = 100
 
 
-def check_template(owner: str, template: str, max_chars: int) -> None:
-    """
-    Check the parameters of `fenced_instructions`.
-
-    :param owner: Whose they are, for messages.
-    :param template: The template.
-    :param max_chars: The longest text.
-    :raises MCPConfigurationError: If one is invalid.
-    """
-    if not isinstance(max_chars, int) or isinstance(max_chars, bool) or max_chars < 1:
-        msg = f"{owner}: `max_chars` must be a whole number of at least 1, got {max_chars!r}"
-        raise MCPConfigurationError(msg)
+def _with_placeholders(template: str) -> str:
     try:
         is_complete = "\0" in template.format(server="", instructions="\0")
     except (KeyError, IndexError, ValueError, AttributeError):
         is_complete = False
     if not is_complete:
-        msg = f"{owner}: `template` must have the placeholder {{instructions}}, and may have {{server}}"
-        raise MCPConfigurationError(msg)
+        msg = "`template` must have the placeholder {instructions}, and may have {server}"
+        raise ValueError(msg)
+    return template
+
+
+InstructionsTemplate: TypeAlias = Annotated[str, AfterValidator(_with_placeholders)]
 
 
 def fenced_instructions(
@@ -200,7 +193,7 @@ def _without_fences(text: str) -> str:
 
 def _comparable(text: str) -> tuple[str, list[int]]:
     """
-    Write a text without what makes letters look different or similar, and give the origin of each character.
+    Return a text without what makes letters look different or similar, and the origin of each character.
     """
     characters, origins = [], []
     for index, character in enumerate(text):
