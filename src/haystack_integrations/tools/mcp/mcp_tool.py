@@ -598,8 +598,7 @@ class MCPTool(ToolBase, Tool):
                 _warn_of_async_callback()
             else:
                 on_progress = self._streamed(streaming_callback, mcp_arguments)
-        name = self._conversation_input
-        failures = 0 if name is None else self._failures_in_run(name, mcp_arguments)
+        failures = self._failures_in_run(mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
@@ -612,8 +611,7 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
-        name = self._conversation_input
-        failures = 0 if name is None else self._failures_in_run(name, mcp_arguments)
+        failures = self._failures_in_run(mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
@@ -621,12 +619,15 @@ class MCPTool(ToolBase, Tool):
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
-    def _failures_in_run(self, conversation_input: str, arguments: dict[str, Any]) -> int:
+    def _failures_in_run(self, arguments: dict[str, Any]) -> int:
         """
         Count the failures of the tool in the run that calls it, and take the messages out of the arguments.
         """
-        take = arguments.pop if conversation_input == ARGUMENT else arguments.get
-        return failures_in_a_row(take(conversation_input, None), self.name)
+        name = self._conversation_input
+        if name is None:
+            return 0
+        take = arguments.pop if name == ARGUMENT else arguments.get
+        return failures_in_a_row(take(name, None), self.name)
 
     def _check_failures(self, failures: int) -> None:
         limit = self.tool_options.max_tool_failures
@@ -686,20 +687,9 @@ class MCPTool(ToolBase, Tool):
         :raises ValueError: If an answer is missing, unknown, or does not fit its form; if an argument was not kept
             that is not in `bound_arguments`.
         """
-        sent = self._resent(call)
-        try:
-            result = self._connection.continue_call(
-                call,
-                answers,
-                withheld=sent.arguments,
-                display_name=self.name,
-                invocation_timeout=self._own_invocation_timeout,
-                on_progress=on_progress,
-            )
-        except MCPInvocationError as error:
-            failure = self._failure(error, sent)
-            raise failure from failure.__cause__
-        return MCPToolResult.from_result(result)
+        with _Failing(self, self._resent(call), MCPInvocationError) as failing:
+            options = self._continuation(failing.sent, on_progress)
+            return MCPToolResult.from_result(self._connection.continue_call(call, answers, **options))
 
     async def continue_call_async(
         self,
@@ -711,20 +701,17 @@ class MCPTool(ToolBase, Tool):
         """
         Do the same as `continue_call` without blocking the event loop.
         """
-        sent = self._resent(call)
-        try:
-            result = await self._connection.continue_call_async(
-                call,
-                answers,
-                withheld=sent.arguments,
-                display_name=self.name,
-                invocation_timeout=self._own_invocation_timeout,
-                on_progress=on_progress,
-            )
-        except MCPInvocationError as error:
-            failure = self._failure(error, sent)
-            raise failure from failure.__cause__
-        return MCPToolResult.from_result(result)
+        with _Failing(self, self._resent(call), MCPInvocationError) as failing:
+            options = self._continuation(failing.sent, on_progress)
+            return MCPToolResult.from_result(await self._connection.continue_call_async(call, answers, **options))
+
+    def _continuation(self, resent: Sent, on_progress: ProgressCallback | None) -> dict[str, Any]:
+        return {
+            "withheld": resent.arguments,
+            "display_name": self.name,
+            "invocation_timeout": self._own_invocation_timeout,
+            "on_progress": on_progress,
+        }
 
     def _resent(self, call: MCPPendingCall) -> Sent:
         if not isinstance(call, MCPPendingCall) or call.tool_name != self.remote_name:
@@ -749,24 +736,15 @@ class MCPTool(ToolBase, Tool):
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
         admit_call(self.name)
-        sent = Sent(arguments=arguments, given=arguments)
-        try:
+        with _Failing(self, Sent(arguments=arguments, given=arguments)) as failing:
             if self._definition is None:
                 self.warm_up()
-            sent = self._complete(arguments)
-            request, recorder = self._request(sent, on_progress), call_recorder.get()
-            if recorder is None:
-                result = self._connection._deliver(request)
-            else:
-                result = recorder.deliver(self._recorded(request, sent), self._connection._deliver)
+            sent = failing.sent = self._complete(arguments)
+            request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
+            result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             if result.content:
                 self._note_links(result.content)
             return convert(result)
-        except MCPRunError:
-            raise
-        except Exception as error:
-            failure = self._failure(error, sent)
-            raise failure from failure.__cause__
 
     async def _call_async(
         self,
@@ -775,24 +753,19 @@ class MCPTool(ToolBase, Tool):
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
         admit_call(self.name)
-        sent = Sent(arguments=arguments, given=arguments)
-        try:
+        with _Failing(self, Sent(arguments=arguments, given=arguments)) as failing:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = self._complete(arguments)
+            sent = failing.sent = self._complete(arguments)
             request, recorder = self._request(sent, on_progress), call_recorder.get()
+            send = self._connection._deliver_async
             if recorder is None:
-                result = await self._connection._deliver_async(request)
+                result = await send(request)
             else:
-                result = await recorder.deliver_async(self._recorded(request, sent), self._connection._deliver_async)
+                result = await recorder.deliver_async(self._recorded(request, sent), send)
             if result.content:
                 self._note_links(result.content)
             return convert(result)
-        except MCPRunError:
-            raise
-        except Exception as error:
-            failure = self._failure(error, sent)
-            raise failure from failure.__cause__
 
     def _recorded(self, request: CallRequest, sent: Sent) -> RecordedCall:
         """
@@ -801,13 +774,7 @@ class MCPTool(ToolBase, Tool):
         from_state = {*(self._custom_inputs_from_state or {}).values()}
 
         def options(call: MCPPendingCall) -> dict[str, Any]:
-            withheld = self._resent(call).arguments
-            return {
-                "withheld": withheld,
-                "display_name": self.name,
-                "invocation_timeout": self._own_invocation_timeout,
-                "on_progress": request.on_progress,
-            }
+            return self._continuation(self._resent(call), request.on_progress)
 
         return RecordedCall(
             request=request,
@@ -947,6 +914,25 @@ class MCPTool(ToolBase, Tool):
         Describe the tool without secrets.
         """
         return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
+
+
+class _Failing:
+    """
+    Converts what is raised in its block to an MCPInvocationError, in which nothing is that must not be.
+    """
+
+    def __init__(self, tool: MCPTool, sent: Sent, kind: type[Exception] = Exception) -> None:
+        self._tool = tool
+        self.sent = sent
+        self._kind = kind
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, self._kind) and not isinstance(error, MCPRunError):
+            failure = self._tool._failure(error, self.sent)
+            raise failure from failure.__cause__
 
 
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
