@@ -127,7 +127,10 @@ def test_a_model_that_insists_can_be_stopped(toolset):
         ({"max_calls": -1}, "`max_calls` must be greater than or equal to 0, got -1"),
         ({"max_calls_per_tool": {"echo": "2"}}, r"`max_calls_per_tool` \(echo\) must be a valid integer"),
         ({"tools": "echo"}, "`tools` must be a valid list"),
-        ({"refusal_message": "{nothing}"}, "may have the placeholders {tool_name} and {limit} only"),
+        (
+            {"refusal_message": "{nothing}"},
+            "`refusal_message` must have no other placeholders than",
+        ),
         ({"max_refused_calls": 1.5}, "`max_refused_calls` must be"),
     ],
 )

@@ -210,7 +210,7 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
         (MCPHandlers(), "MCPHandlers()"),
         (MCPHandlers(log_level="info"), "MCPHandlers(log_level='info')"),
         (MCPSampling(function=len), "MCPSampling(function=<built-in function len>)"),
-        (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me')"),
+        (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me', grant_type='authorization_code')"),
         (ToolOverride(name="x"), "ToolOverride(name='x')"),
         (ToolConfig("x", ["a"]), "ToolConfig(tool_alias='x', providers=['a'])"),
         (MCPProvider("a", "https://h/sse"), "MCPProvider(name='a', endpoint='https://h/sse')"),

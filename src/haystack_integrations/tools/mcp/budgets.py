@@ -57,7 +57,7 @@ def _with_placeholders(text: str) -> str:
     try:
         text.format(tool_name="a_tool", limit="a limit")
     except (KeyError, IndexError, ValueError, AttributeError):
-        msg = "`refusal_message` may have the placeholders {tool_name} and {limit} only"
+        msg = "must have no other placeholders than {tool_name} and {limit}"
         raise ValueError(msg) from None
     return text
 

@@ -64,6 +64,7 @@ from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, Progr
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.options import (
     BoundArguments,
+    BoundValues,
     Sent,
     ToolOptions,
     limit_outputs,
@@ -192,7 +193,7 @@ class MCPTool(ToolBase, Tool):
         outputs_to_state: dict[str, dict[str, Any]] | None = None,
         *,
         exposed_name: ExposedName | None = None,
-        bound_arguments: dict[str, Any] | None = None,
+        bound_arguments: BoundValues | None = None,
         tool_options: ToolOptions | Mapping[str, Any] | None = None,
         call_options: CallOptions | Mapping[str, Any] | None = None,
         handlers: MCPHandlers | Mapping[str, Any] | None = None,

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.convert.results import model_text
@@ -49,7 +49,8 @@ _FROM_STATE: Final = "from_state"
 _VALUE: Final = "value"
 
 
-@dataclass(frozen=True)
+@explains_options
+@checked_dataclass(frozen=True, config=CHECKED)
 class FromState:
     """
     Binds an argument to a key of an Agent's State, in `bound_arguments`.
@@ -59,17 +60,21 @@ class FromState:
     :param key: The key. The `state_schema` of the Agent must have it.
     """
 
-    key: str
+    key: Text
 
-    def __post_init__(self) -> None:
-        """
-        Validate the key.
 
-        :raises ValueError: If it is not a non-empty string.
-        """
-        if not isinstance(self.key, str) or not self.key:
-            msg = f"FromState: `key` must be a non-empty string, got {self.key!r}"
-            raise ValueError(msg)
+def _bindable(value: Any) -> Any:
+    if isinstance(value, (Secret, FromState)):
+        return value
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        msg = f"must be a Secret, a FromState or what JSON can say (without Secrets inside), not {type(value).__name__}"
+        raise ValueError(msg) from None
+    return value
+
+
+BoundValues: TypeAlias = dict[Text, Annotated[Any, BeforeValidator(_bindable)]]
 
 
 @explains_options
@@ -147,14 +152,13 @@ class ToolOverride(ToolOptions):
 
     name: ExposedName | None = None
     description: Text | None = None
-    bound_arguments: dict[Text, Any] | None = None
+    bound_arguments: BoundValues | None = None
     invocation_timeout: Seconds | None = None
 
     def __post_init__(self) -> None:
         """
-        Validate the override.
+        Refuse what only a toolset can do.
         """
-        _check_bound_arguments(self.bound_arguments)
         self.for_single_tool("ToolOverride")
 
     def over(self, options: ToolOptions) -> ToolOptions:
@@ -404,15 +408,13 @@ class BoundArguments:
     Arguments of one tool that the model neither sees nor overrides.
     """
 
-    def __init__(self, tool_name: str, values: Any) -> None:
+    def __init__(self, tool_name: str, values: dict[str, Any] | None) -> None:
         """
         Initialize the arguments.
 
         :param tool_name: Name of the tool, for messages.
         :param values: Values by parameter: JSON values, Secrets and FromStates.
-        :raises ValueError: If a value is something else.
         """
-        _check_bound_arguments(values)
         self.tool_name = tool_name
         self.values: dict[str, Any] = values or {}
         # Haystack passes values of its State under these names, which no model can guess; under a parameter's own name
@@ -526,19 +528,6 @@ class BoundArguments:
         return [name for name in arguments if name in self.values]
 
 
-def _check_bound_arguments(values: Any) -> None:
-    if values is not None and not (isinstance(values, dict) and all(isinstance(name, str) and name for name in values)):
-        msg = "`bound_arguments` must be a dict from parameter names to values"
-        raise ValueError(msg)
-    for name, value in (values or {}).items():
-        if not isinstance(value, (Secret, FromState)) and not _is_json(value):
-            msg = (
-                f"`bound_arguments`: the value of '{name}' must be a Secret, a FromState or what JSON can say (without "
-                f"Secrets inside), not {type(value).__name__}"
-            )
-            raise ValueError(msg)
-
-
 def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     Serialize the bound arguments of one tool.
@@ -579,14 +568,6 @@ def _loaded(value: Any) -> Any:
         case {"type": "value", "value": plain}:
             return plain
     return value
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 def _has_key(schema: Any, key: str) -> bool:

@@ -266,21 +266,22 @@ def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
 def _fault(own: list[str], error: ValidationError) -> str:
     # Of the kinds of value that a parameter takes, the one that what was given comes closest to.
     first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
-    if first["type"] == "value_error":
-        return str(first.get("ctx", {}).get("error"))
-    if first["type"] == "missing":
-        return f"`{first['loc'][0]}` is missing"
-    value = first["input"]
-    name, *inside = first["loc"]
-    # What is in a mapping, or should have been one or a list, may be a secret.
-    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str", "unexpected_positional_argument")
-    is_shown = isinstance(value, _QUOTED) and not is_hidden
-    given = repr(value) if is_shown else type(value).__name__
+    name, *inside = first["loc"] or ("",)
     place = f"`{own[name] if isinstance(name, int) else name}`"
     # What else pydantic says of the place is about its own schema.
     keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in _TYPES)]
     if keys:
         place += f" ({keys[-1]})"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    if first["type"] == "value_error":
+        said = str(first.get("ctx", {}).get("error"))
+        return f"{place} {said}" if said.startswith("must") else said
+    value = first["input"]
+    # What is in a mapping, or should have been one or a list, may be a secret.
+    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str", "unexpected_positional_argument")
+    is_shown = isinstance(value, _QUOTED) and not is_hidden
+    given = repr(value) if is_shown else type(value).__name__
     said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
     return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"
 

@@ -9,9 +9,9 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from haystack import logging
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
@@ -21,6 +21,7 @@ from haystack.document_stores.types import DuplicatePolicy
 from haystack.tools import ToolsType, deserialize_tools_or_toolset_inplace, serialize_tools_or_toolset
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
+from pydantic import Field, InstanceOf
 
 from haystack_integrations.tools.mcp.any_tools import (
     close_tools,
@@ -49,6 +50,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
 from haystack_integrations.tools.mcp.server_instructions import (
     instructions_for_model,
     with_instructions,
@@ -108,15 +110,16 @@ class MCPSearchableToolset(Compound, LiveToolset):
     ```
     """
 
+    @checked(MCPConfigurationError)
     def __init__(
         self,
-        catalog: ToolsType,
+        catalog: InstanceOf[Toolset] | Sequence[InstanceOf[Tool] | InstanceOf[Toolset]],
         *,
-        top_k: int = 3,
-        search_threshold: int = 8,
-        search_tool_name: str = "search_tools",
+        top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 3,
+        search_threshold: Positive = 8,
+        search_tool_name: Text = "search_tools",
         search_tool_description: str | None = None,
-        search_tool_parameters_description: dict[str, str] | None = None,
+        search_tool_parameters_description: dict[Literal["tool_keywords", "k"], str] | None = None,
         retriever: Any = None,
         document_store: Any = None,
         text_embedder: Any = None,
@@ -139,13 +142,10 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :param document_embedder: Embeds the tools, for a retriever that searches embeddings.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
-        owner = type(self).__name__
-        self._catalog: ToolsType = _checked_catalog(owner, catalog)
-        for name, value, most in (("top_k", top_k, MOST_RESULTS), ("search_threshold", search_threshold, None)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most and value > most):
-                valid = f"a whole number from 1 to {most}" if most else "a whole number of at least 1"
-                msg = f"{owner}: `{name}` must be {valid}, got {value!r}"
-                raise MCPConfigurationError(msg)
+        self._catalog: ToolsType = catalog if isinstance(catalog, Toolset) else list(catalog)
+        if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in tool_items(self._catalog)):
+            msg = "`catalog` must not have a toolset that searches; pass what that one searches"
+            raise MCPConfigurationError(msg)
         self.top_k = top_k
         self.search_threshold = search_threshold
         self.search_tool_name = search_tool_name
@@ -160,8 +160,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self._users = Holds()
         for item in connected_items(self._catalog):
             item._holds.count_those_of(self._users)
-        self._index = ToolIndex(owner, **self._components)
-        self._parameters = _search_parameters(owner, search_tool_parameters_description or {}, top_k)
+        self._index = ToolIndex(**self._components)
+        self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # Names that more than one tool has.
         self._twice: list[str] = []
         # None before warm-up.
@@ -505,24 +505,7 @@ def _of_run(item: Any, names: set[str] | None) -> Any:
     return item if spawn is None else spawn(names)
 
 
-def _checked_catalog(owner: str, catalog: Any) -> ToolsType:
-    items = [catalog] if isinstance(catalog, Toolset) else catalog
-    if not isinstance(items, list | tuple) or not all(isinstance(item, Tool | Toolset) for item in items):
-        msg = f"{owner}: `catalog` must be a Toolset or a list of Tools and Toolsets, got {type(catalog).__name__}"
-        raise MCPConfigurationError(msg)
-    if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in items):
-        msg = f"{owner}: `catalog` must not have a toolset that searches; pass what that one searches"
-        raise MCPConfigurationError(msg)
-    return catalog if isinstance(catalog, Toolset) else list(items)
-
-
-def _search_parameters(owner: str, descriptions: Mapping[str, str], top_k: int) -> dict[str, Any]:
-    if unknown := [name for name in descriptions if name not in _PARAMETERS]:
-        msg = (
-            f"{owner}: `search_tool_parameters_description` may have {' and '.join(map(repr, _PARAMETERS))}, "
-            f"got {unknown[0]!r}"
-        )
-        raise MCPConfigurationError(msg)
+def _search_parameters(descriptions: Mapping[Any, str], top_k: int) -> dict[str, Any]:
     described = {**_PARAMETERS, "k": _PARAMETERS["k"].format(top_k=top_k), **descriptions}
     return {
         "type": "object",
@@ -541,7 +524,6 @@ class ToolIndex:
 
     def __init__(
         self,
-        owner: str,
         *,
         retriever: Any = None,
         document_store: Any = None,
@@ -551,7 +533,6 @@ class ToolIndex:
         """
         Initialize the index. MCPSearchableToolset documents the parameters.
 
-        :param owner: Whose it is, for messages.
         :param retriever: What finds the documents. Default: BM25 in memory.
         :param document_store: Where the documents are. Default: that of the retriever.
         :param text_embedder: Embeds what is searched for.
@@ -561,21 +542,19 @@ class ToolIndex:
         # Nobody else has documents in a store of its own, and BM25 says which ones have none of the words.
         self._is_private = retriever is None
         if retriever is None:
-            for name, value in (
-                ("document_store", document_store),
-                ("text_embedder", text_embedder),
-                ("document_embedder", document_embedder),
-            ):
-                if value is not None:
-                    msg = f"{owner}: `{name}` needs a `retriever`; the search by BM25 has all it needs"
-                    raise MCPConfigurationError(msg)
+            if any(each is not None for each in (document_store, text_embedder, document_embedder)):
+                msg = (
+                    "`document_store`, `text_embedder` and `document_embedder` need a `retriever`; the search by BM25 "
+                    "has all it needs"
+                )
+                raise MCPConfigurationError(msg)
             document_store = private_document_store()
             retriever = InMemoryBM25Retriever(document_store=document_store)
-        self._inputs = _checked_inputs(owner, retriever, text_embedder)
+        self._inputs = _checked_inputs(retriever, text_embedder)
         self._retriever = retriever
         self._store = _store_of(retriever) if document_store is None else document_store
         if not hasattr(self._store, "write_documents"):
-            msg = f"{owner}: `retriever` has no `document_store`; pass the one that it searches as `document_store`"
+            msg = "`retriever` has no `document_store`; pass the one that it searches as `document_store`"
             raise MCPConfigurationError(msg)
         self._text_embedder = text_embedder
         self._document_embedder = document_embedder
@@ -664,18 +643,18 @@ class ToolIndex:
         return found[:top_k]
 
 
-def _checked_inputs(owner: str, retriever: Any, text_embedder: Any) -> set[str]:
+def _checked_inputs(retriever: Any, text_embedder: Any) -> set[str]:
     sockets = getattr(getattr(retriever, "__haystack_input__", None), "_sockets_dict", {})
     if not {*_QUERIES, *_EMBEDDINGS} & set(sockets):
         msg = (
-            f"{owner}: `retriever` must be a component that takes `query`, `queries` or `query_embedding` and gives "
+            "`retriever` must be a component that takes `query`, `queries` or `query_embedding` and gives "
             f"`documents`, got {type(retriever).__name__}"
         )
         raise MCPConfigurationError(msg)
     needed = [name for name in _EMBEDDINGS if name in sockets and sockets[name].is_mandatory]
     if needed and text_embedder is None:
         kind = type(retriever).__name__
-        msg = f"{owner}: {kind} takes `{needed[0]}`: pass a `text_embedder` and a `document_embedder`"
+        msg = f"{kind} takes `{needed[0]}`: pass a `text_embedder` and a `document_embedder`"
         raise MCPConfigurationError(msg)
     return set(sockets)
 
