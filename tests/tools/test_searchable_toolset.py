@@ -494,7 +494,7 @@ class TestCatalogs:
             ({"search_threshold": True}, "`search_threshold` must be a valid integer, got True"),
             (
                 {"search_tool_parameters_description": {"query": "x"}},
-                "`search_tool_parameters_description` must be 'tool_keywords' or 'k', got str",
+                "`search_tool_parameters_description` (query) must be 'tool_keywords' or 'k', got str",
             ),
             ({"retriever": object()}, "`retriever` must be a component that takes `query`"),
             ({"text_embedder": object()}, "`text_embedder` and `document_embedder` need a `retriever`"),

@@ -204,7 +204,7 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
         (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
         (
             StreamableHttpServerInfo("https://h/mcp", timeout=9),
-            "StreamableHttpServerInfo(url='https://h/mcp', timeout=9)",
+            "StreamableHttpServerInfo(url='https://h/mcp', timeout=9.0)",
         ),
         (SSEServerInfo("https://h/sse"), "SSEServerInfo(url='https://h/sse')"),
         (MCPHandlers(), "MCPHandlers()"),

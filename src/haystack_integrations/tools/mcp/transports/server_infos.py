@@ -452,7 +452,7 @@ class HttpServerInfo(BuiltInServerInfo):
     url: Any
     token: Annotated[str | Secret | TokenSource | None, _UNCHECKED] = None
     headers: Secrets | None = None
-    timeout: Seconds | dict[str, Seconds | None] = 30
+    timeout: Seconds | dict[str, Seconds | None] = 30.0
     max_retries: Retries = 3
     base_delay: Delay = 1.0
     max_delay: Delay = 30.0
