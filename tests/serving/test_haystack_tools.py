@@ -328,57 +328,6 @@ async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
     assert (await called(server, "whoami", text="server")).content[0].text == "server: shop"
 
 
-def _of_user() -> str:
-    return "bob"
-
-
-def find(
-    text: str,
-    limit: int = Field(10, description="How many", ge=1),
-    words: list[str] = Field(default_factory=list),  # noqa: B008 - what is tested
-    user: str = Depends(_of_user),
-) -> str:
-    """Find."""
-    return f"{text} {limit} {words} {user}"
-
-
-def seek(text: str, user: Annotated[str, Depends(_of_user)] = "") -> str:
-    return f"{text} {user}"
-
-
-async def test_what_fastmcp_resolves_in_defaults_of_its_functions_is_resolved_in_those_of_haystack():
-    @component
-    class Finder:
-        @component.output_types(found=str)
-        def run(self, text: str, limit: int = Field(10, ge=1), user: str = Depends(_of_user)) -> dict[str, str]:
-            return {"found": f"{text} {limit} {user}"}
-
-    tools = [
-        create_tool_from_function(find),
-        Tool("seek", "Seeks.", TEXT, seek),
-        ComponentTool(Finder(), name="finder", description="Finds."),
-    ]
-    async with Client(create_mcp_server("shop", tools=tools)) as client:
-        by_name = {tool.name: tool.input_schema for tool in await client.list_tools()}
-        assert list(by_name["find"]["properties"]) == ["text", "limit", "words"]
-        assert list(by_name["finder"]["properties"]) == ["text", "limit"]
-        assert (await client.call_tool("find", {"text": "tea"})).content[0].text == "tea 10 [] bob"
-        assert (await client.call_tool("find", {"text": "tea", "limit": 2})).content[0].text == "tea 2 [] bob"
-        assert (await client.call_tool("finder", {"text": "tea"})).structured_content == {"found": "tea 10 bob"}
-        assert (await client.call_tool("seek", {"text": "tea"})).content[0].text == "tea bob"
-        for name in ("find", "seek", "finder"):
-            with pytest.raises(ToolError, match="there is no argument"):
-                await client.call_tool(name, {"text": "tea", "user": "eve"})
-
-    pipeline = Pipeline()
-    pipeline.add_component("finder", Finder())
-    with pytest.raises(ValueError, match=r"default of finder\.limit is a FieldInfo, which a pipeline does not resolve"):
-        create_mcp_server("shop", pipelines={"find": pipeline})
-    bound = ServeOptions(bound={"limit": 3, "user": "bob"})
-    async with Client(create_mcp_server("shop", pipelines={"find": pipeline}, options={"find": bound})) as client:
-        assert (await client.call_tool("find", {"text": "tea"})).structured_content == {"found": "tea 3 bob"}
-
-
 def sphinx(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
     """
     Look for it.
@@ -432,7 +381,7 @@ async def test_docstrings_and_annotations_describe_arguments(function: Any):
     @component
     class Looking:
         @component.output_types(found=str)
-        def run(self, text: str, count: Annotated[int, Field(description="How many", ge=1)] = 1, plain: bool = False):
+        def run(self, text: str, count: Annotated[int, Field(ge=1)] = 1, plain: bool = False):
             return {"found": text}
 
     Looking.run.__doc__ = function.__doc__
@@ -453,7 +402,9 @@ async def test_docstrings_and_annotations_describe_arguments(function: Any):
         tools = {tool.name: tool for tool in await client.list_tools()}
     for name, tool in tools.items():
         said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
-        assert (said["text"], said["count"]) == ("What it is.", "How many"), name
+        # A docstring is all that Haystack reads of a component.
+        count = "Not this." if name in ("component", "pipeline") else "How many"
+        assert (said["text"], said["count"]) == ("What it is.", count), name
     assert tools["of_haystack"].description == tools[function.__name__].description == "Look for it.\n\nEverywhere."
     assert tools["described"].description == "My own."
 

@@ -18,7 +18,6 @@ import pytest
 from fastmcp.exceptions import ToolError
 from haystack import component
 from haystack.components.builders import PromptBuilder
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.component.types import Variadic
 from haystack.dataclasses import (
     ByteStream,
@@ -41,7 +40,6 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
     UnservableTypeError,
-    input_descriptions,
     is_servable,
     output_schema,
 )
@@ -270,12 +268,6 @@ def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
     Draft202012Validator.check_schema(schema)
     if declared is not Any:
         Draft202012Validator(schema).validate({"value": value})
-
-
-def test_descriptions_come_from_the_docstring_of_run() -> None:
-    described = input_descriptions(InMemoryBM25Retriever(InMemoryDocumentStore()))
-
-    assert described["query"].startswith("The query string")
 
 
 def test_sockets_are_read_from_a_component() -> None:

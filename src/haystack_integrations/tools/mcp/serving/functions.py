@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_type_hints
 
 from fastmcp import Context
-from fastmcp.dependencies import CurrentContext, Dependency
+from fastmcp.dependencies import CurrentContext
 from fastmcp.exceptions import ToolError, ValidationError
 from fastmcp.tools.base import ToolResult
 from fastmcp.tools.function_tool import FunctionTool
@@ -29,7 +29,6 @@ from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 from pydantic import PydanticUserError
 from pydantic import ValidationError as PydanticValidationError
-from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
@@ -53,8 +52,6 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
     InputSchema,
     ServedInput,
-    annotated_description,
-    input_descriptions,
     invalid_arguments,
     is_servable,
     object_schema,
@@ -224,7 +221,11 @@ def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     :param function: The function.
     :returns: The schema, of an object; None if it says nothing, or nothing that can be described.
     """
-    declared = _declared_return(function)
+    try:
+        declared = get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
+    except (NameError, TypeError):
+        # FastMCP says what is wrong with them, if it needs them.
+        declared = None
     derived = _derived_schema(function)
     # Media become content for the model, which no schema describes.
     if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, _OF_HAYSTACK)):
@@ -238,14 +239,6 @@ def _derived_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     try:
         return FunctionTool.from_function(function, name="function", output_schema=NotSet).output_schema
     except (NameError, PydanticUserError, TypeError, ValueError):
-        return None
-
-
-def _declared_return(function: Callable[..., Any]) -> Any:
-    try:
-        return get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
-    except (NameError, TypeError):
-        # FastMCP says what is wrong with them, if it needs them.
         return None
 
 
@@ -269,19 +262,15 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         raise ValueError(msg)
     function = _function(tool)
     hints = {} if isinstance(tool, ComponentTool) else _parameter_hints(function)
-    defaults = _defaults(tool, function)
-    options = _with_dependencies(options, hints, defaults)
+    options = _with_context(options, hints)
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
     description = tool.description
-    if isinstance(tool, ComponentTool):
-        parameters = _with_annotations(parameters, component_of(tool))
-    elif function is not None and inspect.getdoc(function):
+    if function is not None and not isinstance(tool, ComponentTool) and inspect.getdoc(function):
         docstring = parse_docstring(function)
         parameters = _described(parameters, docstring.parameters)
         if tool.description == function.__doc__:
             description = docstring.description or ""
-    fields = {name: each for name, each in defaults.items() if isinstance(each, FieldInfo) and not each.is_required()}
     convert = _converter(without(parameters, options.bound), hints)
     hidden = _from_state(tool, hints) - {*parameters.get("properties", {}), *options.bound}
 
@@ -290,13 +279,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             # A schema that allows any name does not refuse these.
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
-        arguments = convert(arguments)
-        for name in fields.keys() - arguments.keys():
-            arguments = {
-                **arguments,
-                name: fields[name].get_default(call_default_factory=True, validated_data=arguments),
-            }
-        return _answer(tool, await _invoke(tool, arguments, call))
+        return _answer(tool, await _invoke(tool, convert(arguments), call))
 
     return ServedTool.create(
         name=tool.name,
@@ -332,26 +315,9 @@ def _parameter_hints(function: Callable[..., Any] | None) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if name in parameters}
 
 
-def _defaults(tool: Tool, function: Callable[..., Any] | None) -> dict[str, Any]:
-    if isinstance(tool, ComponentTool):
-        return {name: socket.default_value for name, socket in input_sockets(component_of(tool)).items()}
-    try:
-        parameters = inspect.signature(function).parameters if function is not None else {}
-    except (TypeError, ValueError):
-        return {}  # of a function in C
-    return {name: each.default for name, each in parameters.items()}
-
-
-def _with_dependencies(options: ServeOptions, hints: Mapping[str, Any], defaults: Mapping[str, Any]) -> ServeOptions:
-    """Have what FastMCP injects into functions injected here, too: its context, and what `Depends` says."""
-    injected: dict[str, Any] = {}
-    for name in {**defaults, **hints}:
-        declared = (defaults.get(name), *getattr(hints.get(name), "__metadata__", ()))
-        dependency = next((each for each in declared if isinstance(each, Dependency)), None)
-        if dependency is not None:
-            injected[name] = dependency
-        elif Context in (hints.get(name), *get_args(hints.get(name))):
-            injected[name] = CurrentContext()
+def _with_context(options: ServeOptions, hints: Mapping[str, Any]) -> ServeOptions:
+    """Have FastMCP's context injected, as into functions."""
+    injected = {name: CurrentContext() for name, hint in hints.items() if Context in (hint, *get_args(hint))}
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 
 
@@ -364,19 +330,6 @@ def _described(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str,
         if said.get(name) and isinstance(each, dict) and not each.get("description")
     }
     return {**parameters, "properties": {**properties, **described}} if described else parameters
-
-
-def _with_annotations(parameters: dict[str, Any], component: Any) -> dict[str, Any]:
-    """Say of the arguments what the types of a component say, which Haystack passes over."""
-    in_docstring = input_descriptions(component)
-    said = {name: annotated_description(socket.type) for name, socket in input_sockets(component).items()}
-    properties = dict(parameters.get("properties", {}))
-    for name, each in properties.items():
-        # What the user said of it stays.
-        of_haystack = {f"Input '{name}' for the component.", in_docstring.get(name)}
-        if said.get(name) and each.get("description") in of_haystack:
-            properties[name] = {key: value for key, value in each.items() if key != "description"}
-    return _described({**parameters, "properties": properties}, said)
 
 
 def _from_state(tool: Tool, types: Mapping[str, Any]) -> set[str]:

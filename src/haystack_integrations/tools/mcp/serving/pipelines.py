@@ -22,16 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from fastmcp.dependencies import Dependency
 from fastmcp.tools.base import Tool, ToolResult
 from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 from haystack.core.pipeline.base import PipelineBase
-from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     has_chosen_inputs,
     is_async_pipeline,
+    parameter_descriptions,
     super_component_class,
 )
 from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
@@ -42,7 +41,6 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
     UnservableTypeError,
-    input_descriptions,
     is_servable,
     output_schema,
 )
@@ -332,7 +330,6 @@ def map_inputs(pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, 
         name: left for name, group in mapped.items() if (left := tuple(each for each in group if each not in taken))
     }
     _check_mandatory(sockets, taken.union(*mapped.values()))
-    _check_defaults(sockets, taken)
     served = {
         name: _served_input(name, [sockets[each] for each in group], pipeline, group) for name, group in mapped.items()
     }
@@ -443,17 +440,6 @@ def _listed(sockets: Iterable[Socket]) -> str:
     return ", ".join(".".join(each) for each in sockets) or "none"
 
 
-def _check_defaults(sockets: dict[Socket, Any], set_: set[Socket]) -> None:
-    for each, socket in sockets.items():
-        default = socket.get("default_value")
-        if isinstance(default, Dependency | FieldInfo) and each not in set_:
-            msg = (
-                f"The default of {_listed([each])} is a {type(default).__name__.strip('_')}, which a pipeline does not "
-                "resolve. Give it another default in the component, or a value with `bound`."
-            )
-            raise ValueError(msg)
-
-
 def _check_mandatory(sockets: dict[Socket, Any], given: set[Socket]) -> None:
     missing = [each for each, socket in sockets.items() if socket["is_mandatory"] and each not in given]
     if missing:
@@ -474,7 +460,9 @@ def _served_input(name: str, found: list[dict[str, Any]], pipeline: Any, group: 
             "Set it with `bound`, or connect it."
         )
         raise UnservableTypeError(msg)
-    described = [input_descriptions(pipeline.get_component(component)).get(socket, "") for component, socket in group]
+    described = [
+        parameter_descriptions(pipeline.get_component(component)).get(socket, "") for component, socket in group
+    ]
     default = typed[0].get("default_value")
     return ServedInput(
         declared,

@@ -59,7 +59,6 @@ from typing_extensions import TypedDict
 from haystack_integrations.tools.mcp.haystack_compat import (
     contains_callable,
     is_state_type,
-    parameter_descriptions,
 )
 
 _Schema = dict[str, Any]
@@ -271,39 +270,15 @@ def is_servable(declared: Any) -> bool:
     return True
 
 
-def input_descriptions(component: Any) -> dict[str, str]:
-    """
-    Read what the docstring of a component's `run` says of its inputs.
-
-    :param component: The component.
-    :returns: The descriptions by the names of the inputs; only of those that have one.
-    """
-    return {name: text for name, text in parameter_descriptions(component).items() if text}
-
-
-def annotated_description(declared: Any) -> str:
-    """
-    Read what a type says of its values: `Annotated[str, "The text"]`, or `Annotated[str, Field(description="...")]`.
-
-    :param declared: The type.
-    :returns: The description; an empty text if there is none.
-    """
-    for each in getattr(declared, "__metadata__", ()):
-        text = each if isinstance(each, str) else getattr(each, "description", None)
-        if isinstance(text, str) and text:
-            return text
-    is_union = get_origin(declared) in (Union, UnionType)
-    return next(filter(None, map(annotated_description, get_args(declared))), "") if is_union else ""
-
-
 def _field(name: str, given: ServedInput) -> Any:
     if not is_servable(given.type):
         msg = f"The input `{name}` is of type {given.type}, which a client cannot send as JSON."
         raise UnservableTypeError(msg)
     default = _MISSING if given.required else _as_json(given.default)
     extra: _Schema = {} if default is _MISSING else {"default": default}
-    description = annotated_description(given.type) or given.description or None
-    shown: Any = Field(description=description, json_schema_extra=extra)
+    shown: Any = Field(json_schema_extra=extra)
+    if given.description:
+        shown = Field(description=given.description, json_schema_extra=extra)
     annotated: Any = Annotated[_input_type(given.type), shown]
     return Required[annotated] if given.required else NotRequired[annotated]
 
