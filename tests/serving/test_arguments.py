@@ -100,14 +100,6 @@ def test_nan_passes_no_limit(number: float, strict: bool):
             checked(arguments, strict=strict)
 
 
-@rows("number", ["inf", "1e308", 1e308])
-def test_no_number_is_too_much_for_multiple_of(number: Any):
-    try:
-        assert checked({"price": number})
-    except ToolError as error:
-        assert "Invalid arguments" in str(error)
-
-
 @rows("others", [True, {}, {"type": "string"}])
 async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so(others: Any):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": others}
@@ -171,22 +163,6 @@ async def test_where_any_name_is_allowed_clients_do_not_set_what_comes_from_the_
             await client.call_tool("show", {"user": "root"})
 
 
-@rows("strict", [True, False])
-@rows("text", NO_NUMBERS, ids=lambda text: repr(text[:12]))
-async def test_a_function_takes_no_other_numbers_either(text: str, strict: bool):
-    def add(a: int = 0, b: float = 0.0, c: int | None = None, d: list[float] | None = None) -> str:
-        """Adds."""
-        return f"{a} {b} {c} {d}"
-
-    options = {"add": ServeOptions(strict_validation=strict)}
-    async with Client(create_mcp_server("s", tools=[add], options=options)) as client:
-        for name in "abc":
-            with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'add': '{name}"):
-                await client.call_tool("add", {name: text})
-        with pytest.raises(ToolError, match=r"^Invalid arguments for tool 'add': 'd"):
-            await client.call_tool("add", {"d": ["1", text]})
-
-
 class Trip(BaseModel):
     day: dt.date
     seats: int = 1
@@ -232,22 +208,3 @@ async def test_a_pattern_of_another_dialect_is_left_to_whoever_wrote_it():
         assert (await client.call_tool("greet", {"name": "Ann"})).data == "Ann"
         with pytest.raises(ToolError, match="Invalid arguments for tool 'greet'"):
             await client.call_tool("greet", {"name": "ann"})
-
-
-async def test_a_client_does_not_get_all_its_names_back():
-    def greet(name: str = "") -> str:
-        """Greets."""
-        return name
-
-    def count(counts: dict[str, int]) -> int:
-        """Counts."""
-        return len(counts)
-
-    async with Client(create_mcp_server("s", tools=[greet, count])) as client:
-        with pytest.raises(ToolError) as unknown:
-            await client.call_tool("greet", {f"{n}{'x' * 1000}": "" for n in range(1000)})
-        with pytest.raises(ToolError) as nested:
-            await client.call_tool("count", {"counts": {"x" * 100_000: "one"}})
-        with pytest.raises(ToolError, match=r"; and 990 more$") as many:
-            await client.call_tool("count", {"counts": {f"{n}": "one" for n in range(1000)}})
-    assert all(len(str(each.value)) < 2000 for each in (unknown, nested, many))

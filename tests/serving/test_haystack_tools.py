@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import pytest
 from fastmcp import Client, Context, FastMCP
-from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.function_tool import FunctionTool
 from haystack import Document, Pipeline, SuperComponent, component
@@ -302,24 +301,6 @@ async def test_the_model_sees_what_it_would_see_in_an_agent():
     assert result.structured_content == {"words": ["a", "b"], "secret": 1}
 
 
-async def test_bound_arguments_are_neither_seen_nor_set_by_clients():
-    def order(text: str, user: str, limit: int) -> str:
-        return f"{user} orders {text}, at most {limit}"
-
-    parameters = {**TEXT, "properties": {**TEXT["properties"], "user": {"type": "string"}, "limit": {}}}
-    server = create_mcp_server(
-        "shop",
-        tools=[Tool("order", "Orders.", parameters, order)],
-        options={"order": ServeOptions(bound={"limit": 3, "user": Depends(lambda: "Ada")})},
-    )
-    async with Client(server) as client:
-        [tool] = await client.list_tools()
-        assert list(tool.input_schema["properties"]) == ["text"]
-        assert (await client.call_tool("order", {"text": "tea"})).content[0].text == "Ada orders tea, at most 3"
-        with pytest.raises(ToolError, match="there is no argument 'user'"):
-            await client.call_tool("order", {"text": "tea", "user": "Eve"})
-
-
 async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
     def whoami(text: str, ctx: Context) -> str:
         return f"{text}: {ctx.fastmcp.name}"
@@ -328,7 +309,7 @@ async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
     assert (await called(server, "whoami", text="server")).content[0].text == "server: shop"
 
 
-def sphinx(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
+def seek(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
     """
     Look for it.
 
@@ -341,59 +322,23 @@ def sphinx(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False
     return text
 
 
-def google(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
-    """Look for it.
-
-    Everywhere.
-
-    Args:
-        text: What it is.
-        count: Not this.
-
-    Returns:
-        Where it is.
-    """
-    return text
-
-
-def numpy(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
-    """Look for it.
-
-    Everywhere.
-
-    Parameters
-    ----------
-    text : str
-        What it is.
-    count : int
-        Not this.
-
-    Returns
-    -------
-    str
-        Where it is.
-    """
-    return text
-
-
-@pytest.mark.parametrize("function", [sphinx, google, numpy])
-async def test_docstrings_and_annotations_describe_arguments(function: Any):
+async def test_docstrings_and_annotations_describe_arguments():
     @component
     class Looking:
         @component.output_types(found=str)
         def run(self, text: str, count: Annotated[int, Field(ge=1)] = 1, plain: bool = False):
             return {"found": text}
 
-    Looking.run.__doc__ = function.__doc__
+    Looking.run.__doc__ = seek.__doc__
     pipeline = Pipeline()
     pipeline.add_component("looking", Looking())
     server = create_mcp_server(
         "shop",
         tools=[
-            create_tool_from_function(function, name="of_haystack"),
-            create_tool_from_function(function, name="described", description="My own."),
+            create_tool_from_function(seek, name="of_haystack"),
+            create_tool_from_function(seek, name="described", description="My own."),
             ComponentTool(Looking(), name="component"),
-            function,
+            seek,
         ],
         pipelines={"pipeline": pipeline},
         options={"pipeline": ServeOptions(inputs=["text", "count", "plain"])},
@@ -405,7 +350,7 @@ async def test_docstrings_and_annotations_describe_arguments(function: Any):
         # A docstring is all that Haystack reads of a component.
         count = "Not this." if name in ("component", "pipeline") else "How many"
         assert (said["text"], said["count"]) == ("What it is.", count), name
-    assert tools["of_haystack"].description == tools[function.__name__].description == "Look for it.\n\nEverywhere."
+    assert tools["of_haystack"].description == tools["seek"].description == "Look for it.\n\nEverywhere."
     assert tools["described"].description == "My own."
 
 

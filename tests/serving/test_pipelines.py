@@ -367,16 +367,6 @@ async def test_a_cancelled_call_begins_no_further_component():
     assert shout.runs == 1
 
 
-async def test_a_timeout_begins_no_further_component():
-    gate, shout = Gate(), Shout()
-    async with serving(chain(gate, shout), timeout=0.1) as client:
-        with pytest.raises(ToolError, match="did not finish"):
-            await client.call_tool("ask", {"text": "a"})
-        gate.may_end.set()
-
-    assert shout.runs == 0
-
-
 @rows("over_http", [False, True])
 async def test_cancelling_reaches_an_asynchronous_component(over_http: bool):
     gate = AsyncGate()

@@ -16,9 +16,6 @@ from uuid import UUID
 
 import pytest
 from fastmcp.exceptions import ToolError
-from haystack import component
-from haystack.components.builders import PromptBuilder
-from haystack.core.component.types import Variadic
 from haystack.dataclasses import (
     ByteStream,
     ChatMessage,
@@ -35,7 +32,6 @@ from haystack.utils import Secret
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from haystack_integrations.tools.mcp.haystack_compat import input_sockets, output_sockets
 from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
@@ -268,17 +264,3 @@ def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
     Draft202012Validator.check_schema(schema)
     if declared is not Any:
         Draft202012Validator(schema).validate({"value": value})
-
-
-def test_sockets_are_read_from_a_component() -> None:
-    @component
-    class Joins:
-        @component.output_types(out=list[str])
-        def run(self, values: Variadic[str], limit: int = 3) -> dict[str, Any]:
-            return {"out": list(values)[:limit]}
-
-    inputs = input_sockets(Joins())
-
-    assert inputs["values"].is_mandatory and not inputs["limit"].is_mandatory
-    assert output_sockets(Joins())["out"].type == list[str]
-    assert "template" in input_sockets(PromptBuilder("{{ q }}"))

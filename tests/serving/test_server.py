@@ -44,17 +44,6 @@ GREET = Tool(
 )
 
 
-async def test_a_function_and_a_haystack_tool_are_listed_and_called():
-    server = create_mcp_server("shop", tools=[add, GREET])
-    async with Client(server) as client:
-        assert {tool.name: tool.description for tool in await client.list_tools()} == {
-            "add": "Add two numbers.",
-            "greet": "Greets somebody.",
-        }
-        assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-        assert (await client.call_tool("greet", {"name": "Ada"})).content[0].text == "Hello, Ada!"
-
-
 async def test_a_provider_gives_a_server_of_fastmcp_the_same():
     server = FastMCP("shop", providers=[HaystackProvider(tools=[GREET])])
 
@@ -66,21 +55,6 @@ async def test_a_provider_gives_a_server_of_fastmcp_the_same():
         assert [tool.name for tool in await client.list_tools()] == ["double", "greet"]
         assert (await client.call_tool("double", {"n": 2})).data == 4
         assert (await client.call_tool("greet", {"name": "Ada"})).content[0].text == "Hello, Ada!"
-
-
-async def test_a_synchronous_tool_that_runs_into_its_timeout_is_answered_at_once():
-    may_end = threading.Event()
-    server = create_mcp_server(
-        "shop",
-        tools=[Tool("wait", "Waits.", {"type": "object", "properties": {}}, lambda: may_end.wait(60))],
-        options={"wait": ServeOptions(timeout=0.1)},
-    )
-    try:
-        async with Client(server) as client:
-            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.1 s"):
-                await client.call_tool("wait", {})
-    finally:
-        may_end.set()
 
 
 def test_without_fastmcp_the_error_says_what_to_install():
@@ -119,15 +93,6 @@ async def test_a_disabled_tool_is_neither_listed_nor_called(keys):
         assert (await client.call_tool("public", {"text": "x"})).content[0].text == "X"
     server.enable(keys=keys)
     assert "admin" in await names(server)
-
-
-async def test_only_what_was_enabled_can_be_used_in_only_these_mode():
-    public = (_tool("public"), ServeOptions(tags={"public"}))
-    server = create_mcp_server("shop", tools=[public, _tool("admin"), _tool("other")])
-    server.enable(tags={"public"}, only=True)
-    assert await names(server) == ["public"]
-    server.enable(keys={"tool:admin", "tool:other"}, only=True)
-    assert await names(server) == ["admin", "other"]
 
 
 def test_a_key_of_no_known_kind_is_refused():
