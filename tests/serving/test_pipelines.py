@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
-from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server, progress
+from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
     LIMIT,
     Answers,
@@ -392,7 +392,7 @@ async def test_progress_names_each_component_in_its_order():
 
 
 async def test_a_heartbeat_shows_that_a_slow_call_is_alive(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(progress, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(calls, "HEARTBEAT", 0.05)
     gate = Gate()
     seen: list[tuple[float, str | None]] = []
 
@@ -412,7 +412,7 @@ async def test_a_heartbeat_shows_that_a_slow_call_is_alive(monkeypatch: pytest.M
 async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
     monkeypatch: pytest.MonkeyPatch, size: int, patience: float, steps: int
 ):
-    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(calls, "PATIENCE", patience)
     seen: list[str | None] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -430,7 +430,7 @@ async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
 
 
 async def test_over_http_a_call_that_lasts_reports_all_of_its_progress(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    monkeypatch.setattr(calls, "PATIENCE", 0.05)
     gate = Gate()
     seen: list[str | None] = []
 

@@ -25,9 +25,14 @@ from haystack_integrations.tools.mcp.serving.approvals import (
     ask_clients,
     current_approvals,
 )
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, things_by_name
-from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
+from haystack_integrations.tools.mcp.serving.calls import (
+    CallPool,
+    ProgressReporter,
+    ServedCall,
+    ServedTool,
+    errors_named,
+)
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
 from haystack_integrations.tools.mcp.serving.sources import Source
@@ -59,7 +64,7 @@ class AgentSource(Source):
     Serves each Agent as a tool: a task goes in, the answer comes out.
     """
 
-    def __init__(self, agents: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+    def __init__(self, agents: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the AgentSource.
 
@@ -77,7 +82,7 @@ class AgentSource(Source):
                 if not isinstance(agent, Agent):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
-                served.append(_ServedAgent(name, agent, options.get(name) or ServeOptions()))
+                served.append(_ServedAgent(name, agent, options.of(name)))
         self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
         self.parts: Sequence[Any] = [each.agent for each in served]
 

@@ -15,13 +15,14 @@ import asyncio
 import inspect
 import logging as python_logging
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from types import MappingProxyType
-from typing import Any, TypeVar
+from types import MappingProxyType, TracebackType
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
@@ -30,11 +31,12 @@ from fastmcp import Context, FastMCP
 from fastmcp.dependencies import Dependency
 from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
 from fastmcp.exceptions import ValidationError as InvalidRequestError
-from fastmcp.server.auth import AuthCheck, require_scopes
+from fastmcp.server.auth import AuthCheck
 from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.server.transforms import Visibility
 from fastmcp.tools.base import Tool, ToolResult
+from fastmcp.utilities.components import FastMCPComponent
 from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
 from haystack.core.errors import PipelineRuntimeError
@@ -45,23 +47,32 @@ from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
-from haystack_integrations.tools.mcp.serving.results import ResultWriter
+from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
 from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, reasons_of, without
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+ComponentT = TypeVar("ComponentT", bound=FastMCPComponent)
 
 # Enough for tools that wait for servers, and few enough for a machine with few cores.
 DEFAULT_MAX_CONCURRENCY = 32
 # How many calls may wait for each that runs. The last of them waits about this many times as long as a call takes.
 _WAITING_PER_PLACE = 8
 
+# How long text of a model is collected before it is sent, in seconds. People read it.
+INTERVAL = 0.25
+# Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
+HEARTBEAT = 10.0
+# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
+# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
+# progress always.
+PATIENCE = 0.25
+
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
 _WRITING = 0.3
 
-# Marks what `ServeOptions(enabled=False)` hides. It is not left out, so that `server.enable` shows it.
-HIDE = Visibility(False, match_all=True)
+_HIDE: Any = Visibility(False, match_all=True)
 
 # The parameter by which FastMCP resolves the context of a request.
 _CONTEXT = "_served_context"
@@ -232,6 +243,121 @@ class ServedCall:
         return await self.place.in_thread(function, *args)
 
 
+class ProgressReporter:
+    """
+    Reports to a client what its call is doing.
+
+    Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
+    a heartbeat shows that the call is alive.
+
+    It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
+    """
+
+    def __init__(self, call: ServedCall, *, total: int | None = None, patient: bool = False) -> None:
+        """
+        Initialize the ProgressReporter.
+
+        :param call: The call.
+        :param total: How many steps there are, if that is known.
+        :param patient: Whether nothing is sent of a call over HTTP that ends within `PATIENCE`.
+        """
+        self._call = call
+        self._total = total
+        request = call.context.request_context if call.context is not None else None
+        self._patience = PATIENCE if patient and request is not None and request.request is not None else 0.0
+        # A client that asked for it, or whoever looks at a background task.
+        self.is_wanted: bool = call.context is not None and (request is None or "progressToken" in (request.meta or {}))
+        # Steps, and texts between them.
+        self._news: deque[tuple[str, bool]] = deque()
+        self._steps = 0
+        self._since_step = 0
+        self._last_step = "Working"
+        self._loop = asyncio.get_running_loop()
+        self._any_news = asyncio.Event()
+        self._sending = asyncio.Lock()
+        self._sender: asyncio.Task[None] | None = None
+
+    def step(self, message: str) -> None:
+        """
+        Report a step. From any thread.
+
+        :param message: What begins or ended.
+        """
+        self._report(message, is_step=True)
+
+    def text(self, text: str) -> None:
+        """
+        Report text of a model. From any thread.
+
+        :param text: What it wrote since the last time.
+        """
+        self._report(text, is_step=False)
+
+    def _report(self, message: str, *, is_step: bool) -> None:
+        if self._sender is not None:
+            self._news.append((message, is_step))
+            self._loop.call_soon_threadsafe(self._any_news.set)
+
+    async def __aenter__(self) -> ProgressReporter:
+        """
+        Begin to report.
+        """
+        if self.is_wanted:
+            self._sender = asyncio.create_task(self._send())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        Send what is left, unless the work failed, or was too short to be worth a report.
+        """
+        sender, self._sender = self._sender, None
+        if sender is None:
+            return
+        try:
+            if error is None and not self._patience:
+                await self._send_news()
+        finally:
+            sender.cancel()
+        await asyncio.wait([sender])
+
+    async def _send(self) -> None:
+        if self._patience:
+            await asyncio.sleep(self._patience)
+            self._patience = 0.0
+        while True:
+            try:
+                async with asyncio.timeout(HEARTBEAT):
+                    await self._any_news.wait()
+            except TimeoutError:
+                self._news.append((f"{self._last_step} ...", False))
+            self._any_news.clear()
+            await self._send_news()
+            # More text may follow.
+            await asyncio.sleep(INTERVAL)
+
+    async def _send_news(self) -> None:
+        # The client may go away: its call is cancelled anyway.
+        with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+            async with self._sending:
+                while self._news:
+                    message, is_step = self._news.popleft()
+                    while not is_step and self._news and not self._news[0][1]:
+                        message += self._news.popleft()[0]
+                    await self._notify(message, is_step=is_step)
+
+    async def _notify(self, message: str, *, is_step: bool) -> None:
+        if is_step:
+            self._steps, self._since_step, self._last_step = self._steps + 1, 0, message
+        else:
+            self._since_step += 1
+        # The number must grow with each notification: what comes between two steps counts as parts of one.
+        done = self._steps + self._since_step / (self._since_step + 1)
+        total = self._total if self._total is not None and done <= self._total else None
+        await self._call.progress(done, total, well_formed(message))
+
+
 Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
 
 # The call that the running code belongs to.
@@ -302,7 +428,7 @@ class ServedTool(Tool):
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
         shown = without(_of_object(options.name or name, parameters), options.bound)
-        given: Any = {"description": description, "annotations": annotations, **options.of_component()}
+        given: Any = {"description": description, "annotations": annotations, "auth": auth, **options.of_component()}
         if options.annotations is not None:
             given["annotations"] = options.annotations
         tool = cls(
@@ -311,7 +437,6 @@ class ServedTool(Tool):
             parameters=shown,
             output_schema=output_schema,
             timeout=options.timeout,
-            auth=require_scopes(*options.scopes) if options.scopes else auth,
             task_config=TaskConfig(mode="required")
             if options.task == "required"
             else TaskConfig.from_bool(options.task is True),
@@ -333,11 +458,11 @@ class ServedTool(Tool):
         return tool
 
     @property
-    def is_enabled(self) -> bool:
+    def options(self) -> ServeOptions:
         """
-        Whether clients see it, as long as nobody enables or disables it.
+        What the user said of it.
         """
-        return self._parts.options.enabled
+        return self._parts.options
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """
@@ -482,6 +607,20 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
 
     _sign(run_with, ("arguments",), dependencies)
     return run_with
+
+
+async def marked(component: ComponentT, options: ServeOptions) -> ComponentT:
+    """
+    Mark a component that is not enabled. It is not left out, so that `server.enable` shows it.
+
+    :param component: A tool, resource, template or prompt.
+    :param options: Its options.
+    :returns: The component, or a copy that is hidden.
+    """
+    if options.enabled:
+        return component
+    [hidden] = await _HIDE.list_tools([component])
+    return cast("ComponentT", hidden)
 
 
 # Reads of resources and prompts

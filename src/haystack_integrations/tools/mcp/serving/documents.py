@@ -22,13 +22,12 @@ from urllib.parse import quote, unquote
 from fastmcp.exceptions import ResourceError
 from fastmcp.resources import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
-from fastmcp.server.auth import require_scopes
 from haystack import logging
 from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
-from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads, refused
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name, things_by_name
+from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked, refused
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.sources import Source
 
@@ -55,9 +54,7 @@ class DocumentStoreSource(Source):
     Serves document stores as resources. Nothing is ever written to them.
     """
 
-    def __init__(
-        self, document_stores: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool
-    ) -> None:
+    def __init__(self, document_stores: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the DocumentStoreSource.
 
@@ -70,7 +67,7 @@ class DocumentStoreSource(Source):
         """
         super().__init__()
         stores = things_by_name("document_stores", document_stores, "document stores")
-        self._stores = [_ServedStore(name, store, options.get(name), pool) for name, store in stores.items()]
+        self._stores = [_ServedStore(name, store, options.of(name), pool) for name, store in stores.items()]
 
     async def list_resources(self) -> Sequence[Resource]:
         """
@@ -125,7 +122,7 @@ class _ServedStore:
     One document store.
     """
 
-    def __init__(self, name: str, store: Any, options: ServeOptions | None, pool: CallPool) -> None:
+    def __init__(self, name: str, store: Any, options: ServeOptions, pool: CallPool) -> None:
         missing = [method for method in _NEEDED_METHODS if not callable(getattr(store, method, None))]
         if missing or isinstance(store, type):
             msg = (
@@ -136,7 +133,7 @@ class _ServedStore:
         check_name("`document_stores`", name)
         self._name = name
         self._store = store
-        self._options = options or ServeOptions()
+        self._options = options
         unknown = sorted(set(self._options.bound) - {"filters"})
         if unknown:
             msg = f"`options[{name!r}].bound` may have `filters` for a document store, not {', '.join(unknown)}"
@@ -167,11 +164,9 @@ class _ServedStore:
         if what != "all":
             given.pop("title", None)
             given.pop("description", None)
-        scopes = self._options.scopes
         return {
             "name": name if what == "all" else f"{name}_{what}",
             "description": descriptions[what],
-            "auth": require_scopes(*scopes) if scopes else None,
             **given,
         }
 
@@ -202,12 +197,10 @@ class _ServedStore:
         """
         How to read a document, and how to search.
         """
-        if self._options.enabled:
-            return self.templates
-        return list(await HIDE.list_resource_templates(self.templates))
+        return [await marked(template, self._options) for template in self.templates]
 
     async def _marked(self, resources: list[Resource]) -> list[Resource]:
-        return resources if self._options.enabled else list(await HIDE.list_resources(resources))
+        return [await marked(resource, self._options) for resource in resources]
 
     def _document_at(self, uri: str) -> Resource | None:
         store, _, written = uri.rpartition("/")

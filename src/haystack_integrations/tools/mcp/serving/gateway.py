@@ -28,7 +28,7 @@ from haystack.dataclasses import StreamingChunk
 from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import AnyUrl, PrivateAttr
+from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
@@ -204,26 +204,13 @@ _RESOURCES, _PROMPTS = "resources", "prompts"
 _OPERATOR = re.compile(r"\{[+#./;&]")
 
 
-class _RemoteResource(Resource):
-    _toolset: MCPToolset = PrivateAttr()
-
-    async def read(self) -> ResourceResult:
-        """
-        Read the resource.
-
-        :returns: Its contents.
-        :raises ResourceError: If the other server does not give it.
-        """
-        return await _read(self._toolset, str(self.uri))
-
-
 class _RemoteTemplate(ResourceTemplate):
-    _toolset: MCPToolset = PrivateAttr()
+    _source: ForwardedReading = PrivateAttr()
     _parsed: UriTemplate | None = PrivateAttr(default=None)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """
-        Tell whether the template may give a URI, also with operators as in `{+path}`, which FastMCP does not know.
+        Match a URI, also with operators as in `{+path}`, which FastMCP does not know.
 
         :param uri: The URI.
         :returns: What stands for the variables, for FastMCP to look for hostile paths in it; None if it does not match.
@@ -233,9 +220,9 @@ class _RemoteTemplate(ResourceTemplate):
         if known is not None or self._parsed is None:
             return known
         found = self._parsed.match(uri)
-        # A path from the root is what `{+path}` is for. What leads out of it is still refused.
         if found is None:
             return None
+        # A path from the root is what `{+path}` is for. What leads out of it is still refused.
         texts = {name: each if isinstance(each, str) else "/".join(each) for name, each in found.items()}
         return {name: text.lstrip("/") for name, text in texts.items()}
 
@@ -247,9 +234,7 @@ class _RemoteTemplate(ResourceTemplate):
         :param params: The parameters in it.
         :returns: The resource.
         """
-        resource = _RemoteResource(uri=AnyUrl(uri), name=self.name, mime_type=self.mime_type)
-        resource._toolset = self._toolset
-        return resource
+        return self._source.resource(uri, name=self.name, mime_type=self.mime_type)
 
 
 class _RemotePrompt(Prompt):
@@ -310,7 +295,8 @@ class ForwardedReading(Source):
 
         :returns: The resources; none if the server cannot be reached.
         """
-        return [self._resource(each) for each in await self._list(_RESOURCES, self._toolset.list_resources_async)]
+        listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
+        return [self.resource(each.uri, **_common(each), **_of_resource(each)) for each in listed]
 
     async def find_resources(self, uri: str) -> list[Resource]:
         """
@@ -322,9 +308,26 @@ class ForwardedReading(Source):
         listed = [each for each in await self.list_resources() if str(each.uri) == uri]
         if listed or not self._toolset.connection._was_given(uri):
             return listed
-        resource = _RemoteResource(uri=AnyUrl(uri), name=uri)
-        resource._toolset = self._toolset
-        return [resource]
+        return [self.resource(uri, name=uri)]
+
+    def resource(self, uri: str, **shown: Any) -> Resource:
+        """
+        Make a resource.
+
+        :param uri: Its URI at the other server.
+        :param shown: What clients see.
+        :returns: The resource, which is read at the other server.
+        """
+
+        async def read() -> ResourceResult:
+            try:
+                result = await self._toolset.read_resource_async(uri)
+            except MCPError as error:
+                msg = f"The server behind resource '{uri}' did not give it."
+                raise ResourceError(msg) from error
+            return ResourceResult([_content(each) for each in result.contents])
+
+        return Resource.from_function(read, uri, **shown)
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
@@ -385,25 +388,11 @@ class ForwardedReading(Source):
     def _log(self, error: MCPError) -> None:
         logger.warning("Another server's resources and prompts cannot be served: {error}", error=str(error))
 
-    def _resource(self, listed: types.Resource) -> Resource:
-        resource = _RemoteResource(
-            uri=AnyUrl(listed.uri),
-            **_common(listed),
-            mime_type=listed.mime_type or "text/plain",
-            annotations=listed.annotations,
-        )
-        resource._toolset = self._toolset
-        return resource
-
     def _template(self, listed: types.ResourceTemplate) -> ResourceTemplate:
         template = _RemoteTemplate(
-            uri_template=listed.uri_template,
-            **_common(listed),
-            mime_type=listed.mime_type or "text/plain",
-            parameters={},
-            annotations=listed.annotations,
+            uri_template=listed.uri_template, parameters={}, **_common(listed), **_of_resource(listed)
         )
-        template._toolset = self._toolset
+        template._source = self
         try:
             template._parsed = UriTemplate.parse(listed.uri_template)
         except ValueError:
@@ -427,13 +416,8 @@ def _common(listed: types.Resource | types.ResourceTemplate | types.Prompt) -> d
     return {"name": listed.name, "title": listed.title, "description": listed.description, "icons": listed.icons}
 
 
-async def _read(toolset: MCPToolset, uri: str) -> ResourceResult:
-    try:
-        result = await toolset.read_resource_async(uri)
-    except MCPError as error:
-        msg = f"The server behind resource '{uri}' did not give it."
-        raise ResourceError(msg) from error
-    return ResourceResult([_content(each) for each in result.contents])
+def _of_resource(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
+    return {"mime_type": listed.mime_type or "text/plain", "annotations": listed.annotations}
 
 
 def _content(contents: types.TextResourceContents | types.BlobResourceContents) -> ResourceContent:

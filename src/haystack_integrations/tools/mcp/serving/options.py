@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field, fields, replace
 from typing import Annotated, Any, Literal
 
+from fastmcp.server.auth import require_scopes
 from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Icon, ToolAnnotations
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
@@ -166,6 +167,7 @@ class ServeOptions:
             "icons": list(self.icons),
             "meta": dict(self.meta),
             "version": self.version,
+            "auth": require_scopes(*self.scopes) if self.scopes else None,
         }
         return {name: value for name, value in given.items() if value}
 
@@ -220,16 +222,15 @@ class NamedOptions(dict[str, ServeOptions]):
         super().__init__({name: check_options(value) for name, value in (options or {}).items()})
         self._asked_for: set[str] = set()
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def of(self, name: str) -> ServeOptions:
         """
-        Return options.
+        Return the options of something that is served.
 
-        :param name: The name of what they are for.
-        :param default: What to return if there are none.
-        :returns: The options.
+        :param name: Its name.
+        :returns: The options; the defaults if there are none.
         """
         self._asked_for.add(name)
-        return super().get(name, default)
+        return self.get(name) or ServeOptions()
 
     @property
     def unused(self) -> str | None:

@@ -34,9 +34,14 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     super_component_class,
 )
 from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, errors_named
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, things_by_name
-from haystack_integrations.tools.mcp.serving.progress import ProgressReporter
+from haystack_integrations.tools.mcp.serving.calls import (
+    CallPool,
+    ProgressReporter,
+    ServedCall,
+    ServedTool,
+    errors_named,
+)
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
@@ -59,7 +64,7 @@ class PipelineSource(Source):
     Serves each pipeline as a tool: its inputs are the arguments, its outputs the structured result.
     """
 
-    def __init__(self, pipelines: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+    def __init__(self, pipelines: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the PipelineSource.
 
@@ -75,7 +80,7 @@ class PipelineSource(Source):
         served = []
         for name, given in things_by_name("pipelines", pipelines, "pipelines").items():
             with errors_named("pipeline", name):
-                own = options.get(name) or ServeOptions()
+                own = options.of(name)
                 served.append(_ServedPipeline(name, _choose(name, given, own), own))
         self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
         self.parts: Sequence[Any] = [each.pipeline for each in served]

@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 from fastmcp.exceptions import PromptError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
-from fastmcp.server.auth import require_scopes
 from haystack.dataclasses import ChatMessage
 from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, Reads, refused
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name, things_by_name
+from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, marked, refused
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import Source
 
@@ -30,7 +29,7 @@ class PromptSource(Source):
     Serves prompt builders as prompts: their variables are the arguments.
     """
 
-    def __init__(self, prompts: Mapping[str, Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+    def __init__(self, prompts: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the PromptSource.
 
@@ -43,10 +42,9 @@ class PromptSource(Source):
         """
         super().__init__()
         self._prompts = [
-            ServedPrompt.create(name, builder, options.get(name) or ServeOptions(), pool)
+            ServedPrompt.create(name, builder, options.of(name), pool)
             for name, builder in things_by_name("prompts", prompts, "prompt builders").items()
         ]
-        self._hidden = [each for each in self._prompts if not each.is_enabled]
         self.parts: Sequence[Any] = list(prompts.values())
 
     async def list_prompts(self) -> Sequence[Prompt]:
@@ -55,8 +53,7 @@ class PromptSource(Source):
 
         :returns: The prompts.
         """
-        hidden = {each.key: each for each in await HIDE.list_prompts(self._hidden)}
-        return [hidden.get(each.key, each) for each in self._prompts]
+        return [await marked(each, each.options) for each in self._prompts]
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]
@@ -88,11 +85,11 @@ class ServedPrompt(Prompt):
     _variables: dict[str, str] = PrivateAttr()
 
     @property
-    def is_enabled(self) -> bool:
+    def options(self) -> ServeOptions:
         """
-        Whether clients see it, unless the server says something else.
+        What the user said of it.
         """
-        return self._options.enabled
+        return self._options
 
     @classmethod
     def create(cls, name: str, builder: Any, options: ServeOptions, pool: CallPool) -> ServedPrompt:
@@ -126,7 +123,6 @@ class ServedPrompt(Prompt):
                 PromptArgument(name=argument, required=required == "*" or variable in required)
                 for argument, variable in shown.items()
             ],
-            auth=require_scopes(*options.scopes) if options.scopes else None,
         )
         prompt._run = builder.run
         prompt._options = options

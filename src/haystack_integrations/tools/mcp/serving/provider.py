@@ -29,10 +29,10 @@ from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.serving.agents import AgentSource
 from haystack_integrations.tools.mcp.serving.calls import (
     DEFAULT_MAX_CONCURRENCY,
-    HIDE,
     CallPool,
     ServedTool,
     guard_of,
+    marked,
 )
 from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
@@ -193,12 +193,13 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(left)
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return await _marked(self._unique(await self._tools()))
+        return [await _marked(tool) for tool in self._unique(await self._tools())]
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         named = self._unique([tool for tool in await self._tools() if tool.name == name])
-        matching = [tool for tool in await _marked(named) if version is None or version.matches(tool.version)]
-        return max(matching, key=version_sort_key, default=None)
+        matching = [tool for tool in named if version is None or version.matches(tool.version)]
+        found = max(matching, key=version_sort_key, default=None)
+        return None if found is None else await _marked(found)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
@@ -338,13 +339,8 @@ def _server_that_starts() -> FastMCP[Any] | None:
         return None
 
 
-async def _marked(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Mark those that are not enabled. They are not left out, so that `server.enable` shows them."""
-    hidden = [tool for tool in tools if isinstance(tool, ServedTool) and not tool.is_enabled]
-    if not hidden:
-        return tools
-    marked: dict[str, Tool] = {tool.key: tool for tool in await HIDE.list_tools(hidden)}
-    return [marked.get(tool.key, tool) for tool in tools]
+async def _marked(tool: Tool) -> Tool:
+    return await marked(tool, tool.options) if isinstance(tool, ServedTool) else tool
 
 
 def _tasks_extension(queue: str) -> ServerExtension:
@@ -374,7 +370,7 @@ class ToolSource(Source):
     Serves tools, toolsets and functions.
     """
 
-    def __init__(self, tools: Iterable[Any], *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+    def __init__(self, tools: Iterable[Any], *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the ToolSource.
 
@@ -431,12 +427,11 @@ class ToolSource(Source):
         msg = f"`tools` must contain tools, toolsets and functions, got {type(thing).__name__}"
         raise ValueError(msg)
 
-    def _options_for(self, name: str, own: ServeOptions | None) -> ServeOptions | None:
-        by_name = self._options.get(name)
-        return own if by_name is None else by_name.overridden_by(own)
+    def _options_for(self, name: str, own: ServeOptions | None) -> ServeOptions:
+        return self._options.of(name).overridden_by(own)
 
     def _serve(self, tool: HaystackTool, own: ServeOptions | None) -> Tool:
-        options = self._options_for(tool.name, own) or ServeOptions()
+        options = self._options_for(tool.name, own)
         if isinstance(tool, MCPTool):
             return serve_mcp_tool(tool, options=options, pool=self._pool)
         return serve_tool(tool, options=options, pool=self._pool)

@@ -22,7 +22,6 @@ import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from typing import Any
@@ -125,8 +124,6 @@ class JsonWriter:
             return self._of_haystack(value)
         if isinstance(value, BaseModel):
             return self._model(value)
-        if isinstance(value, Decimal):
-            return str(value) if value.is_finite() else None
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             if hasattr(value, "__pydantic_fields__") and not _contains_haystack(value):
                 return self.write(to_jsonable_python(value, bytes_mode="base64", by_alias=writes_aliases(type(value))))

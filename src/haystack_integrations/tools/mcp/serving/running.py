@@ -413,18 +413,14 @@ def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
         made = import_object(made)
     if not isinstance(made, FastMCP) and callable(made):
         made = made()
-    if inspect.isawaitable(made):
-        made = asyncio.run(_wait_for(made))
+    if inspect.iscoroutine(made):
+        made = asyncio.run(made)
     if not isinstance(made, FastMCP):
         msg = f"`server` must be a FastMCP server, or a function that makes one, not {type(made).__name__}"
         raise TypeError(msg)
     if auth is not None:
         made.auth = auth
     return made
-
-
-async def _wait_for(made: Awaitable[Any]) -> Any:
-    return await made
 
 
 class _Supervisor(Multiprocess):

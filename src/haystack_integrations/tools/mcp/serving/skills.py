@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +24,6 @@ from fastmcp import FastMCP
 from fastmcp.exceptions import ResourceError
 from fastmcp.resources import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
-from fastmcp.server.auth import require_scopes
 from fastmcp.server.context import Context
 from fastmcp.server.dependencies import get_context
 from fastmcp.server.extensions import MethodBinding, ServerExtension
@@ -36,8 +35,8 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
-from haystack_integrations.tools.mcp.serving.calls import HIDE, CallPool, NoSuchThingError, Reads
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
+from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked
+from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions
 from haystack_integrations.tools.mcp.serving.sources import Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -57,7 +56,7 @@ class SkillSource(Source):
     Serves the skills of skill stores.
     """
 
-    def __init__(self, skills: Any, *, options: Mapping[str, ServeOptions], pool: CallPool) -> None:
+    def __init__(self, skills: Any, *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the SkillSource.
 
@@ -97,10 +96,7 @@ class SkillSource(Source):
         :returns: The resources.
         """
         skills = (await self._places.run(self._skills)).values()
-        listed = {skill.name: self._resource(skill) for skill in skills}
-        hidden = [name for name in listed if not (self._options.get(name) or ServeOptions()).enabled]
-        marked = await HIDE.list_resources([listed[name] for name in hidden])
-        return list({**listed, **dict(zip(hidden, marked, strict=True))}.values())
+        return [await marked(self._resource(skill), self._options.of(skill.name)) for skill in skills]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
@@ -148,7 +144,7 @@ class SkillSource(Source):
         return skills
 
     def _resource(self, skill: _StoredSkill) -> Resource:
-        options = self._options.get(skill.name) or ServeOptions()
+        options = self._options.of(skill.name)
 
         async def read() -> ResourceResult:
             return await self._places.run(skill.read, _MAIN_FILE)
@@ -158,7 +154,6 @@ class SkillSource(Source):
             skill.uri,
             **{"name": skill.name, "description": skill.description, **options.of_component()},
             mime_type="text/markdown",
-            auth=require_scopes(*options.scopes) if options.scopes else None,
         )
 
     async def _read(self, path: str) -> ResourceResult:
