@@ -191,7 +191,7 @@ class TestCompletion:
         ({"ask": chat_builder()}, {"bound": {"other": 1}}, "the prompt has no variable other"),
         ({"ask": chat_builder()}, {"inputs": ["thing"], "bound": {"thing": 1}}, "must set each variable once"),
         ({"ask": chat_builder()}, {"completions": {"other": ["x"]}}, "there is no argument other"),
-        ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, r"`completions` \(thing\)"),
+        ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, "`completions`.* must be a valid list"),
     ],
 )
 def test_what_cannot_be_served_is_refused(prompts: Any, options: Any, text: str) -> None:
