@@ -18,7 +18,6 @@ import sqlalchemy as sql
 from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.connection.sharing import preloaded
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
-from haystack_integrations.tools.mcp.durable import journal as durable_journal
 from haystack_integrations.tools.mcp.durable.store import Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from tests.durable import kills
@@ -93,7 +92,7 @@ def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run
     with MCPToolset(server.info) as tools:
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"), journal.run("run"):
             clock = store.boot_clock
-            for module in (run, store, durable_journal):
+            for module in (run, store):
                 monkeypatch.setattr(module, "boot_clock", lambda: clock() + 3600)
             tools["look"].call()
         assert not server.calls

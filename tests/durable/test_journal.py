@@ -273,7 +273,10 @@ def test_a_failure_that_the_model_was_told_is_a_result(journal, bank):
     [
         ("question", r"message 1 \(user\) is another one"),
         ("tools", "the tool 'look' is gone"),
-        ("arguments", "arguments that it did not use when it was recorded"),
+        (
+            "arguments",
+            "no such call of 'pay'. The nearest one that is recorded differs: the argument `amount` is another",
+        ),
     ],
 )
 def test_another_program_cannot_continue_a_run(journal, bank, change, difference):

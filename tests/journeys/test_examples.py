@@ -95,6 +95,7 @@ OUTPUT: dict[str, list[str]] = {
         "registry.generate: The tools say: lamp (39.90)",
         "MCPToolRunner: lamp (39.90)",
     ],
+    "cassette.py": ["The server pays invoice 42\nRecorded", "assistant: The tools say: paid\nPlayed case.json"],
     "durable_run.py": [
         "A worker ended with -9:",
         "The call of 'pay' in run 'invoices' was sent and has no result: the tool may have run.",

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.connection.limits import (
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus, traced_call
 from haystack_integrations.tools.mcp.connection.reading import Reading
+from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
     CallKeywords,
@@ -544,7 +545,13 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         await self._submit_async(self._acquired())
 
     async def _opened(self) -> ToolListing:
-        return await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
+        recorder, server = call_recorder.get(), self.server_info.describe()
+        if recorder is not None and (recorded := recorder.listing(server)) is not None:
+            return recorded
+        listing = await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
+        if recorder is not None:
+            recorder.keep_listing(server, listing)
+        return listing
 
     def _open(self) -> ToolListing:
         return self._submit(self._opened())

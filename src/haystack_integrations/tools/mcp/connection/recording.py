@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.requests import CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest, ToolListing
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 
@@ -82,6 +82,25 @@ class CallRecorder(Protocol):
         :param name: What it is about.
         :returns: What it was, or room for what it is.
         :raises MCPRunError: If the run cannot go on.
+        """
+        raise NotImplementedError
+
+    def listing(self, server: str) -> ToolListing | None:
+        """
+        Return the recorded tools of a server, where no server is to be asked.
+
+        :param server: Describes it.
+        :returns: The tools; None if the server is to be asked.
+        :raises MCPRunError: If they are not recorded.
+        """
+        raise NotImplementedError
+
+    def keep_listing(self, server: str, listing: ToolListing) -> None:
+        """
+        Write down what tools a server has, if that is wanted.
+
+        :param server: Describes it.
+        :param listing: The tools.
         """
         raise NotImplementedError
 

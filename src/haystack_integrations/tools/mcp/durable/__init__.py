@@ -12,8 +12,9 @@ except ImportError as error:
     msg = 'Durable runs need SQLAlchemy, which is not installed: pip install "mcp-haystack[durable]"'
     raise ImportError(msg) from error
 
+from haystack_integrations.tools.mcp.durable.cassette import Cassette
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
 from haystack_integrations.tools.mcp.durable.journal import RecordedRun, RunJournal
 from haystack_integrations.tools.mcp.durable.run import UnknownCall
 
-__all__ = ["JournaledChatGenerator", "RecordedRun", "RunJournal", "UnknownCall"]
+__all__ = ["Cassette", "JournaledChatGenerator", "RecordedRun", "RunJournal", "UnknownCall"]

@@ -4,30 +4,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import socket
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import Token
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 from haystack.tools import Toolset
 from haystack.tools.tool import Tool
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.recording import CallRecorder, call_recorder
+from haystack_integrations.tools.mcp.connection.recording import call_recorder
+from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.run import OnUnknown, OpenRun, UnknownCall, scope
-from haystack_integrations.tools.mcp.durable.store import Entry, Store, boot_clock
+from haystack_integrations.tools.mcp.durable.run import DurableRun, OnUnknown, OpenRun, UnknownCall, scope
+from haystack_integrations.tools.mcp.durable.store import Entry, Store
 from haystack_integrations.tools.mcp.durable.tools import journaled_tools
-from haystack_integrations.tools.mcp.errors import MCPRunElsewhereError, MCPRunError
+from haystack_integrations.tools.mcp.errors import MCPRunError
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import explains_options
 
 T = TypeVar("T")
@@ -126,7 +124,8 @@ class RunJournal:
         if not isinstance(name, str) or not 0 < len(name) <= 255:  # noqa: PLR2004 - the width of the column
             msg = f"`name` of a run must be 1 to 255 characters, got {name!r:.80}"
             raise ValueError(msg)
-        return DurableRun(self, name, self._on_unknown if on_unknown is None else _checked(on_unknown))
+        decides = self._on_unknown if on_unknown is None else _checked(on_unknown)
+        return DurableRun(self._store, name, self._lease, decides)
 
     def generator(self, chat_generator: Any, name: str = "generator") -> JournaledChatGenerator:
         """
@@ -268,6 +267,32 @@ class RunJournal:
             msg = f"The run '{name}' has no call {number} without a result, or a process has it now"
             raise MCPRunError(msg)
 
+    def export(
+        self,
+        file: str | Path,
+        name: str | None = None,
+        *,
+        tools: MCPTool | MCPToolset | Iterable[MCPTool | MCPToolset] = (),
+    ) -> None:
+        """
+        Write a run into a file, as a cassette that tests play without a server and a model.
+
+        :param file: The file.
+        :param name: Name of the run. Default: the only one in the journal.
+        :param tools: MCP tools and toolsets, whose definitions are written, too. Those with a `snapshot` need not be
+            here: they are known without the server.
+        :raises ValueError: If there is no such run, or several without a name.
+        """
+        names = [run.name for run in self.runs()]
+        if name is None and len(names) == 1:
+            name = names[0]
+        if name not in names:
+            msg = f"RunJournal.export: `name` must be one of {', '.join(map(repr, names)) or 'no runs'}, got {name!r}"
+            raise ValueError(msg)
+        connections = [each.connection for each in ([tools] if isinstance(tools, MCPTool | MCPToolset) else tools)]
+        listings = {connection.server_info.describe(): connection._open() for connection in connections}
+        write_cassette(Path(file), self._store.entries(name), listings)
+
     def delete(self, name: str) -> bool:
         """
         Delete a run. One that a process has is kept.
@@ -299,88 +324,6 @@ class RunJournal:
         Describe the journal without the password of its database.
         """
         return f"RunJournal({self._store.describe()!r})"
-
-
-class DurableRun:
-    """
-    A run, as a context manager. `RunJournal.run` makes it.
-    """
-
-    def __init__(self, journal: RunJournal, name: str, on_unknown: OnUnknown) -> None:
-        """
-        Initialize the DurableRun.
-
-        :param journal: The journal.
-        :param name: Name of the run.
-        :param on_unknown: What is done about calls without a result.
-        """
-        self.name = name
-        self._journal = journal
-        self._on_unknown: OnUnknown = on_unknown
-        self._opened: OpenRun | None = None
-        self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
-
-    def _open(self) -> OpenRun:
-        if self._opened is not None:
-            msg = f"The run '{self.name}' is open already. Make another one with `journal.run`."
-            raise MCPRunError(msg)
-        store, lease = self._journal._store, self._journal._lease
-        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        asked = boot_clock()
-        stored = store.claim(self.name, owner, lease)
-        if stored is None:
-            known = store.run(self.name)
-            left = f"until at least {known.leased_for:.0f} seconds from now" if known is not None else "now"
-            msg = f"The run '{self.name}' is running elsewhere, {left}"
-            raise MCPRunElsewhereError(msg)
-        return OpenRun(store, stored, lease, asked + lease, self._on_unknown)
-
-    def _enter(self, opened: OpenRun) -> OpenRun:
-        self._opened = opened
-        self._reset = call_recorder.set(opened), scope.set("")
-        return opened
-
-    def _leave(self) -> OpenRun:
-        opened, reset = self._opened, self._reset
-        assert opened is not None and reset is not None  # noqa: S101 - a block was entered
-        call_recorder.reset(reset[0])
-        scope.reset(reset[1])
-        self._opened = self._reset = None
-        return opened
-
-    def __enter__(self) -> OpenRun:
-        """
-        Lease the run.
-
-        :returns: The open run.
-        :raises MCPRunElsewhereError: If another process has it.
-        :raises MCPRunError: If the journal cannot be used.
-        """
-        return self._enter(self._open())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        End the run, or leave it to be continued if there was an error.
-        """
-        self._leave().end(error)
-
-    async def __aenter__(self) -> OpenRun:
-        """
-        Lease the run without blocking the event loop.
-
-        :returns: The open run.
-        """
-        return self._enter(await asyncio.to_thread(self._open))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        End the run, or leave it to be continued if there was an error.
-        """
-        await asyncio.to_thread(self._leave().end, error)
 
 
 def _checked(on_unknown: Any) -> OnUnknown:

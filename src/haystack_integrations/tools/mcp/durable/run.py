@@ -21,19 +21,22 @@ import dataclasses
 import hashlib
 import json
 import os
+import socket
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
-from haystack_integrations.tools.mcp.connection.recording import RecordedCall
+from haystack_integrations.tools.mcp.connection.recording import CallRecorder, RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Place, Store, StoredRun, boot_clock
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
@@ -41,15 +44,17 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPRunChangedError,
+    MCPRunElsewhereError,
     MCPRunError,
 )
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.requests import CallRequest
+    from haystack_integrations.tools.mcp.connection.requests import CallRequest, ToolListing
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -118,11 +123,61 @@ class OpenRun:
         self._seen: Counter[Place] = Counter()
         self._asking: set[str] = set()
         self._under_way = 0
+        # Set by a cassette: what is said of something that is not recorded, and the tools of servers.
+        self._refuse: Callable[[str], MCPRunError] | None = None
+        self._listings: dict[str, ToolListing] | None = None
         self._deadline = deadline
         self._lost: str | None = None
         self._ended = threading.Event()
         self._heart = threading.Thread(target=self._beat, name=f"mcp-haystack-run-{self.name}", daemon=True)
         self._heart.start()
+
+    # A cassette
+
+    def play(
+        self, entries: list[Entry], listings: dict[str, ToolListing], refuse: Callable[[str], MCPRunError]
+    ) -> None:
+        """
+        Give what is recorded elsewhere, and ask and send nothing.
+
+        :param entries: What is recorded.
+        :param listings: The tools of servers by their descriptions.
+        :param refuse: Makes an error of what is wrong.
+        """
+        self._entries = {entry.place: entry for entry in entries}
+        self._listings, self._refuse = listings, refuse
+
+    def keep_listings(self) -> dict[str, ToolListing]:
+        """
+        Keep the tools of servers, too.
+
+        :returns: Gets them by the descriptions of the servers.
+        """
+        self._listings = {}
+        return self._listings
+
+    def listing(self, server: str) -> ToolListing | None:
+        """
+        Return the tools of a server, if a cassette is played. See `connection.recording.CallRecorder`.
+        """
+        if self._refuse is None or self._listings is None:
+            return None
+        # The same server may be started from another folder there; if it is the only one, it is meant.
+        found = self._listings.get(server) or (
+            next(iter(self._listings.values())) if len(self._listings) == 1 else None
+        )
+        if found is None:
+            known = ", ".join(self._listings) or "none"
+            msg = f"it has no tools of {server}; it has those of: {known}"
+            raise self._refuse(msg)
+        return dataclasses.replace(found, number=next_moment())
+
+    def keep_listing(self, server: str, listing: ToolListing) -> None:
+        """
+        Keep the tools of a server, if a cassette is recorded. See `connection.recording.CallRecorder`.
+        """
+        if self._listings is not None:
+            self._listings.setdefault(server, listing)
 
     # The lease
 
@@ -139,10 +194,13 @@ class OpenRun:
                 return
             self._deadline = asked + self._lease
 
-    def _check_lease(self) -> None:
+    def _check_may_go_on(self, place: Place, request: Any = None) -> None:
         """
-        Refuse to send or write when the run may be another process's.
+        Refuse to send or write when the run may be another process's, or a cassette is played.
         """
+        if self._refuse is not None:
+            msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
+            raise self._refuse(msg)
         if self._pid != os.getpid():
             reason = "it was opened in the process that this one was forked from"
         elif self._ended.is_set():
@@ -186,11 +244,11 @@ class OpenRun:
         return dataclasses.replace(place, occurrence=occurrence)
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
-        self._check_lease()
+        self._check_may_go_on(place, request)
         entry = self._store.insert(self.name, self.epoch, place, request, **result)
         if entry is None:
             self._lost = "another process has taken it over"
-        self._check_lease()  # again, because the process may have stood still since
+        self._check_may_go_on(place)  # again, because the process may have stood still since
         return entry  # type: ignore[return-value]
 
     def recall(self, kind: str, name: str) -> Recalled:
@@ -201,7 +259,7 @@ class OpenRun:
             place = self._next(kind, name)
             entry = self._entries.get(place)
         if entry is None:
-            self._check_lease()
+            self._check_may_go_on(place)
         return Recalled(self, place, None, entry)
 
     # Replies of the model
@@ -232,9 +290,10 @@ class OpenRun:
             entry = self._entries.get(place)
         try:
             if entry is None:
-                self._check_lease()
-            else:
-                _check_same(self.name, place, entry.request, request)
+                self._check_may_go_on(place, request)
+            elif differences := _differences_of_requests(entry.request, request):
+                msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"
+                raise self._changed(msg)
             yield Recalled(self, place, request, entry)
             with self._lock:
                 self._steps[here] += 1
@@ -305,14 +364,18 @@ class OpenRun:
         with self._lock:
             place = self._next("call", tool_name, fingerprint_of(arguments))
             entry = self._entries.get(place)
-            if entry is None:
-                self._check_nothing_unread(place)
         if entry is None:
             key = hashlib.sha256(f"{self._id}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
-            return self._write(place, {"arguments": Redactor(secrets).value(_json(arguments)), "key": key}), True
+            request = {"arguments": Redactor(secrets).value(_json(arguments)), "key": key}
+            if any(
+                each.kind == "reply" and each.scope == place.scope and each.step >= place.step for each in self._entries
+            ):
+                msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
+                raise self._changed(msg)
+            return self._write(place, request), True
         if entry.state in ("done", "failed"):
             return entry, False
-        self._check_lease()
+        self._check_may_go_on(place, entry.request)
         if entry.state == "pending" or may_repeat:
             return self._again(entry), True
         decision = self._decide(entry)
@@ -338,7 +401,7 @@ class OpenRun:
     def _again(self, entry: Entry) -> Entry:
         if not self._store.begin_again(self.name, self.epoch, entry):
             self._lost = "another process has taken it over"
-        self._check_lease()
+        self._check_may_go_on(entry.place)
         return dataclasses.replace(entry, epoch=self.epoch, attempt=entry.attempt + 1)
 
     def _decide(self, entry: Entry) -> str:
@@ -361,14 +424,35 @@ class OpenRun:
             key=entry.request["key"],
         )
 
-    def _check_nothing_unread(self, place: Place) -> None:
-        recorded = {each.step for each in self._entries if each.kind == "reply" and each.scope == place.scope}
-        if recorded and max(recorded) >= place.step:
-            msg = (
-                f"The run '{self.name}' cannot be continued: it called '{place.name}' with arguments that it did not "
-                f"use when it was recorded, after reply {place.step}. The program, or what it works on, is another one."
-            )
-            raise MCPRunChangedError(msg)
+    def _changed(self, what: str) -> MCPRunError:
+        if self._refuse is not None:
+            return self._refuse(what)
+        msg = (
+            f"The run '{self.name}' cannot be continued: {what} Continue it with the program that began it, or delete "
+            "the run."
+        )
+        return MCPRunChangedError(msg)
+
+    def _nearest(self, place: Place, request: Any) -> str:
+        """
+        Describe how the recorded entry that is most like a new one differs from it.
+        """
+
+        def described(place: Place, request: Any) -> dict[str, Any]:
+            said = {"name": place.name, "step": place.step, "branch": place.scope, "occurrence": place.occurrence}
+            arguments = (request or {}).get("arguments", {})
+            return {**said, **{f"argument `{name}`": value for name, value in arguments.items()}}
+
+        asked = described(place, request)
+        recorded = [
+            _differences(described(each.place, each.request), asked, are_shown=self._refuse is not None)
+            for each in self._entries.values()
+            if each.place.kind == place.kind
+        ]
+        if not recorded:
+            return f"No {place.kind} is recorded."
+        nearest = min(recorded, key=len)
+        return f"The nearest one that is recorded differs: {'; '.join(nearest) or 'it has no result'}."
 
     def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
         """
@@ -382,7 +466,7 @@ class OpenRun:
         if isinstance(error, MCPOutcomeUnknownError):
             decision = self._decide(entry)
             if decision == "repeat":
-                self._check_lease()
+                self._check_may_go_on(entry.place)
                 return self._again(dataclasses.replace(entry, result=None))
             if decision == "error":
                 message = f"{_in_doubt(self.name, entry)} {redactor.text(str(error))}"
@@ -416,6 +500,89 @@ class OpenRun:
             self._lost = "another process has taken it over"
             msg = f"The run '{self.name}' cannot go on here: another process has taken it over."
             raise MCPRunError(msg)
+
+
+class DurableRun:
+    """
+    A run, as a context manager. `RunJournal.run` makes it.
+    """
+
+    def __init__(self, store: Store, name: str, lease: float, on_unknown: OnUnknown) -> None:
+        """
+        Initialize the DurableRun.
+
+        :param store: The journal.
+        :param name: Name of the run.
+        :param lease: For how many seconds it is leased.
+        :param on_unknown: What is done about calls without a result.
+        """
+        self.name = name
+        self._store = store
+        self._lease = lease
+        self._on_unknown: OnUnknown = on_unknown
+        self._opened: OpenRun | None = None
+        self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
+
+    def _open(self) -> OpenRun:
+        if self._opened is not None:
+            msg = f"The run '{self.name}' is open already. Make another one with `journal.run`."
+            raise MCPRunError(msg)
+        owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        asked = boot_clock()
+        stored = self._store.claim(self.name, owner, self._lease)
+        if stored is None:
+            known = self._store.run(self.name)
+            left = f"until at least {known.leased_for:.0f} seconds from now" if known is not None else "now"
+            msg = f"The run '{self.name}' is running elsewhere, {left}"
+            raise MCPRunElsewhereError(msg)
+        return OpenRun(self._store, stored, self._lease, asked + self._lease, self._on_unknown)
+
+    def _enter(self, opened: OpenRun) -> OpenRun:
+        self._opened = opened
+        self._reset = call_recorder.set(opened), scope.set("")
+        return opened
+
+    def _leave(self) -> OpenRun:
+        opened, reset = self._opened, self._reset
+        assert opened is not None and reset is not None  # noqa: S101 - a block was entered
+        call_recorder.reset(reset[0])
+        scope.reset(reset[1])
+        self._opened = self._reset = None
+        return opened
+
+    def __enter__(self) -> OpenRun:
+        """
+        Lease the run.
+
+        :returns: The open run.
+        :raises MCPRunElsewhereError: If another process has it.
+        :raises MCPRunError: If the journal cannot be used.
+        """
+        return self._enter(self._open())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End the run, or leave it to be continued if there was an error.
+        """
+        self._leave().end(error)
+
+    async def __aenter__(self) -> OpenRun:
+        """
+        Lease the run without blocking the event loop.
+
+        :returns: The open run.
+        """
+        return self._enter(await asyncio.to_thread(self._open))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End the run, or leave it to be continued if there was an error.
+        """
+        await asyncio.to_thread(self._leave().end, error)
 
 
 @dataclass(frozen=True)
@@ -488,9 +655,14 @@ def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[st
     return {"messages": shape, "tools": {tool.name: fingerprint_of(tool.parameters)[:16] for tool in tools}}
 
 
-def _check_same(run: str, place: Place, recorded: dict[str, Any], asked: dict[str, Any]) -> None:
-    if recorded == asked:
-        return
+def _differences(recorded: dict[str, Any], asked: dict[str, Any], *, are_shown: bool) -> list[str]:
+    names = [name for name in {**recorded, **asked} if recorded.get(name) != asked.get(name)]
+    if not are_shown:
+        return [f"the {name} is another one" for name in names]
+    return [f"the {name} is {asked.get(name)!r} instead of {recorded.get(name)!r}" for name in names]
+
+
+def _differences_of_requests(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
     before, now = recorded["tools"], asked["tools"]
     differences = [f"the tool '{name}' is gone" for name in before if name not in now]
     differences += [f"the tool '{name}' is new" for name in now if name not in before]
@@ -504,11 +676,7 @@ def _check_same(run: str, place: Place, recorded: dict[str, Any], asked: dict[st
         for number, (here, there) in enumerate(zip(old, new, strict=False), 1)
         if here != there
     ]
-    msg = (
-        f"The run '{run}' cannot be continued: request {place.step + 1} to '{place.name}' is not the one that was "
-        f"recorded: {'; '.join(differences)}. Continue it with the program that began it, or delete the run."
-    )
-    raise MCPRunChangedError(msg)
+    return "; ".join(differences) and f"{'; '.join(differences)}."
 
 
 def _with_key(call: RecordedCall, entry: Entry) -> CallRequest:

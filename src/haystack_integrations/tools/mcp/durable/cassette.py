@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A recorded run in a file, which a test plays: no server, no model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from haystack_integrations.tools.mcp.connection.requests import ToolListing
+from haystack_integrations.tools.mcp.durable.codec import Codec
+from haystack_integrations.tools.mcp.durable.run import DurableRun
+from haystack_integrations.tools.mcp.durable.store import Entry, Place, Store
+from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
+
+RecordMode: TypeAlias = Literal["none", "once", "all"]
+
+# Cassettes of other formats are refused.
+_FORMAT: Final = 1
+# No other process has a run in memory.
+_LEASE: Final = 60.0
+# What is written of an entry: not when it was, by which attempt, and with which key, which are others each time.
+_PLACE: Final = tuple(field.name for field in dataclasses.fields(Place))
+
+
+class Cassette:
+    """
+    A file with a recorded run, which is played in a `with` or `async with` block: no server is started, no model asked.
+
+    What the block does is found in the file as in a durable run: by what it is. Chat generators must be wrapped in a
+    JournaledChatGenerator, and other Haystack tools by `RunJournal.tools`. A toolset must not be warm before the block.
+
+    ```python
+    from haystack_integrations.tools.mcp.durable import Cassette
+
+    with Cassette("case.json"):
+        result = agent.run(messages=[ChatMessage.from_user("Pay invoice 42.")])
+    ```
+    """
+
+    def __init__(self, file: str | Path, mode: RecordMode = "none") -> None:
+        """
+        Initialize the Cassette.
+
+        :param file: The file. `RunJournal.export` writes one, too.
+        :param mode: "none" (default): what is recorded is played, and what is not is an MCPRunChangedError. "once": if
+            there is no file, the block is recorded. "all": it is recorded in any case. A block that ends by an error
+            is not written.
+        :raises ValueError: If `mode` is none of these.
+        """
+        if mode not in ("none", "once", "all"):
+            msg = f"Cassette: `mode` must be 'none', 'once' or 'all', got {mode!r}"
+            raise ValueError(msg)
+        self.file = Path(file)
+        self.mode: RecordMode = mode
+        self._recorded: dict[str, ToolListing] | None = None
+
+    def __enter__(self) -> Self:
+        """
+        Begin to play or record.
+
+        :returns: The cassette.
+        :raises MCPRunError: If there is no such file, or it cannot be read.
+        """
+        self._recorded = None
+        known = None
+        if self.mode == "none" or (self.mode == "once" and self.file.exists()):
+            known = _read(self.file)
+        self._store = Store("sqlite://", power_loss_safe=False, codec=Codec())
+        self._run = DurableRun(self._store, self.file.stem, _LEASE, "error")
+        opened = self._run.__enter__()
+        if known is None:
+            self._recorded = opened.keep_listings()
+        else:
+            opened.play(*known, self._refusal)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End it, and write the file if something was recorded.
+        """
+        self._run.__exit__(kind, error, traceback)
+        if self._recorded is not None and error is None:
+            write_cassette(self.file, self._store.entries(self._run.name), self._recorded)
+        self._store.close()
+
+    async def __aenter__(self) -> Self:
+        """
+        Begin to play or record. Nothing of it takes long.
+
+        :returns: The cassette.
+        """
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """
+        End it, and write the file if something was recorded.
+        """
+        self.__exit__(kind, error, traceback)
+
+    def _refusal(self, what: str) -> MCPRunError:
+        msg = (
+            f"The cassette {self.file} cannot be played: {what} If that is meant, record it again, in pytest with "
+            "--mcp-record-mode=all."
+        )
+        return MCPRunChangedError(msg)
+
+
+def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolListing]) -> None:
+    """
+    Write what is recorded into a file.
+
+    :param file: The file. Its folder is made.
+    :param entries: What is recorded.
+    :param listings: The tools of servers by their descriptions.
+    """
+    servers = {
+        server: {
+            "instructions": listing.instructions,
+            "tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listing.tools],
+        }
+        for server, listing in listings.items()
+    }
+    data = {"format": _FORMAT, "servers": servers, "entries": [_as_json(entry) for entry in entries]}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(data, indent=2) + "\n", encoding="ascii")
+
+
+def _as_json(entry: Entry) -> dict[str, Any]:
+    request = entry.request and {name: value for name, value in entry.request.items() if name != "key"}
+    place = {name: getattr(entry.place, name) for name in _PLACE}
+    return {**place, "state": entry.state, "request": request, "result": entry.result}
+
+
+def _read(file: Path) -> tuple[list[Entry], dict[str, ToolListing]]:
+    import mcp_types as types  # noqa: PLC0415 - the SDK takes long to import
+
+    try:
+        data = json.loads(file.read_bytes())
+        if data["format"] != _FORMAT:
+            msg = f"The cassette {file} is of format {data['format']}; this version reads format {_FORMAT}"
+            raise MCPRunError(msg)
+        listings = {
+            server: ToolListing(
+                tools=[types.Tool.model_validate(tool, by_name=False) for tool in listing["tools"]],
+                instructions=listing["instructions"],
+            )
+            for server, listing in data["servers"].items()
+        }
+        entries = [
+            Entry(
+                number=number,
+                place=Place(**{name: each[name] for name in _PLACE}),
+                state=each["state"],
+                attempt=1,
+                epoch=1,
+                request=each["request"] and {"key": "", **each["request"]},
+                result=each["result"],
+                started=0.0,
+                ended=0.0,
+            )
+            for number, each in enumerate(data["entries"], 1)
+        ]
+    except FileNotFoundError:
+        msg = f"There is no cassette {file}. Record it, in pytest with --mcp-record-mode=once."
+        raise MCPRunError(msg) from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        msg = f"The cassette {file} cannot be read ({type(error).__name__}). Record it again."
+        raise MCPRunError(msg) from error
+    return entries, listings

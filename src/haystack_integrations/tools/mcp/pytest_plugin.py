@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The plugin of pytest that plays cassettes. It imports nothing until a test uses it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.durable import Cassette
+
+_FILE = "mcp_cassette(file): the cassette of `mcp_cassette`, relative to the folder of the test"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """
+    Add the option that says what is recorded.
+
+    :param parser: The command line of pytest.
+    """
+    parser.getgroup("mcp-haystack").addoption(
+        "--mcp-record-mode",
+        choices=("none", "once", "all"),
+        default="none",
+        help="Cassettes of agents: play them (none, the default), record those that are missing (once), or all (all).",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """
+    Declare the marker.
+
+    :param config: The configuration of pytest.
+    """
+    config.addinivalue_line("markers", _FILE)
+
+
+@pytest.fixture
+def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
+    """
+    A cassette of the test's own, in `cassettes/` beside its file, for a `with` or `async with` block.
+    """
+    from haystack_integrations.tools.mcp.durable import Cassette  # noqa: PLC0415 - only where it is used
+
+    marker = request.node.get_closest_marker("mcp_cassette")
+    own = re.sub(r"[^\w.-]+", "_", request.node.name)
+    file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{own}.json"
+    mode: Any = request.config.getoption("--mcp-record-mode")
+    return Cassette(request.path.parent / file, mode)

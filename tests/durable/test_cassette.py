@@ -1,0 +1,234 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+A recorded run is played in a test: without a server, without a model, and with an error that says what differs.
+"""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
+from haystack.utils import Secret
+
+from haystack_integrations.tools.mcp import MCPTool, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp.durable import Cassette, JournaledChatGenerator, RunJournal
+from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
+from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.prepared import prepared_python
+from tests.support.processes import run_to_end
+from tests.support.rows import rows
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+
+GO = [ChatMessage.from_user("go")]
+AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}, "token": {"type": "string"}}}
+REPLIES = [calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), say("done")]
+
+
+class Bank(ForeignServer):
+    """
+    Answers with what it was asked for, token included.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(definition("pay", AMOUNT), definition("look", AMOUNT))
+
+    async def _call_tool(self, context: Any, params: Any) -> Any:
+        await super()._call_tool(context, params)
+        return text_result(f"paid {params.arguments}")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "cassettes" / "case.json"
+
+
+def texts(tools: Any, replies: list[ChatMessage], question: list[ChatMessage] = GO) -> list[str]:
+    agent = Agent(chat_generator=JournaledChatGenerator(ScriptedChatGenerator(replies)), tools=tools)
+    messages = agent.run(messages=question)["messages"]
+    return [result.result for message in messages for result in message.tool_call_results] + [messages[-1].text]
+
+
+def recorded(file: Path, **options: Any) -> list[str]:
+    with Cassette(file, "once"), MCPToolset(Bank().info, **options) as tools:
+        return texts(tools, REPLIES)
+
+
+def absent(**options: Any) -> MCPToolset:
+    return MCPToolset(StdioServerInfo("no-such-program"), **options)
+
+
+def cause_of(error: BaseException) -> MCPRunChangedError:
+    while not isinstance(error, MCPRunChangedError):
+        assert error.__cause__ is not None, error
+        error = error.__cause__
+    return error
+
+
+def test_what_was_recorded_is_played_without_a_server_and_a_model(file):
+    first = recorded(file)
+    assert first == ["paid {'amount': 1}", "paid {'amount': 2}", "done"]
+    for mode in ("none", "once"):
+        with Cassette(file, mode), absent() as tools:
+            assert texts(tools, []) == first
+            assert sorted(tool.name for tool in tools) == ["look", "pay"]
+        with Cassette(file, mode), absent(tool_names=["pay"]) as tools, pytest.raises(Exception) as raised:
+            texts(tools, [])
+        assert "the tool 'look' is gone" in str(cause_of(raised.value))
+
+
+async def test_a_coroutine_plays_it_too(file):
+    async with Cassette(file, "once"), MCPToolset(Bank().info) as tools:
+        first = (await tools["pay"].call_async(amount=1)).text
+    async with Cassette(file), absent() as tools:
+        assert (await tools["pay"].call_async(amount=1)).text == first
+    with Cassette(file):
+        tool = MCPTool("pay", StdioServerInfo("no-such-program"))
+        assert tool.call(amount=1).text == first
+
+
+def test_an_exported_run_is_a_cassette(file, tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+    with MCPToolset(Bank().info) as tools:
+        with journal.run("run"):
+            first = texts(tools, REPLIES)
+        journal.export(file, tools=tools)
+        with journal.run("another"):
+            pass
+        with pytest.raises(ValueError, match="`name` must be one of 'run', 'another', got None"):
+            journal.export(file)
+    journal.close()
+    with Cassette(file), absent() as tools:
+        assert texts(tools, []) == first
+
+
+def test_all_records_again_and_what_fails_is_not_written(file):
+    recorded(file)
+    before = file.read_text()
+    with pytest.raises(ZeroDivisionError), Cassette(file, "all"), MCPToolset(Bank().info) as tools:
+        tools["pay"].call(amount=7)
+        1 / 0  # noqa: B018
+    assert file.read_text() == before
+    with Cassette(file, "all"), MCPToolset(Bank().info) as tools:
+        tools["pay"].call(amount=7)
+    assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 7}}]
+
+
+def test_the_same_run_writes_the_same_file(file):
+    recorded(file)
+    before = file.read_text()
+    file.unlink()
+    recorded(file)
+    assert file.read_text() == before
+
+
+def test_an_error_has_the_nearest_recorded_call_and_its_differences(file):
+    recorded(file)
+    with Cassette(file), absent() as tools:
+        with pytest.raises(MCPRunChangedError) as raised:
+            tools["pay"].call(amount=7)
+        assert str(raised.value) == (
+            f"The cassette {file} cannot be played: it has no such call of 'pay'. The nearest one that is recorded "
+            "differs: the step is 0 instead of 1; the argument `amount` is 7 instead of 1. If that is meant, record it "
+            "again, in pytest with --mcp-record-mode=all."
+        )
+    with Cassette(file), absent() as tools, pytest.raises(Exception) as raised:
+        texts(tools, [], [ChatMessage.from_user("something else")])
+    assert "request 1 to 'generator' is not the one that is recorded: message 1 (user)" in str(cause_of(raised.value))
+    with Cassette(file), absent() as tools:
+        generator = JournaledChatGenerator(ScriptedChatGenerator([]), name="writer")
+        with pytest.raises(
+            MCPRunChangedError, match=r"no such reply of 'writer'.* the name is 'writer' instead of 'gen"
+        ):
+            generator.run(messages=GO, tools=tools)
+
+
+def test_declared_secrets_are_not_in_the_file(file):
+    bound = {"pay": {"bound_arguments": {"token": Secret.from_token("sk-hidden-4711")}}}
+    said = recorded(file, tool_overrides=bound)
+    assert "4711" not in file.read_text()
+    with Cassette(file), absent(tool_overrides=bound) as tools:
+        played = texts(tools, [])
+    assert played != said
+    assert "***" in played[0]
+
+
+@rows(
+    ("content", "message"),
+    [
+        (None, r"There is no cassette .*case\.json\. Record it, in pytest with --mcp-record-mode=once"),
+        ("{", r"The cassette .*case\.json cannot be read \(JSONDecodeError\)"),
+        ('{"format": 9}', "is of format 9; this version reads format 1"),
+        ('{"format": 1, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
+    ],
+)
+def test_a_file_that_is_no_cassette_is_named(file, content, message):
+    if content is not None:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content)
+    with pytest.raises(MCPRunError, match=message), Cassette(file):
+        pass
+    with pytest.raises(ValueError, match="`mode` must be 'none', 'once' or 'all', got 'new'"):
+        Cassette(file, "new")
+
+
+PAGE = """
+import pytest
+from haystack_integrations.tools.mcp import MCPToolset
+from tests.durable.test_cassette import Bank, absent
+import os
+
+def pay(tools):
+    with tools:
+        return tools["pay"].call(amount=1).text
+
+def test_own(mcp_cassette):
+    with mcp_cassette:
+        assert pay(MCPToolset(Bank().info) if "SERVER" in os.environ else absent()) == "paid {'amount': 1}"
+
+@pytest.mark.mcp_cassette("shared.json")
+@pytest.mark.parametrize("n", ["a b", "c/d"])
+def test_shared(mcp_cassette, n):
+    with mcp_cassette:
+        assert pay(MCPToolset(Bank().info) if "SERVER" in os.environ else absent()) == "paid {'amount': 1}"
+"""
+
+
+def test_the_plugin_of_pytest_records_and_plays(tmp_path, monkeypatch):
+    (tmp_path / "test_page.py").write_text(PAGE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
+    known = entry_points(group="pytest11", name="mcp_haystack")
+    plugin = [] if known else ["-p", "haystack_integrations.tools.mcp.pytest_plugin"]
+    monkeypatch.setenv("PYTHONPATH", f"{Path(__file__).parents[2]}:{Path(__file__).parents[2] / 'src'}")
+
+    def tested(*options: str) -> str:
+        words = [str(prepared_python(forks=True)), "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *options]
+        return run_to_end(words, limit=250, cwd=tmp_path).stdout
+
+    missing = tested()
+    assert "3 failed" in missing
+    assert "There is no cassette" in missing
+    with monkeypatch.context() as patch:
+        patch.setenv("SERVER", "1")
+        assert "3 passed" in tested("--mcp-record-mode=once")
+    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")) == [
+        "cassettes/test_page/test_own.json",
+        "shared.json",
+    ]
+    assert "3 passed" in tested()
+
+
+def test_the_plugin_imports_nothing_until_it_is_used():
+    code = (
+        "import sys, haystack_integrations.tools.mcp.pytest_plugin\n"
+        "print({'haystack', 'sqlalchemy', 'mcp', 'pydantic'} & {*sys.modules})"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
