@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -135,3 +136,36 @@ def limit_pages(journal: RunJournal, more: int) -> None:
     with journal._store._connection() as connection:
         pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
         connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+def test_workers_that_begin_with_a_new_database_at_once_do_not_disturb_each_other(tmp_path):
+    for number in range(5):
+        workers = []
+        gate = tmp_path / f"gate{number}"
+        for name in "abcd":
+            if pid := os.fork():
+                workers.append(pid)
+                continue
+            try:
+                own = RunJournal(f"sqlite:///{tmp_path}/{number}.db")
+                wait_until(gate.exists, lambda: "gate")
+                with own.run(name):
+                    pass
+                os._exit(0)
+            finally:
+                os._exit(1)
+        gate.touch()
+        assert [ended(worker) for worker in workers] == [0, 0, 0, 0]
+
+
+def test_threads_that_begin_at_once_share_one_connection(journal):
+    both = threading.Barrier(4, timeout=LIMIT)
+
+    def begin(name):
+        both.wait()
+        with journal.run(name):
+            return journal._store._engine
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(begin, "abcd"))) == 1

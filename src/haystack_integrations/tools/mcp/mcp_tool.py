@@ -773,17 +773,11 @@ class MCPTool(ToolBase, Tool):
         Describe a call for the run that records it.
         """
         from_state = {*(self._custom_inputs_from_state or {}).values()}
-
-        def options(call: MCPPendingCall) -> dict[str, Any]:
-            return self._continuation(self._resent(call), request.on_progress)
-
         return RecordedCall(
             request=request,
             arguments={name: value for name, value in sent.given.items() if name not in from_state},
             secrets=[*texts_in(sent.hidden), *sent.secrets],
             key_argument=self.tool_options.idempotency_argument,
-            resume=lambda call: self._connection.continue_call(call, **options(call)),
-            resume_async=lambda call: self._connection.continue_call_async(call, **options(call)),
         )
 
     @property

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.requests import CallRequest, ToolListing
-    from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +28,12 @@ class RecordedCall:
     :param arguments: The arguments by which the call is recognized: those that the model gave.
     :param secrets: Texts that must not be written down.
     :param key_argument: The argument that gets the key of the call, if there is one.
-    :param resume: Goes on with a call that the server has kept.
-    :param resume_async: The same for a coroutine.
     """
 
     request: CallRequest
     arguments: dict[str, Any]
     secrets: list[str] = field(default_factory=list)
     key_argument: str | None = None
-    resume: Callable[[MCPPendingCall], types.CallToolResult]
-    resume_async: Callable[[MCPPendingCall], Awaitable[types.CallToolResult]]
 
 
 class Recall(Protocol):

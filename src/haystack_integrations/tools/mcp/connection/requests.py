@@ -50,6 +50,8 @@ class CallRequest:
     continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None
     # Whether a call that becomes a task is left open.
     leaves_tasks: bool = False
+    # Gets the call once it can be continued, before anything is waited for.
+    on_pending: Callable[[MCPPendingCall], None] | None = None
     # What follows is of the connection that sends it: how long it may take, and how long to wait for sessions
     # altogether, in seconds.
     limits: CallLimits = DEFAULT_LIMITS

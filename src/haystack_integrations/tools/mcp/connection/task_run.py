@@ -266,7 +266,7 @@ class TaskRun:
         return await self._leave_open(call, reason)
 
     async def _leave_open(self, call: MCPPendingCall, reason: str = "") -> NoReturn:
-        await keep(call, self._supervisor)
+        await keep(call, self._request, self._supervisor)
         raise pending_error(call, self._request, reason)
 
     def _report(self, state: TaskState) -> None:
@@ -363,16 +363,21 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
     return MCPCallPendingError(msg, request.display_name, request.tool_args, pending_call=call)
 
 
-async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
+async def keep(call: MCPPendingCall, request: CallRequest, supervisor: Supervisor) -> None:
     """
-    Pass a call to the user, so that it can be continued whatever happens to this process.
+    Pass a call to a journal and to the user, so that it can be continued whatever happens to this process.
 
     :param call: The call.
+    :param request: What the caller wants.
     :param supervisor: Has the handlers.
     """
-    function = supervisor.handlers.pending_calls
-    if function is None:
-        return
+    keepers = {"journal": request.on_pending, "handler `pending_calls`": supervisor.handlers.pending_calls}
+    for name, function in keepers.items():
+        if function is not None:
+            await _pass(call, name, function, supervisor)
+
+
+async def _pass(call: MCPPendingCall, name: str, function: Callable[..., Any], supervisor: Supervisor) -> None:
     try:
         await call_function(function, call)
     except (Exception, asyncio.CancelledError) as error:
@@ -380,7 +385,8 @@ async def keep(call: MCPPendingCall, supervisor: Supervisor) -> None:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # it is not the function's own
         logger.error(
-            "The handler `pending_calls` for {server} failed: {kind}",
+            "The {keeper} for {server} failed: {kind}",
+            keeper=name,
             server=supervisor.description,
             kind=type(error).__name__,
             exc_info=error,

@@ -171,11 +171,11 @@ class ToolCall:
         # Returns the task to wait for.
         pending = pending_call(result, self.request, self._supervisor.description)
         if pending.task_id is None:
-            await keep(pending, self._supervisor)
+            await keep(pending, self.request, self._supervisor)
         else:
             with holding_task(self._supervisor.base):
                 try:
-                    await keep(pending, self._supervisor)
+                    await keep(pending, self.request, self._supervisor)
                 except asyncio.CancelledError:
                     await cancel_task(pending.task_id, self._supervisor)
                     raise

@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunElsewhereError,
     MCPRunError,
 )
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
@@ -312,7 +312,7 @@ class OpenRun:
         with self._running():
             while True:
                 try:
-                    result = call.resume(_handle(entry)) if entry.result else send(_with_key(call, entry))
+                    result = send(self._request(call, entry))
                 except Exception as error:
                     entry = self._fail(entry, call, error)
                 else:
@@ -330,12 +330,33 @@ class OpenRun:
         with self._running():
             while True:
                 try:
-                    resumed = call.resume_async(_handle(entry)) if entry.result else send(_with_key(call, entry))
-                    result = await resumed
+                    result = await send(self._request(call, entry))
                 except Exception as error:
                     entry = await asyncio.to_thread(self._fail, entry, call, error)
                 else:
                     return await asyncio.to_thread(self._finish, entry, call, result)
+
+    def _request(self, call: RecordedCall, entry: Entry) -> CallRequest:
+        """
+        Return what is sent: the call with its key, and what the server has kept of it, if it is taken up again.
+        """
+        request, key = call.request, entry.request["key"]
+        arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
+        continues = None
+        if entry.result is not None:
+            withheld = arguments_with_secrets(arguments, call.secrets)
+            continues = dataclasses.replace(MCPPendingCall.from_dict(entry.result), withheld=withheld), None
+        return dataclasses.replace(
+            request,
+            meta={**(request.meta or {}), KEY_IN_META: key},
+            tool_args=arguments,
+            continues=continues,
+            on_pending=lambda pending: self._note_pending(entry, pending),
+        )
+
+    def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
+        # The arguments are those of the call, and may have secrets among them.
+        self.note(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
 
     def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
         request = call.request
@@ -461,7 +482,7 @@ class OpenRun:
         redactor = Redactor(call.secrets)
         name = call.request.display_name
         if isinstance(error, MCPCallPendingError):
-            self.note(entry, "pending", error.pending_call.to_dict())
+            self._note_pending(entry, error.pending_call)
             raise error
         if isinstance(error, MCPOutcomeUnknownError):
             decision = self._decide(entry)
@@ -469,7 +490,8 @@ class OpenRun:
                 self._check_may_go_on(entry.place)
                 return self._again(dataclasses.replace(entry, result=None))
             if decision == "error":
-                message = f"{_in_doubt(self.name, entry)} {redactor.text(str(error))}"
+                about = _in_doubt(self.name, entry) if error.pending_call is None else _goes_on(self.name, entry)
+                message = f"{about} {redactor.text(str(error))}"
                 raise MCPCallInDoubtError(message, name, entry.number) from error
         self.note(entry, "failed", _stored_error(error, redactor, name))
         raise error
@@ -679,16 +701,6 @@ def _differences_of_requests(recorded: dict[str, Any], asked: dict[str, Any]) ->
     return "; ".join(differences) and f"{'; '.join(differences)}."
 
 
-def _with_key(call: RecordedCall, entry: Entry) -> CallRequest:
-    request, key = call.request, entry.request["key"]
-    arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
-    return dataclasses.replace(request, meta={**(request.meta or {}), KEY_IN_META: key}, tool_args=arguments)
-
-
-def _handle(entry: Entry) -> MCPPendingCall:
-    return MCPPendingCall.from_dict(entry.result)
-
-
 def _json(value: Any) -> Any:
     return json.loads(json.dumps(value, default=lambda each: type(each).__name__))
 
@@ -716,6 +728,13 @@ def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
         kind = MCPInvocationError
     error: MCPInvocationError = kind(stored["message"], request.display_name, request.tool_args, code=stored["code"])
     return error
+
+
+def _goes_on(run: str, entry: Entry) -> str:
+    return (
+        f"The call of '{entry.place.name}' in run '{run}' is a task that goes on at the server. Continue the run to "
+        "take it up again."
+    )
 
 
 def _in_doubt(run: str, entry: Entry) -> str:

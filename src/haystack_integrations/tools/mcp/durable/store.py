@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import sqlalchemy as sql
 from sqlalchemy import event
@@ -28,6 +29,9 @@ from sqlalchemy.pool import StaticPool
 
 from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.errors import MCPRunError
+
+# Other processes may make the tables of a new database at the same time.
+_ATTEMPTS: Final = 5
 
 # Journals of other formats are refused.
 FORMAT: Final = 1
@@ -214,14 +218,23 @@ class Store:
         self._synchronous = "FULL" if power_loss_safe else "NORMAL"
         self._boot = _boot_id() if self._is_sqlite else ""
         self._engine: sql.Engine | None = None
-        self._pid = 0
         self._lock = threading.RLock()
+        _stores.add(self)
+
+    def _forked(self) -> None:
+        # A thread of the parent may have held the lock, and its connection is not ours to close.
+        self._lock = threading.RLock()
+        if self._engine is not None:
+            _inherited.append(self._engine)
+            self._engine = None
 
     def _connected(self) -> sql.Engine:
-        if self._engine is not None and self._pid == os.getpid():
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._connect()
             return self._engine
-        if self._engine is not None:  # the parent's connection is not ours to close
-            self._engine.dispose(close=False)
+
+    def _connect(self) -> sql.Engine:
         options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
         if self._is_sqlite:
             # One connection: a pool costs more than the writes.
@@ -229,8 +242,13 @@ class Store:
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
-        _tables.create_all(engine)
-        self._engine, self._pid = engine, os.getpid()
+        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+            try:
+                _tables.create_all(engine)
+                break
+            except SQLAlchemyError:
+                if not attempts_left:
+                    raise
         return engine
 
     def _prepare(self, connection: Any, _record: Any) -> None:
@@ -239,8 +257,6 @@ class Store:
 
     @contextmanager
     def _connection(self) -> Iterator[sql.Connection]:
-        if self._pid != os.getpid():
-            self._lock = threading.RLock()  # a thread of the parent may have held it
         try:
             with self._lock if self._is_sqlite else _unlocked(), self._connected().connect() as connection:
                 yield connection
@@ -263,7 +279,7 @@ class Store:
         """
         Close the connections.
         """
-        if self._engine is not None and self._pid == os.getpid():
+        if self._engine is not None:
             self._engine.dispose()
         self._engine = None
 
@@ -425,13 +441,14 @@ class Store:
 
     def begin_again(self, run: str, epoch: int, entry: Entry) -> bool:
         """
-        Record that a call is sent once more, if the lease is the latest one.
+        Record that a call is sent once more or taken up again, if the lease is the latest one.
 
         :param run: Name of the run.
         :param epoch: The lease.
-        :param entry: The call.
+        :param entry: The call. With a result, which is a handle, it is taken up again.
         :returns: Whether it was recorded.
         """
+        sent: dict[str, Any] = {} if entry.result is not None else {"state": "started", "result": None}
         latest = sql.select(sql.literal(1)).where(_RUNS.c.name == run, _RUNS.c.epoch == epoch).exists()
         with self._connection() as connection:
             done = connection.execute(
@@ -442,7 +459,7 @@ class Store:
                     _ENTRIES.c.state.in_(("started", "pending")),
                     latest,
                 )
-                .values(epoch=epoch, attempt=entry.attempt + 1, state="started", started=time.time())
+                .values(epoch=epoch, attempt=entry.attempt + 1, started=time.time(), **sent)
             )
         return bool(done.rowcount)
 
@@ -545,6 +562,20 @@ class Store:
             if done.rowcount:
                 connection.execute(sql.delete(_ENTRIES).where(_ENTRIES.c.run == name))
         return bool(done.rowcount)
+
+
+# All stores of the process; and the connections of the process that this one was forked from.
+_stores: Final[WeakSet[Store]] = WeakSet()
+_inherited: Final[list[sql.Engine]] = []
+
+
+def _after_fork() -> None:
+    for store in _stores:
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @contextmanager

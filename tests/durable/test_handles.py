@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+What a server has kept of a call, a task or an open question, is recorded once it is known, and taken up again.
+"""
+
+from typing import Any
+
+import pytest
+
+from haystack_integrations.tools.mcp import CallOptions, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp.durable import RunJournal
+from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError
+from tests.support.killed import in_a_process_that_is_killed
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def patient(patient_stdio_server: Any) -> Any:
+    server = patient_stdio_server()
+    return StdioServerInfo(server.command, server.args), server.log
+
+
+@pytest.fixture
+def journal(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=1)
+    yield journal
+    journal.close()
+
+
+def test_a_task_of_a_killed_process_is_taken_up_again(patient, journal, tmp_path):
+    info, log = patient
+    in_a_process_that_is_killed(
+        tmp_path,
+        info,
+        f"""
+        import threading
+        from haystack_integrations.tools.mcp.durable import RunJournal
+
+        journal = RunJournal("sqlite:///{tmp_path}/runs.db", lease=1)
+        tools = MCPToolset(info)
+        tools.warm_up()
+
+        def tell_once_it_is_recorded():
+            while not [entry for entry in journal.calls("run") if entry.state == "pending"]:
+                time.sleep(0.02)
+            print("{{}}", flush=True)
+
+        threading.Thread(target=tell_once_it_is_recorded, daemon=True).start()
+        with journal.run("run"):
+            tools["bake"].call(seconds=2)
+        """,
+    )
+    wait_until(lambda: journal.unfinished() == ["run"], "the lease ends")
+    assert journal.in_doubt("run") == []
+    with MCPToolset(info) as tools, journal.run("run"):
+        assert tools["bake"].call(seconds=2).text == "a plain cake"
+    [entry] = journal.calls("run")
+    assert (entry.state, entry.attempt) == ("done", 2)
+    assert log.events("bake") == [("bake", {"seconds": 2})]
+
+
+def test_a_task_that_is_not_waited_for_any_more_is_taken_up_again(patient, journal):
+    info, log = patient
+    with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools:
+        with pytest.raises(MCPCallInDoubtError, match=r"is a task that goes on at the server\. Continue the run"):
+            with journal.run("run"):
+                tools["bake"].call(seconds=2)
+    [entry] = journal.calls("run")
+    assert (entry.state, entry.result["arguments"]) == ("pending", {})
+    with MCPToolset(info) as tools, journal.run("run"):
+        assert tools["bake"].call(seconds=2).text == "a plain cake"
+    assert len(log.events("bake")) == 1
