@@ -89,6 +89,16 @@ class LiveToolset(Toolset):
     A Toolset whose tools are whatever its iteration yields at that moment.
     """
 
+    def _hold_place(self) -> None:
+        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
+        self._placeholder = Tool(
+            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
+            description="",
+            parameters=permissive_schema(),
+            function=_not_connected,
+        )
+        Toolset.__init__(self, tools=[self._placeholder])
+
     def __len__(self) -> int:
         """
         Count the tools that iteration yields.
@@ -223,7 +233,7 @@ class RunToolset(LiveToolset):
 
 
 def _not_connected(**_arguments: Any) -> str:
-    msg = "The MCPToolset is not connected yet. Call warm_up() before using its tools."
+    msg = "The toolset is not connected yet. Call warm_up() before using its tools."
     raise MCPConnectionError(msg)
 
 
@@ -244,14 +254,7 @@ class FreshToolset(ToolBase, LiveToolset):
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
-        self._placeholder = Tool(
-            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
-            description="",
-            parameters=permissive_schema(),
-            function=_not_connected,
-        )
-        Toolset.__init__(self, tools=[self._placeholder])
+        self._hold_place()
         # The moment of the listing in use, and that of the last change.
         self._listed_at = 0
         self._changed_at = 0

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,6 @@ from haystack_integrations.tools.mcp.connection.context_managed import Compound,
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
-from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.fresh_tools import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -74,14 +72,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             member._tool_alias = tool_config.tool_alias
         self._added: list[Tool] = []
         self._was_warm = False
-        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
-        self._placeholder = Tool(
-            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
-            description="",
-            parameters=permissive_schema(),
-            function=_not_connected,
-        )
-        super().__init__(tools=[self._placeholder])
+        self._hold_place()
 
     def _member(self, name: str) -> MCPToolset:
         provider = self._providers[name]
@@ -370,8 +361,3 @@ class _ToolsOfRun(RunToolset):
         Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
         """
         return iter(with_instructions(filter(self._is_selected, self._tools_now())))
-
-
-def _not_connected(**_arguments: Any) -> str:
-    msg = "The MCPAliasToolset is not connected yet. Call warm_up() before using its tools."
-    raise MCPConfigurationError(msg)
