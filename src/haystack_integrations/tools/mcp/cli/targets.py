@@ -20,9 +20,7 @@ What a target on the command line means, the options for reaching it, and the co
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
-import math
 import os
 import re
 import shlex
@@ -39,6 +37,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from cyclopts import Group, Parameter
+from cyclopts.validators import Number
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
@@ -54,8 +53,10 @@ from haystack_integrations.tools.mcp.cli.files import (
 from haystack_integrations.tools.mcp.cli.output import Output, one_line
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
+from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import from_template
@@ -137,17 +138,7 @@ class ServerOptions(OutputOptions):
     oauth: bool = False
     env: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None
     cwd: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
-    timeout: Annotated[float, Parameter(metavar="SECONDS")] = 30.0
-
-    def __post_init__(self) -> None:
-        """
-        Check the options.
-
-        :raises CommandError: Naming the option.
-        """
-        if not 0 < self.timeout < math.inf:
-            msg = "--timeout must be a number of seconds greater than 0"
-            raise CommandError(msg)
+    timeout: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=LONGEST_TIMEOUT))] = 30.0
 
     def apply(self, info: MCPServerInfo) -> MCPServerInfo:
         """
@@ -303,9 +294,10 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):
         msg = f"There is no file {name} in {os.getcwd()}."
         raise CommandError(msg)
+    names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
-        f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a "
-        f"configuration file.{_did_you_mean(name, known)} {_CHOICES}"
+        f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
+        f"{names_of_servers}{_CHOICES}"
     )
     raise CommandError(msg)
 
@@ -313,15 +305,9 @@ def _by_name(name: str, options: ServerOptions) -> Server:
 def _named(file: Path, name: str) -> Server:
     servers = {server.name: server for server in servers_in(file)}
     if name not in servers:
-        others = ", ".join(servers) or "none"
-        msg = f"{file} has no server '{name}'; it has {others}.{_did_you_mean(name, servers)}"
+        msg = f"{file} has no server '{name}'. {describe_choices([name], list(servers), 'It', 'servers')}"
         raise CommandError(msg)
     return servers[name]
-
-
-def _did_you_mean(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), 1)
-    return f" Did you mean '{close[0]}'?" if close else ""
 
 
 def modules_are_found_here() -> None:
@@ -433,7 +419,7 @@ def named(kind: str, name: str, items: Iterable[Named]) -> Named:
     """
     found = {item.name: item for item in items}
     if name not in found:
-        msg = f"The server has no {kind} '{name}'.{_did_you_mean(name, found)} It has: {', '.join(found) or 'none'}"
+        msg = f"The server has no {kind} '{name}'. {describe_choices([name], list(found), 'It', f'{kind}s')}"
         raise CommandError(msg)
     return found[name]
 
