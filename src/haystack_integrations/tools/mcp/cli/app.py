@@ -56,7 +56,7 @@ _EPILOGUE = "Exit codes:\n\n" + "\n".join(f"* {code.value}: {meaning}" for code,
 
 def make_app(chosen: str | None = None) -> App:
     """
-    Make the command line.
+    Return the command line.
 
     :param chosen: The command that is to run. Its help is in its docstring; that of the others is a line.
     :returns: The application.

@@ -43,7 +43,7 @@ _DEEPEST, _WIDEST = 3, 8
 
 def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Make the arguments of a call.
+    Return the arguments of a call.
 
     :param words: Such as `name=value`.
     :param given: JSON with further arguments, `@FILE` or `-` for stdin. The words take precedence.
@@ -64,7 +64,7 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
 
 def text_arguments(words: Iterable[str]) -> dict[str, str]:
     """
-    Make arguments that are all texts, such as those of a prompt.
+    Return arguments that are all texts, such as those of a prompt.
 
     :param words: Such as `name=value` or `name@FILE`.
     :returns: The arguments.
@@ -122,7 +122,7 @@ def _given(text: str) -> dict[str, Any]:
 
 def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """
-    Give the texts of an argument the type that a schema wants.
+    Return the value of an argument with the type that a schema wants.
 
     :param name: The name of the argument.
     :param texts: Several make a list.
@@ -175,7 +175,7 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], wha
 
 def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
     """
-    Say why arguments do not fit a schema, without their values.
+    Return why arguments do not fit a schema, without their values.
 
     :param arguments: The arguments.
     :param schema: The schema.
@@ -219,7 +219,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def required_in(schema: Mapping[str, Any]) -> list[str]:
     """
-    Name the arguments that a call must have.
+    Return the names of the arguments that a call must have.
 
     :param schema: The schema of all.
     :returns: Their names.

@@ -76,15 +76,13 @@ def _stored(entry: Server, toolset: MCPToolset, output: Output) -> dict[str, Any
     warnings += [
         f"`{place}` has a secret in plain text. The YAML takes it from the environment "
         f"variable {variable}: set it, and write `${{{variable}}}` in the file, too."
-        for variable, place in variables.items()
+        for place, variable in variables.items()
     ]
     for warning in warnings:
         output.note(f"Warning: {entry.place}: {warning}", style="yellow")
     stored = toolset.to_dict()
     stored["data"]["server_info"] = info.to_dict()
-    short = {"type": stored["type"], "data": _without_defaults(stored["data"], info)}
-    # What is left out must mean the same.
-    return short if MCPToolset.from_dict(short).to_dict() == stored else stored
+    return {"type": stored["type"], "data": _without_defaults(stored["data"], info)}
 
 
 def _without_defaults(data: dict[str, Any], info: MCPServerInfo) -> dict[str, Any]:
@@ -98,7 +96,7 @@ def _without_defaults(data: dict[str, Any], info: MCPServerInfo) -> dict[str, An
 
 def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     """
-    Find the values of a server info in which a secret stands as plain text.
+    Return the values of a server info in which a secret stands as plain text.
 
     :param info: The server info.
     :returns: The values by their places: the field, and the key or the number in it.
@@ -133,18 +131,14 @@ def shown_place(field: str, key: Any) -> str:
 
 def _without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo, dict[str, str]]:
     """
-    Replace the values with secrets in plain text by environment variables, which are returned with their places.
+    Replace the values with secrets in plain text by environment variables, which are returned by their places.
     """
     changes: dict[str, Any] = {}
     variables: dict[str, str] = {}
     for (field, key), value in plain_secrets(info).items():
         own = str(key) if field == "env" and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
-        variable = first = own or "_".join(map(variable_name, parts))
-        number = 2
-        while variable in variables:
-            variable, number = f"{first}_{number}", number + 1
-        variables[variable] = shown_place(field, key)
+        variable = variables[shown_place(field, key)] = own or "_".join(map(variable_name, parts))
         scheme = _SCHEME.fullmatch(value)
         template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
         if key is None:

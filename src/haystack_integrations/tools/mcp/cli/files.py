@@ -108,7 +108,7 @@ def token_folder() -> Path:
 
 def config_files() -> list[Path]:
     """
-    Find the configuration files in which a name is looked up.
+    Return the configuration files in which a name is looked up.
 
     :returns: Those of the working directory, then those of the user's editors and assistants.
     """

@@ -59,7 +59,7 @@ class Client:
 
     def oauth_config(self) -> OAuthConfig:
         """
-        Make the configuration.
+        Return the configuration.
 
         :returns: The configuration, of the grant for people.
         :raises ValueError: If the options do not go together.

@@ -38,7 +38,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 def visible(text: object) -> str:
     """
-    Make what a terminal would obey visible.
+    Escape what a terminal would obey.
 
     :param text: A text of a server, or anything else.
     :returns: The text with escapes such as `\\x1b` for control characters.
@@ -48,7 +48,7 @@ def visible(text: object) -> str:
 
 def one_line(text: object) -> str:
     """
-    Make a text fit into a line.
+    Return a text in one line.
 
     :param text: The text.
     :returns: The same with single spaces in place of white space.
@@ -135,7 +135,7 @@ class Output:
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """
-        Tell the person something that is no result.
+        Show something that is no result.
 
         :param text: The text, which is taken literally.
         :param style: Its style.
@@ -203,7 +203,7 @@ def keep_stdout_for_results() -> None:
 
 def stdout_for_protocol() -> AbstractContextManager[Any]:
     """
-    Let a server over stdio have stdout.
+    Use stdout for a server over stdio.
 
     :returns: A context manager.
     """
@@ -216,7 +216,7 @@ _WIDEST_FIRST, _NARROWEST_LAST = 40, 30
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """
-    Make a table.
+    Return a table.
 
     :param columns: The headings.
     :param rows: The cells: texts of servers.

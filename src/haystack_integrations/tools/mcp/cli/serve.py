@@ -157,7 +157,7 @@ def _given(options: Any) -> Iterator[str]:
 
 def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     """
-    Make the server of a target.
+    Return the server of a target.
 
     :param target: What is served.
     :param look: What clients see of it.
@@ -212,7 +212,7 @@ def _sockets(pairs: list[str], option: str) -> dict[str, list[str]]:
 
 def _things(target: str) -> tuple[str, dict[str, Any]]:
     """
-    Find what is served: its name, and the parameters of `create_mcp_server`, or a server.
+    Return what is served: its name, and the parameters of `create_mcp_server`, or a server.
     """
     path = Path(target)
     name = provider_safe_name(path.stem)

@@ -173,7 +173,7 @@ class ServerOptions(OutputOptions):
 
 def secret_of(option: str, variable: str) -> Secret:
     """
-    Make the Secret of an option that names an environment variable.
+    Return the Secret of an option that names an environment variable.
 
     :param option: The option.
     :param variable: Its value.
@@ -200,7 +200,7 @@ def _pair(text: str, separator: str, option: str, form: str, example: str) -> tu
 
 def server_of(target: str, options: ServerOptions) -> Server:
     """
-    Find the one server that a target means.
+    Return the one server that a target means.
 
     :param target: The target.
     :param options: The options that say more.
@@ -223,7 +223,7 @@ def server_of(target: str, options: ServerOptions) -> Server:
 
 def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     """
-    Find the servers that a target means: several for a file that has several.
+    Return the servers that a target means: several for a file that has several.
 
     :param target: The target. None for the servers of `--config`, of the files of the working directory, or else of
         the editors.
@@ -312,7 +312,7 @@ def _named(file: Path, name: str) -> Server:
 
 def modules_are_found_here() -> None:
     """
-    Let modules of the working directory be imported, as `python -m` does.
+    Make modules of the working directory importable, as `python -m` does.
     """
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -409,7 +409,7 @@ def connected(
 
 def named(kind: str, name: str, items: Iterable[Named]) -> Named:
     """
-    Find what has a name.
+    Return what has a name.
 
     :param kind: What is looked for: "tool" or "prompt".
     :param name: The name.

@@ -76,7 +76,7 @@ def load_mcp_toolsets(
     **parameters: Any,
 ) -> list[MCPToolset]:
     """
-    Make a toolset for each server in a configuration file of Claude Desktop, Cursor, VS Code or another MCP client.
+    Return a toolset for each server in a configuration file of Claude Desktop, Cursor, VS Code or another MCP client.
 
     Nothing is started or connected yet. The list goes wherever Haystack takes tools; `warm_up_toolsets` connects to all
     servers concurrently.
@@ -213,7 +213,7 @@ class Configuration:
 
     def toolsets(self, servers: Sequence[str] | None = None) -> dict[str, MCPToolset]:
         """
-        Make the toolsets.
+        Return the toolsets.
 
         :param servers: The names of the servers. Default: all.
         :returns: The toolsets by the names of their servers, without those that are disabled.
@@ -232,7 +232,7 @@ class Configuration:
 
     def toolset(self, name: str) -> MCPToolset | None:
         """
-        Make the toolset of a server.
+        Return the toolset of a server.
 
         :param name: The name of the server.
         :returns: The toolset; None if the server is disabled.
@@ -367,7 +367,7 @@ def _read(file: Path, where: str) -> Any:
 
 def variable_name(text: str) -> str:
     """
-    Make a name of an environment variable.
+    Return a name of an environment variable.
 
     :param text: Any text.
     :returns: The text in capitals, with underscores.
@@ -377,7 +377,7 @@ def variable_name(text: str) -> str:
 
 def missing_variables(info: MCPServerInfo) -> list[str]:
     """
-    Name the environment variables without which a server info cannot be used now.
+    Return the environment variables without which a server info cannot be used now.
 
     :param info: The server info.
     :returns: Their names.

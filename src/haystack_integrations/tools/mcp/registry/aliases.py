@@ -168,7 +168,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Give a run of an Agent the tools that the alias has now. Haystack 3 calls this at the start of each run.
+        Return the tools that the alias has now, for a run of an Agent. Haystack 3 calls this at the start of each run.
 
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.

@@ -134,7 +134,7 @@ class MCPFacade:
 
     def has_tool_calls(self, reply: Reply) -> bool:
         """
-        Tell whether a reply calls tools.
+        Return whether a reply calls tools.
 
         :param reply: The reply.
         :returns: Whether it does.
@@ -336,7 +336,7 @@ class _Generation:
 
 def generate(chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, options: GenerationOptions) -> Outcome:
     """
-    Let a model answer.
+    Run the loop of a model and its tools.
 
     :param chat_generator: The chat generator.
     :param facade: The tools; None for none.
@@ -361,7 +361,7 @@ async def generate_async(
     chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, options: GenerationOptions
 ) -> Outcome:
     """
-    Let a model answer like `generate`, without blocking the event loop.
+    Run the loop like `generate`, without blocking the event loop.
     """
     if hasattr(chat_generator, "warm_up_async"):
         await chat_generator.warm_up_async()

@@ -94,7 +94,7 @@ class MCPHealthReport(UserDict[str, MCPAliasHealth]):
 
     def __str__(self) -> str:
         """
-        Make a line for each alias and each of its servers.
+        Return a line for each alias and each of its servers.
 
         :returns: The text.
         """

@@ -100,7 +100,7 @@ class MCPRegistry(Compound):
         **parameters: Any,
     ) -> Self:
         """
-        Make a registry of the servers of a configuration file and its section `toolConfigs`.
+        Return a registry of the servers of a configuration file and its section `toolConfigs`.
 
         ```json
         {
@@ -210,7 +210,7 @@ class MCPRegistry(Compound):
         **options: Unpack[GenerationOptions],
     ) -> tuple[Any, list[ChatMessage]]:
         """
-        Have a model answer, with the tools of an alias.
+        Ask a model, which may call the tools of an alias.
 
         After `max_tool_call_turns` turns, its tool calls are refused, so that it answers in words; a model that calls
         tools nevertheless is stopped. A `tool_choice` holds for the first turn only.
@@ -238,7 +238,7 @@ class MCPRegistry(Compound):
         **options: Unpack[GenerationOptions],
     ) -> tuple[Any, list[ChatMessage]]:
         """
-        Have a model answer like `generate`, without blocking the event loop.
+        Ask a model like `generate`, without blocking the event loop.
         """
         _check_generator("generate_async", chat_generator)
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
@@ -246,7 +246,7 @@ class MCPRegistry(Compound):
 
     def hooks(self, tool_alias: str) -> dict[str, list[Any]]:
         """
-        Make the hooks that keep an Agent to the limits of an alias, on Haystack 3.
+        Return the hooks that keep an Agent to the limits of an alias, on Haystack 3.
 
         They count the tools of the alias only, so an Agent with tools of several aliases takes the hooks of each.
 
@@ -263,7 +263,7 @@ class MCPRegistry(Compound):
 
     def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
         """
-        Make an Agent with the tools of an alias that keeps to its limits.
+        Return an Agent with the tools of an alias that keeps to its limits.
 
         On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns, and the model answers in words. On
         Haystack 2.31, which has no hooks, `max_agent_steps` is one more than the turns, the last one being for the

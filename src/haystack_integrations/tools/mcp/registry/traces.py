@@ -32,7 +32,7 @@ def conversation_trace(
     scope: TraceScope = "all",
 ) -> list[dict[str, Any]]:
     """
-    Make a trace of a conversation that can be stored as JSON: with tool calls and their results.
+    Return a trace of a conversation that can be stored as JSON: with tool calls and their results.
 
     ```python
     result = agent.run(messages=[ChatMessage.from_user("Which lamps are there?")])
@@ -115,7 +115,7 @@ def tool_usage(conversation: Conversation) -> MCPToolUsage:
 
 def messages_of(conversation: Any) -> list[ChatMessage]:
     """
-    Find the messages of a conversation.
+    Return the messages of a conversation.
 
     :param conversation: ChatMessages, a dictionary with `messages`, or a pair of an output and messages.
     :returns: The messages.

@@ -118,8 +118,8 @@ class ToolChoice:
     """
     Which of a server's tools are of interest.
 
-    :param may_have: Tells by its name whether a tool may be chosen.
-    :param selects: Tells whether a tool is chosen.
+    :param may_have: Says by its name whether a tool may be chosen.
+    :param selects: Says whether a tool is chosen.
     """
 
     may_have: Callable[[str], bool]
@@ -168,7 +168,7 @@ class Verdict:
 
     def refusal(self, tool_name: str) -> str | None:
         """
-        Say why a tool must not be called.
+        Return why a tool must not be called.
 
         :param tool_name: The server's name of the tool.
         :returns: A sentence; None if it may be called.
@@ -230,7 +230,7 @@ class SnapshotGuard:
 
     def pinned(self, tool_name: str) -> types.Tool:
         """
-        Give the definition that the snapshot has of a tool.
+        Return the definition that the snapshot has of a tool.
 
         :param tool_name: The server's name of the tool.
         :returns: The same object each time.
@@ -242,7 +242,7 @@ class SnapshotGuard:
 
     async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
         """
-        Say why a call must not be sent.
+        Return why a call must not be sent.
 
         :param tool_name: The server's name of the tool.
         :param listing: The tools of the session in which it would be sent.
@@ -327,7 +327,7 @@ class SnapshotGuard:
 
     def definitions(self, listing: ToolListing) -> list[types.Tool]:
         """
-        Give the definitions to use of a listing.
+        Return the definitions to use of a listing.
 
         :param listing: The listing.
         :returns: As the snapshot has them where they are the same, so that prompts are; otherwise, with "warn", as the

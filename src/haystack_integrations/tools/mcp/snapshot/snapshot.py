@@ -166,7 +166,7 @@ class MCPDriftReport(tuple[MCPToolDrift, ...]):
 
     def summary(self, *, names_of_new_tools: bool = True) -> str:
         """
-        Name the tools and the kinds of differences in one line, without values.
+        Return the tools and the kinds of differences in one line, without values.
 
         :param names_of_new_tools: Whether to name tools that are new. A server can write what it likes into a name.
         :returns: A clause such as `'add' (description), 'wipe' (added)`. Tools after the tenth are only counted.
@@ -433,7 +433,7 @@ class MCPToolSnapshot:
         instructions: str | None = None,
     ) -> Self:
         """
-        Make a snapshot of definitions, as of `MCPConnection.list_tools`.
+        Return a snapshot of definitions, as of `MCPConnection.list_tools`.
 
         :param definitions: What a server said of its tools. Of several with the same name, the first counts.
         :param server_name: What the server calls itself.
@@ -468,7 +468,7 @@ class MCPToolSnapshot:
 
     def definitions(self) -> list[types.Tool]:
         """
-        Give the definitions as the MCP SDK has them.
+        Return the definitions as the MCP SDK has them.
 
         :returns: The tools, sorted by their names.
         """
@@ -476,7 +476,7 @@ class MCPToolSnapshot:
 
     def invisible_characters(self) -> dict[str, dict[str, int]]:
         """
-        Find invisible characters in the texts of the tools, in which a server can hide instructions for a model.
+        Count invisible characters in the texts of the tools, in which a server can hide instructions for a model.
 
         :returns: How often the texts of which tool have which, as `{"add": {"U+200B": 2}}`. Tools without are left out.
         """
@@ -485,7 +485,7 @@ class MCPToolSnapshot:
 
     def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource | Iterable[types.Tool]) -> MCPDriftReport:
         """
-        Tell what is different now.
+        Return what is different now.
 
         :param current: Another snapshot, or definitions as of `MCPConnection.list_tools`, or an MCPToolset, MCPTool or
             MCPConnection, whose server is asked. Instructions are compared if both sides have them.
