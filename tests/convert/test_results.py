@@ -147,30 +147,16 @@ class TestModelText:
     @rows(
         ("block", "expected"),
         [
-            ({"type": "hologram", "data": PNG}, "[unsupported content of type 'hologram']"),
-            ({"type": 7}, "[unsupported content of type 7]"),
-            ({"type": ["text"]}, "[unsupported content of type ['text']]"),
-            ({"data": PNG}, "[unsupported content without a type]"),
-            ("just a string", "[unsupported content of type 'str']"),
-            (None, "[unsupported content of type 'NoneType']"),
-            ({"type": "text"}, "[malformed content of type 'text']"),
-            ({"type": "text", "text": 5}, "[malformed content of type 'text']"),
-            ({"type": "image"}, "[image: unknown type]"),
-            ({"type": "image", "data": 5, "mimeType": None}, "[image: unknown type]"),
+            ({"type": "hologram", "data": "A"}, "[unsupported content: {'data': 'A', 'type': 'hologram'}]"),
+            ("just a string", "[unsupported content: 'just a string']"),
+            ({"type": "text", "text": 5}, "[unsupported content: {'text': 5, 'type': 'text'}]"),
             ({"type": "image", "data": "", "mimeType": " ; "}, "[image: unknown type, 0 B]"),
             ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png, 0 B]"),
-            ({"type": "audio", "data": NO_BASE64, "mimeType": 5}, "[audio: unknown type, 11 B]"),
-            ({"type": "resource"}, "[malformed content of type 'resource']"),
-            ({"type": "resource", "resource": "file:///a"}, "[malformed content of type 'resource']"),
-            ({"type": "resource", "resource": {}}, "[resource: unknown type]"),
-            ({"type": "resource", "resource": {"uri": 1, "blob": 2}}, "[resource: unknown type]"),
+            ({"type": "audio", "data": NO_BASE64, "mimeType": None}, "[audio: unknown type, 11 B]"),
             ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
             ({"type": "resource_link"}, "[resource link]"),
-            ({"type": "resource_link", "name": 3, "uri": "x://y", "size": True}, "[resource link: x://y]"),
-            ({"type": "resource_link", "uri": "x://y", "size": "big"}, "[resource link: x://y]"),
             ({"type": "resource_link", "uri": "x://y", "size": -1}, "[resource link: x://y]"),
             ({"type": "resource_link", "uri": "x://y", "size": 10**400}, "[resource link: x://y]"),
-            ({"type": "resource_link", "uri": "x://y", "size": float("nan")}, "[resource link: x://y]"),
             ({"type": "resource_link", "uri": "x://y", "size": 999.4}, "[resource link: x://y, 999 B]"),
             ({"type": "resource_link", "uri": "x://y", "size": 999_960}, "[resource link: x://y, 1.0 MB]"),
             ({"type": "text", "text": "ok", "annotations": "user"}, "ok"),
@@ -467,28 +453,45 @@ def run_agent(tool: Tool, state_schema: dict[str, Any] | None = None) -> tuple[A
     generator = ScriptedChatGenerator()
     agent = Agent(chat_generator=generator, tools=[tool], state_schema=state_schema)
     given = agent.run(messages=[ChatMessage.from_user("go")])
-    message = generator.asked[1][-1]
+    return seen(generator.asked[1][-1]), given
+
+
+def run_invoker(tool: Tool, state_schema: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    state = State(schema=state_schema or {})
+    calls = ChatMessage.from_assistant(tool_calls=[ToolCall("lookup", {}, id="1")])
+    [message] = ToolInvoker(tools=[tool]).run(messages=[calls], state=state)["tool_messages"]
+    return seen(message), state.data
+
+
+def seen(message: ChatMessage) -> Any:
     assert message.to_dict()
     assert not message.tool_call_results[0].error
-    return message.tool_call_results[0].result, given
+    return message.tool_call_results[0].result
 
 
-class TestInAnAgent:
-    def test_the_model_sees_clean_text(self) -> None:
+@pytest.fixture(params=[run_agent, run_invoker])
+def run(request: pytest.FixtureRequest) -> Any:
+    if request.param is run_invoker and ToolInvoker is None:
+        pytest.skip("this Haystack has no ToolInvoker")
+    return request.param
+
+
+class TestInHaystack:
+    def test_the_model_sees_clean_text(self, run: Any) -> None:
         tool = lookup_tool(envelope(text("3"), structured={"result": 3}), outputs_to_string={"handler": model_text})
-        assert run_agent(tool)[0] == "3"
+        assert run(tool)[0] == "3"
 
-    def test_the_model_sees_an_image(self) -> None:
+    def test_the_model_sees_an_image(self, run: Any) -> None:
         tool = lookup_tool(envelope(text("see"), image()), outputs_to_string={"handler": model_content})
-        assert run_agent(tool)[0] == [TextContent("see"), ImageContent(PNG, "image/png")]
+        assert run(tool)[0] == [TextContent("see"), ImageContent(PNG, "image/png")]
 
-    def test_state_gets_the_values_and_the_model_the_text(self) -> None:
+    def test_state_gets_the_values_and_the_model_the_text(self, run: Any) -> None:
         tool = lookup_tool(
             state_result(envelope(text("three, of course"), structured={"n": 3, "who": ["ann"]})),
             outputs_to_string={"handler": model_text},
             outputs_to_state={"number": {"source": "n"}, "everything": {}, "missing": {"source": "nope"}},
         )
-        seen, given = run_agent(tool, {"number": {"type": int}, "everything": {"type": dict}, "missing": {"type": str}})
+        seen, given = run(tool, {"number": {"type": int}, "everything": {"type": dict}, "missing": {"type": str}})
         assert seen == "three, of course"
         assert given["number"] == 3
         assert given["everything"] == {"n": 3, "who": ["ann"]}
@@ -524,31 +527,3 @@ class TestInAnAgent:
     def test_the_handler_survives_serialisation(self, handler: Callable[[Any], Any]) -> None:
         tool = Tool("lookup", "Look it up.", {"type": "object"}, print, outputs_to_string={"handler": handler})
         assert Tool.from_dict(tool.to_dict()).outputs_to_string == {"handler": handler}
-
-
-@pytest.mark.skipif(ToolInvoker is None, reason="this Haystack has no ToolInvoker")
-class TestInAToolInvoker:
-    def invoke(self, tool: Tool, state: State | None = None) -> Any:
-        invoker = ToolInvoker(tools=[tool])
-        calls = ChatMessage.from_assistant(tool_calls=[ToolCall("lookup", {}, id="1")])
-        message = invoker.run(messages=[calls], state=state)["tool_messages"][0]
-        assert not message.tool_call_results[0].error
-        return message.tool_call_results[0].result
-
-    def test_the_model_sees_clean_text(self) -> None:
-        tool = lookup_tool(envelope(text("3"), structured={"result": 3}), outputs_to_string={"handler": model_text})
-        assert self.invoke(tool) == "3"
-
-    def test_the_model_sees_an_image(self) -> None:
-        tool = lookup_tool(envelope(text("see"), image()), outputs_to_string={"handler": model_content})
-        assert self.invoke(tool) == [TextContent("see"), ImageContent(PNG, "image/png")]
-
-    def test_state_gets_the_values_and_the_model_the_text(self) -> None:
-        tool = lookup_tool(
-            state_result(envelope(text("three"), structured={"n": 3})),
-            outputs_to_string={"handler": model_text},
-            outputs_to_state={"number": {"source": "n"}},
-        )
-        state = State(schema={"number": {"type": int}})
-        assert self.invoke(tool, state) == "three"
-        assert state.get("number") == 3

@@ -249,8 +249,10 @@ def _blocks_for_model(envelope: dict[str, Any]) -> list[Any]:
 
 def _is_for_user_only(block: Any) -> bool:
     # https://modelcontextprotocol.io/specification/2025-06-18/server/resources#annotations
-    annotations = block.get("annotations") if isinstance(block, dict) else None
-    return isinstance(annotations, dict) and annotations.get("audience") == ["user"]
+    match block:
+        case {"annotations": {"audience": ["user"]}}:
+            return True
+    return False
 
 
 def _are_empty(blocks: Iterable[Any]) -> bool:
@@ -299,57 +301,41 @@ def _block_text(block: Any) -> str:
     match block:
         case {"type": "text", "text": str(text)}:
             return text
-        case {"type": "image" | "audio" as kind}:
-            return _note(kind, _mime_type(block) or "unknown type", _decoded_size(block.get("data")))
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            return _note(kind, _mime_type(block) or "unknown type", _decoded_size(data))
         case {"type": "resource", "resource": {"text": str(text)} as resource}:
             return f"{_note('resource', _uri(resource), _mime_type(resource))}\n{text}"
-        case {"type": "resource", "resource": dict(resource)}:
-            mime_type = _mime_type(resource) or "unknown type"
-            return _note("resource", _uri(resource), mime_type, _decoded_size(resource.get("blob")))
+        case {"type": "resource", "resource": {"blob": str(data)} as resource}:
+            return _note("resource", _uri(resource), _mime_type(resource) or "unknown type", _decoded_size(data))
         case {"type": "resource_link"}:
             name = block.get("title") or block.get("name")
             size = _readable_size(block.get("size"))
             return _note("resource link", name, _uri(block), _mime_type(block), size, block.get("description"))
-        case {"type": "text" | "resource" as kind}:
-            return f"[malformed content of type '{kind}']"
-        case {"type": kind}:
-            return f"[unsupported content of type {reprlib.repr(kind)}]"
-        case dict():
-            return "[unsupported content without a type]"
-        case _:
-            return f"[unsupported content of type '{type(block).__name__}']"
+    return f"[unsupported content: {reprlib.repr(block)}]"
 
 
 def _note(kind: str, *facts: Any) -> str:
     # A note is one line, even if a description contains line breaks.
-    shown = (fact[:_LONGEST_FACT] for fact in facts if isinstance(fact, str))
-    given = ", ".join(" ".join(fact.split()) for fact in shown if not _is_empty(fact))
+    given = ", ".join(" ".join(fact[:_LONGEST_FACT].split()) for fact in facts if fact and isinstance(fact, str))
     return f"[{kind}: {given}]" if given else f"[{kind}]"
 
 
 def _mime_type(fields: dict[str, Any]) -> str | None:
-    mime_type = fields.get("mimeType")
-    if not isinstance(mime_type, str):
-        return None
-    return mime_type.partition(";")[0].strip().lower() or None
+    return str(fields.get("mimeType") or "").partition(";")[0].strip().lower() or None
 
 
-def _uri(fields: dict[str, Any]) -> str | None:
-    uri = fields.get("uri")
-    if not isinstance(uri, str):
-        return None
+def _uri(fields: dict[str, Any]) -> str:
+    uri = str(fields.get("uri") or "")
     return _DATA_URI if uri.lstrip()[:5].lower() == "data:" else uri
 
 
-def _decoded_size(data: Any) -> str | None:
-    if not isinstance(data, str):
-        return None
+def _decoded_size(data: str) -> str | None:
     data, _ = plain_base64(data)
     return _readable_size(len(data) * 3 // 4 - data[-2:].count("="))
 
 
 def _readable_size(size: Any) -> str | None:
-    if not isinstance(size, int | float) or isinstance(size, bool) or not 0 <= size < _ABSURD_SIZE:
+    if not isinstance(size, int | float) or not 0 <= size < _ABSURD_SIZE:
         return None
     if size < _KILO:
         return f"{size:.0f} B"
@@ -398,11 +384,8 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
 
 
 def _filename(resource: dict[str, Any]) -> str | None:
-    uri = _uri(resource)
-    if uri is None or uri == _DATA_URI:
-        return None
-    path = uri.partition("?")[0].partition("#")[0]
-    return unquote(path[-_LONGEST_FACT:]).rstrip("/").rpartition("/")[2] or None
+    path = _uri(resource).partition("?")[0].partition("#")[0]
+    return None if path == _DATA_URI else unquote(path[-_LONGEST_FACT:]).rstrip("/").rpartition("/")[2] or None
 
 
 # A value without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult
