@@ -124,9 +124,6 @@ class TaskRun:
             if not isinstance(error, MCPCallPendingError):
                 supervisor.call_failed(error)
             raise
-        finally:
-            if self._reports is not None:
-                self._reports.end()
 
     async def _result(self) -> types.CallToolResult:
         if self._continuation is None:

@@ -124,9 +124,6 @@ class ToolCall:
             failure = self._failure(error)
             supervisor.call_failed(failure)
             raise failure from failure.__cause__
-        finally:
-            if self._reports is not None:
-                self._reports.end()
         return await TaskRun(request, await self._left_open(left.result), None).run(supervisor)
 
     async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:

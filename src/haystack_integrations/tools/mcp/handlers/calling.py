@@ -77,40 +77,66 @@ def is_asynchronous(function: object) -> bool:
 
 class InOrder:
     """
-    Delivers what comes from a server one after the other, without holding up the server.
+    Delivers items one after the other, without holding up whoever has them.
     """
 
-    def __init__(self, deliver: Callable[[Any], Awaitable[None]], overflow: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[Any], Awaitable[None]],
+        overflow: Callable[[], None] = lambda: None,
+        context: contextvars.Context | None = None,
+    ) -> None:
         """
         Initialize the InOrder.
 
         :param deliver: Takes one item; it must not raise.
         :param overflow: Called when the oldest item is dropped, because the recipient is too slow.
+        :param context: Where `deliver` runs, and whose caller the items are for. By default it is an empty one, as it
+            may outlive the calls on whose behalf the items are put.
         """
         self._deliver = deliver
         self._overflow = overflow
+        self._context = context
         self._waiting: deque[Any] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def put(self, item: Any) -> None:
         """
-        Deliver an item after those that wait, on behalf of the current caller. To be called in the loop.
+        Deliver an item after those that wait. To be called in the loop.
 
         :param item: The item.
         """
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting.popleft()
             self._overflow()
-        self._waiting.append((item, caller_of_operation.get()))
+        context = self._context or contextvars.copy_context()
+        self._waiting.append((item, context.get(caller_of_operation)))
         if self._task is None:
-            # Not in the context of a call: it may outlive the call.
-            self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
+            self._task = asyncio.create_task(self._drain(), context=self._context or contextvars.Context())
+
+    async def delivered(self, timeout: float | None) -> bool:
+        """
+        Wait until there is nothing left to deliver.
+
+        :param timeout: How long, in seconds; None for no limit.
+        :returns: Whether there is nothing left.
+        """
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=timeout)
+        return self._task is None
+
+    def cancel(self) -> None:
+        """
+        Stop the delivery that is under way.
+        """
+        if self._task is not None:
+            self._task.cancel()
 
     async def _drain(self) -> None:
         try:
             while self._waiting:
                 item, caller = self._waiting.popleft()
-                caller_of_operation.set(caller)  # the context is this task's own
+                caller_of_operation.set(caller)  # the context is of these items only
                 await self._deliver(item)
         finally:
             self._task = None

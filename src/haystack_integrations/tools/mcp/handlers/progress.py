@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import Waiter
-from haystack_integrations.tools.mcp.handlers.calling import call
+from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -68,13 +68,23 @@ class _Reports:
         self._callback = callback
         self._has_failed = False
 
-    def _start(self, report: MCPProgress) -> Awaitable[None] | None:
-        if not self._has_failed:
-            try:
-                return self._callback(report)
-            except Exception as error:
-                self._fail(error, report)
-        return None
+    async def _deliver(self, report: MCPProgress) -> None:
+        if self._has_failed:
+            return
+        try:
+            await self._call(report)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._fail(error, report)
+        except Exception as error:
+            self._fail(error, report)
+
+    async def _call(self, report: MCPProgress) -> None:
+        result = self._callback(report)
+        if inspect.isawaitable(result):
+            await result
 
     def _fail(self, error: BaseException, report: MCPProgress) -> None:
         self._has_failed = True
@@ -100,47 +110,57 @@ class HandlerReports(_Reports):
         :param callback: The function.
         """
         super().__init__(callback)
-        self._context = contextvars.copy_context()
-        self._queue: asyncio.Queue[MCPProgress | None] = asyncio.Queue()
-        self._delivery: asyncio.Task[None] | None = None
+        in_order = InOrder(self._deliver, context=contextvars.copy_context())
+        self.add: Callable[[MCPProgress], None] = in_order.put
+        self.delivered: Callable[[float | None], Awaitable[bool]] = in_order.delivered
+
+    async def _call(self, report: MCPProgress) -> None:
+        await call(self._callback, report)
+
+
+class AwaitedReports(_Reports):
+    """
+    Those for a function that runs in the event loop of the caller.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the AwaitedReports. To be called in the caller's loop.
+
+        :param callback: The function, asynchronous or not.
+        """
+        super().__init__(callback)
+        self._loop = asyncio.get_running_loop()
+        self._in_order = InOrder(self._deliver, context=contextvars.copy_context())
 
     def add(self, report: MCPProgress) -> None:
         """
-        Have the function called with a report.
+        Call the function with a report, after those that wait. From any thread.
 
         :param report: The report.
         """
-        self._queue.put_nowait(report)
-        if self._delivery is None:
-            self._delivery = asyncio.create_task(self._deliver(), context=self._context)
+        try:
+            self._loop.call_soon_threadsafe(self._in_order.put, report)
+        except RuntimeError:
+            pass  # the caller's loop was closed, and with it went the call
 
-    async def _deliver(self) -> None:
-        while (report := await self._queue.get()) is not None:
-            if self._has_failed:
-                continue
+    async def wait(self, operation: Coroutine[Any, Any, T]) -> T:
+        """
+        Await a result, and call the function meanwhile.
+
+        :param operation: What gives the result.
+        :returns: The result.
+        """
+        try:
             try:
-                await call(self._callback, report)
-            except Exception as error:
-                self._fail(error, report)
-
-    def end(self) -> None:
-        """
-        Take note that there are no more reports. Those that are waiting are still delivered.
-        """
-        self._queue.put_nowait(None)
-
-    async def delivered(self, timeout: float | None) -> bool:
-        """
-        Wait until the function has had all reports.
-
-        :param timeout: How long, in seconds; None for no limit.
-        :returns: Whether it has.
-        """
-        self.end()
-        if self._delivery is None:
-            return True
-        await asyncio.wait({self._delivery}, timeout=timeout)
-        return self._delivery.done()
+                result = await operation
+            except Exception:
+                await self._in_order.delivered(None)
+                raise
+            await self._in_order.delivered(None)
+            return result
+        finally:
+            self._in_order.cancel()  # does nothing if all is delivered
 
 
 class WaitingReports(_Reports, Waiter):
@@ -176,71 +196,13 @@ class WaitingReports(_Reports, Waiter):
                 return False
             if report is None:
                 return True
-            awaitable = self._start(report)
-            if inspect.iscoroutine(awaitable):
-                awaitable.close()
-                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
-
-
-class AwaitedReports(_Reports):
-    """
-    Those for a function that runs in the event loop of the caller.
-    """
-
-    def __init__(self, callback: ProgressCallback) -> None:
-        """
-        Initialize the AwaitedReports. To be called in the caller's loop.
-
-        :param callback: The function, asynchronous or not.
-        """
-        super().__init__(callback)
-        self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[MCPProgress | None] = asyncio.Queue()
-
-    def add(self, report: MCPProgress) -> None:
-        """
-        Have the function called with a report. From any thread.
-
-        :param report: The report.
-        """
-        try:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, report)
-        except RuntimeError:
-            pass  # the caller's loop was closed, and with it went the call
-
-    async def wait(self, operation: Coroutine[Any, Any, T]) -> T:
-        """
-        Await a result, and call the function meanwhile.
-
-        :param operation: What gives the result.
-        :returns: The result.
-        """
-        consumer = asyncio.create_task(self._consume())
-        try:
+            if self._has_failed:
+                continue
             try:
-                result = await operation
-            except Exception:
-                await self._delivered(consumer)
-                raise
-            await self._delivered(consumer)
-            return result
-        finally:
-            consumer.cancel()  # does nothing if it is done
-
-    async def _delivered(self, consumer: asyncio.Task[None]) -> None:
-        self._queue.put_nowait(None)
-        await consumer
-
-    async def _consume(self) -> None:
-        while (report := await self._queue.get()) is not None:
-            awaitable = self._start(report)
-            if awaitable is not None and inspect.isawaitable(awaitable):
-                try:
-                    await awaitable
-                except asyncio.CancelledError as error:
-                    task = asyncio.current_task()
-                    if task is None or task.cancelling():
-                        raise
-                    self._fail(error, report)
-                except Exception as error:
-                    self._fail(error, report)
+                result = self._callback(report)
+            except Exception as error:
+                self._fail(error, report)
+                continue
+            if inspect.iscoroutine(result):
+                result.close()
+                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)
