@@ -9,11 +9,14 @@ Tools of any kind, those of MCP servers and others: warming them up, calling the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextvars
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
@@ -36,6 +39,8 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import ToolBase
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 def tool_items(tools: Any) -> list[Any]:
@@ -271,6 +276,24 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
         return _failure(tool, error)
 
 
+def invoke_all(calls: Sequence[tuple[ResolvedCall, Mapping[str, Any]]], limit: int) -> list[Any]:
+    """
+    Make calls at the same time, in threads.
+
+    :param calls: The calls, each with its arguments.
+    :param limit: How many run at a time.
+    :returns: What `invoke` returns of each, in their order.
+    :raises MCPBudgetExceededError: As `invoke`, after those that run have ended.
+    :raises MCPToolFailedError: Likewise.
+    """
+    if len(calls) == 1:
+        return [invoke(*calls[0])]
+    # Each in a copy of this context: the tracing span, the user on whose behalf it is.
+    made = [partial(contextvars.copy_context().run, invoke, *call) for call in calls]
+    with ThreadPoolExecutor(max(1, min(limit, len(made))), thread_name_prefix="mcp-haystack-calls") as threads:
+        return list(threads.map(lambda run: run(), made))
+
+
 async def _invoke_native(tool: Any, arguments: Mapping[str, Any]) -> Any:
     return await tool.invoke_async(**arguments)
 
@@ -295,15 +318,40 @@ def _failure(tool: Tool, error: Exception) -> Failure:
     return failure
 
 
-def result_message(tool: Tool, call: ToolCall, result: Any) -> ChatMessage:
+def answer(
+    resolved: ResolvedCall, result: Any, *, store: Callable[[Tool], None] | None = None, raises: bool = False
+) -> ChatMessage:
     """
-    Make the message that the model sees of a result.
+    Return the message that the model gets of a call.
 
-    :param tool: The tool, whose `outputs_to_string` says how.
-    :param call: The call.
-    :param result: The result.
+    A result that cannot be used is not shown: the handler that failed may be there to leave something out.
+
+    :param resolved: The call.
+    :param result: What `invoke` returned.
+    :param store: Called with the tool before the message is made, to store the result.
+    :param raises: Whether a failure is raised in place of a message.
     :returns: The message.
     """
+    tool, call = resolved.tool, resolved.call
+    error: Any = result
+    if tool is not None and not isinstance(result, Failure):
+        try:
+            if store is not None:
+                store(tool)
+            return _result_message(tool, call, result)
+        except Exception as problem:  # of a handler of the user's, or a value that the State refuses
+            text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
+            error = ToolInvocationError(text, tool_name=tool.name)
+            error.__cause__ = problem
+    if raises:
+        raise error
+    logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
+    meta = {REFUSED: str(error)} if isinstance(error, MCPCallRefusedError) else {}
+    return ChatMessage.from_tool(tool_result=str(error), origin=call, error=True, meta=meta)
+
+
+def _result_message(tool: Tool, call: ToolCall, result: Any) -> ChatMessage:
+    # As `outputs_to_string` of the tool says.
     config = tool.outputs_to_string or {}
     if not config or any(key in config for key in ("source", "handler", "raw_result")):
         return ChatMessage.from_tool(tool_result=_shown(config, result), origin=call)
@@ -318,31 +366,3 @@ def _shown(config: Mapping[str, Any], result: Any) -> Any:
     if handler is not None:
         return handler(value)
     return value if config.get("raw_result") else json_text(value)
-
-
-def unusable_result(tool: Tool, problem: Exception) -> ToolInvocationError:
-    """
-    Say that a call was made, but that nothing could be made of its result.
-
-    The result itself is not shown: the handler that failed may be there to leave something out.
-
-    :param tool: The tool.
-    :param problem: What a handler of the user's raised, or a State that refused the value.
-    :returns: An error for the model.
-    """
-    text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
-    error = ToolInvocationError(text, tool_name=tool.name)
-    error.__cause__ = problem
-    return error
-
-
-def failure_message(call: ToolCall, failure: Exception) -> ChatMessage:
-    """
-    Tell the model that a call has no result.
-
-    :param call: The call.
-    :param failure: Why.
-    :returns: The message.
-    """
-    meta = {REFUSED: str(failure)} if isinstance(failure, MCPCallRefusedError) else {}
-    return ChatMessage.from_tool(tool_result=str(failure), origin=call, error=True, meta=meta)

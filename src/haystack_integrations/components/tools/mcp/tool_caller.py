@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,17 +26,14 @@ from haystack.utils import deserialize_callable
 from pydantic import SkipValidation
 
 from haystack_integrations.tools.mcp.any_tools import (
-    Failure,
     ResolvedCall,
+    answer,
     close_tools,
     close_tools_async,
-    failure_message,
-    invoke,
+    invoke_all,
     invoke_async,
     resolve,
-    result_message,
     tool_items,
-    unusable_result,
     warm_up_tools,
     warm_up_tools_async,
 )
@@ -306,14 +301,7 @@ class MCPToolCaller:
 
     def _results(self, step: _Step, batch: list[int]) -> list[Any]:
         # The arguments are taken before any call of the batch runs: the State changes between batches only.
-        made = [partial(invoke, *self._call(step, number)) for number in batch]
-        if len(made) == 1:
-            return [made[0]()]
-        with ThreadPoolExecutor(min(self.max_concurrency, len(made))) as threads:
-            # Each in a copy of this context: the tracing span, the user on whose behalf it is.
-            return list(
-                threads.map(lambda run: run(), [partial(contextvars.copy_context().run, each) for each in made])
-            )
+        return invoke_all([self._call(step, number) for number in batch], self.max_concurrency)
 
     async def _result_async(self, step: _Step, number: int) -> Any:
         return await invoke_async(*self._call(step, number))
@@ -326,22 +314,10 @@ class MCPToolCaller:
         return resolved, call_arguments(resolved.tool, resolved.call, step.state, step.callback)
 
     def _conclude(self, step: _Step, number: int, result: Any) -> ChatMessage:
-        call, tool = step.calls[number].call, step.calls[number].tool
-        error: Exception | None = result if isinstance(result, Failure) else None
-        message = None
-        if tool is not None and error is None:
-            try:
-                update_state(tool, result, step.state)
-                message = result_message(tool, call, result)
-            except Exception as problem:  # of a handler of the user's, or a value that the State refuses
-                error = unusable_result(tool, problem)
-        if error is not None:
-            if self.raise_on_failure:
-                raise error
-            logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
-            message = failure_message(call, error)
-        if message is None:
-            raise AssertionError  # a call without a tool has an error
+        def store(tool: Tool) -> None:
+            update_state(tool, result, step.state)
+
+        message = answer(step.calls[number], result, store=store, raises=self.raise_on_failure)
         step.messages[number] = message
         return message
 

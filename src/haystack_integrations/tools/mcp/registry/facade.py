@@ -9,30 +9,16 @@ The tools of an alias in a loop of one's own around a chat generator, and the lo
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias, TypedDict
 
-from haystack import logging
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.any_tools import (
-    Failure,
-    ResolvedCall,
-    failure_message,
-    invoke,
-    invoke_async,
-    resolve,
-    result_message,
-    unusable_result,
-)
+from haystack_integrations.tools.mcp.any_tools import Failure, answer, invoke_all, invoke_async, resolve
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, calls_of, note_refusal
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 Reply: TypeAlias = ChatMessage | Sequence[ChatMessage] | Mapping[str, Any]
 Prompt: TypeAlias = str | ChatMessage | Sequence[ChatMessage]
@@ -171,12 +157,9 @@ class MCPFacade:
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
-        # In threads: tools and output handlers of the user must not run in the event loop of all sessions.
-        with ThreadPoolExecutor(len(message.tool_calls), thread_name_prefix="mcp-haystack-calls") as threads:
-            answers = [
-                threads.submit(contextvars.copy_context().run, _called, tools, call) for call in message.tool_calls
-            ]
-        return [message, *(answer.result() for answer in answers)]
+        calls = [resolve(call, tools) for call in message.tool_calls]
+        results = invoke_all([(each, each.call.arguments) for each in calls], len(calls))
+        return [message, *map(answer, calls, results)]
 
     async def process_completion_response_async(self, reply: Reply) -> list[ChatMessage]:
         """
@@ -186,13 +169,13 @@ class MCPFacade:
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in await self._tools_async()}
-        answers = await asyncio.gather(
-            *(_called_async(tools, call) for call in message.tool_calls), return_exceptions=True
-        )
-        for answer in answers:
-            if isinstance(answer, BaseException):  # only after all calls have ended
-                raise answer
-        return [message, *(answer for answer in answers if isinstance(answer, ChatMessage))]
+        calls = [resolve(call, tools) for call in message.tool_calls]
+        made = [invoke_async(each, each.call.arguments) for each in calls]
+        results = await asyncio.gather(*made, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Failure):  # only after all have ended
+                raise result
+        return [message, *map(answer, calls, results)]
 
     def refuse_completion_response(self, reply: Reply, refusal_message: str | None = None) -> list[ChatMessage]:
         """
@@ -234,27 +217,6 @@ def _first_reply(reply: Reply) -> ChatMessage:
         )
         raise TypeError(msg)
     return found
-
-
-def _called(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
-    resolved = resolve(call, tools)
-    return _answer(resolved, invoke(resolved, call.arguments))
-
-
-async def _called_async(tools: Mapping[str, Tool], call: ToolCall) -> ChatMessage:
-    resolved = resolve(call, tools)
-    return _answer(resolved, await invoke_async(resolved, call.arguments))
-
-
-def _answer(resolved: ResolvedCall, result: Any) -> ChatMessage:
-    if resolved.tool is None or isinstance(result, Failure):
-        return failure_message(resolved.call, result)
-    try:
-        return result_message(resolved.tool, resolved.call, result)
-    except Exception as problem:  # of an output handler of the user's
-        error = unusable_result(resolved.tool, problem)
-        logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
-        return failure_message(resolved.call, error)
 
 
 class GenerationOptions(TypedDict, total=False):
