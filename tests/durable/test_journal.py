@@ -252,7 +252,7 @@ def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journ
     keys = [arguments["key"] for _, arguments in bank.calls]
     assert len({*keys, "of the model"}) == 4
     assert keys[:2] == [meta[KEY_IN_META] for meta in bank.metas[:2]]
-    with pytest.raises(ValueError, match="`idempotency_argument` of tool 'pay' is the unknown parameter 'id'"):
+    with pytest.raises(ValueError, match="`idempotency_argument` of tool 'pay' has the unknown parameter 'id'"):
         MCPToolset(
             bank.info, tool_options=ToolOptions(idempotency_argument="id"), tool_names=["pay"], eager_connect=True
         )

@@ -682,7 +682,10 @@ class TestStateInputs:
 
     def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(self):
         tool = MCPTool("add", COUNTER, inputs_from_state={"key": "c"})
-        with pytest.raises(ValueError, match=r"'add' maps 'key' to unknown parameter 'c'.*Valid parameters are: a, b"):
+        with pytest.raises(
+            ValueError,
+            match=r"`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b",
+        ):
             tool.warm_up()
         tool.close()
 

@@ -539,7 +539,8 @@ class TestMappings:
     def test_an_unknown_parameter_is_an_error_with_the_valid_ones(self):
         toolset = MCPToolset(COUNTER, inputs_from_state={"add": {"offset": "c"}})
         with pytest.raises(
-            ValueError, match=r"'add' maps 'offset' to unknown parameter 'c'.*Valid parameters are: a, b"
+            ValueError,
+            match=r"`inputs_from_state` .'offset'. of tool 'add' has .* 'c'.*Valid parameters are: a, b",
         ):
             toolset.warm_up()
         toolset.close()

@@ -71,7 +71,7 @@ __all__ = [
 
 
 def _pickled(error: BaseException) -> tuple[Any, ...]:
-    # Exceptions would be unpickled by passing only their message to the constructor.
+    # By default, unpickling passes only the message to the constructor.
     return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}  # type: ignore[attr-defined]
 
 
@@ -89,11 +89,7 @@ class MCPError(Exception):
         super().__init__(message)
         self.message = message
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return _pickled(self)
+    __reduce__ = _pickled
 
 
 class MCPConnectionError(MCPError):
@@ -247,12 +243,6 @@ class MCPCallInDoubtError(MCPRunError):
         self.tool_name = tool_name
         self.number = number
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return type(self), (self.message, self.tool_name, self.number)
-
 
 class MCPToolNotFoundError(MCPError):
     """
@@ -312,11 +302,7 @@ class MCPInvocationError(ToolInvocationError):
         self.code = code
         self.data = data
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """
-        Support pickling: by default, unpickling passes only the message to the constructor.
-        """
-        return _pickled(self)
+    __reduce__ = _pickled
 
 
 class MCPCallRefusedError(MCPInvocationError):

@@ -279,7 +279,7 @@ class MCPTool(ToolBase, Tool):
             msg = f"The `snapshot` has no tool '{self.remote_name}'. {choices}"
             raise ValueError(msg)
         definition = guard.pinned(self.remote_name)
-        self._use_definition(0, definition, self._usable_parameters(definition))
+        self._use_definition(0, definition, usable_parameters(definition, self._definition))
         # In some revisions, servers tell of changes only those who ask.
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _ignore))
 
@@ -455,18 +455,7 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 reason=reason,
             )
-        self._use_definition(generation, definition, self._usable_parameters(definition))
-
-    def _usable_parameters(self, definition: types.Tool) -> dict[str, Any]:
-        notes: list[str] = []
-        try:
-            parameters = normalize_parameters(definition.input_schema, notes)
-        except ValueError as error:
-            msg = f"The schema of tool '{self.remote_name}' is unusable: {error}"
-            raise ValueError(msg) from error
-        if definition != self._definition:
-            log_notes(self.remote_name, notes)
-        return parameters
+        self._use_definition(generation, definition, usable_parameters(definition, self._definition))
 
     def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
@@ -477,26 +466,20 @@ class MCPTool(ToolBase, Tool):
         :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
-        if inputs := self._custom_inputs_from_state:
-            for state_key, parameter in inputs.items():
-                if parameter not in self._valid_inputs:
-                    msg = (
-                        f"inputs_from_state of tool '{self.remote_name}' maps '{state_key}' to unknown parameter "
-                        f"'{parameter}'. Valid parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
-                    )
-                    raise ValueError(msg)
-            parameters = without_properties(parameters, inputs.values())
-        if self._bound:
-            self._bound.check(definition.input_schema, self._valid_inputs)
-            parameters = without_properties(parameters, self._bound.values)
-        if (key := self.tool_options.idempotency_argument) is not None:
-            if key not in self._valid_inputs:
+        # What the model does not see, and where that was said.
+        uses = {name: f"`inputs_from_state` ('{key}')" for key, name in (self._custom_inputs_from_state or {}).items()}
+        uses |= dict.fromkeys(self._bound.values, "`bound_arguments`")
+        if (key_argument := self.tool_options.idempotency_argument) is not None:
+            uses[key_argument] = "`idempotency_argument`"
+        for name, place in uses.items():
+            if name not in self._valid_inputs:
                 msg = (
-                    f"`idempotency_argument` of tool '{self.remote_name}' is the unknown parameter '{key}'. Valid "
-                    f"parameters are: {', '.join(sorted(self._valid_inputs)) or 'none'}."
+                    f"{place} of tool '{self.remote_name}' has the unknown parameter '{name}'. Valid parameters are: "
+                    f"{', '.join(sorted(self._valid_inputs)) or 'none'}."
                 )
                 raise ValueError(msg)
-            parameters = without_properties(parameters, [key])
+        self._bound.check(definition.input_schema)
+        parameters = without_properties(parameters, uses) if uses else parameters
         hidden: Counter[str] = Counter()
 
         def visible(text: str) -> str:
@@ -949,15 +932,24 @@ def _warn_of_async_callback() -> None:
     )
 
 
-def log_notes(tool_name: str, notes: list[str]) -> None:
+def usable_parameters(definition: types.Tool, known: types.Tool | None) -> dict[str, Any]:
     """
-    Log what is missing in the schema of a tool.
+    Return the parameters of a tool, and log what is missing in their schema.
 
-    :param tool_name: The server's name of the tool.
-    :param notes: Clauses of `normalize_parameters`.
+    :param definition: What the server says of the tool.
+    :param known: What it said before, of which that was logged.
+    :returns: The input schema, normalized.
+    :raises ValueError: If the schema is unusable.
     """
-    for note in notes:
-        logger.warning("Tool '{tool}': {note}", tool=tool_name, note=note)
+    notes: list[str] = []
+    try:
+        parameters = normalize_parameters(definition.input_schema, notes)
+    except ValueError as error:
+        msg = f"The schema of tool '{definition.name}' is unusable: {error}"
+        raise ValueError(msg) from error
+    for note in notes if definition != known else ():
+        logger.warning("Tool '{tool}': {note}", tool=definition.name, note=note)
+    return parameters
 
 
 def _sources(configs: Iterable[Any]) -> frozenset[str]:

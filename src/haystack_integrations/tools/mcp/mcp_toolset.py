@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.fresh_tools import FreshToolset
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool, log_notes
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import (
     ToolOptions,
     ToolOverride,
@@ -422,21 +422,14 @@ class MCPToolset(Reading, Watching, FreshToolset):
                     )
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
-        notes: list[str] = []
+        known = self._children.get(definition.name)
         try:
-            parameters = normalize_parameters(definition.input_schema, notes)
+            return usable_parameters(definition, None if known is None else known._definition)
         except ValueError as error:
             if self.tool_names:
-                msg = f"The schema of tool '{definition.name}' is unusable: {error}"
-                raise ValueError(msg) from error
-            logger.warning(
-                "Skipped tool '{tool}', because its schema is unusable: {error}", tool=definition.name, error=str(error)
-            )
+                raise
+            logger.warning("Skipped a tool: {error}", error=str(error))
             return None
-        known = self._children.get(definition.name)
-        if known is None or known._definition != definition:
-            log_notes(definition.name, notes)
-        return parameters
 
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
         return with_instructions(tools) if self.tool_options.include_instructions else tools

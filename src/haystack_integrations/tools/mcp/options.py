@@ -425,22 +425,14 @@ class BoundArguments:
     def __bool__(self) -> bool:
         return bool(self.values)
 
-    def check(self, schema: dict[str, Any], properties: Iterable[str]) -> None:
+    def check(self, schema: dict[str, Any]) -> None:
         """
         Check the arguments against what the server says of the tool.
 
         :param schema: The tool's input schema, as the server sent it.
-        :param properties: The tool's parameters.
-        :raises ValueError: If there is no such parameter, or a Secret would be sent as a header.
+        :raises ValueError: If a Secret would be sent as a header.
         """
-        known = sorted(properties)
         for name, value in self.values.items():
-            if name not in known:
-                msg = (
-                    f"bound_arguments of tool '{self.tool_name}' has the unknown parameter '{name}'. Valid parameters "
-                    f"are: {', '.join(known) or 'none'}."
-                )
-                raise ValueError(msg)
             declared = schema.get("properties")
             if isinstance(value, Secret) and isinstance(declared, dict) and _has_key(declared.get(name), _HEADER_KEY):
                 msg = (
@@ -602,41 +594,27 @@ def limit_result(result: Any, size: int) -> Any:
 
     :param result: Text, or Haystack content blocks. Anything else is returned as it is.
     :param size: How many characters of text may remain, with the marker in place of what is left out.
-    :returns: The beginning and the end, with a marker between them that says how much is left out.
+    :returns: The beginning and the end, with a marker between them that says how much is left out. Of content blocks,
+        the whole text is where the first text was.
     """
     if isinstance(result, str):
-        return result if len(result) <= size else _shortened([TextContent(result)], size)[0].text
-    if isinstance(result, list):
         return _shortened(result, size)
-    return result
+    texts = [part for part in result if isinstance(part, TextContent)] if isinstance(result, list) else []
+    text = "".join(part.text for part in texts)
+    if len(text) <= size:
+        return result
+    limited = TextContent(_shortened(text, size))
+    return [limited if part is texts[0] else part for part in result if part is texts[0] or part not in texts]
 
 
-def _shortened(parts: list[Any], size: int) -> list[Any]:
-    total = sum(len(part.text) for part in parts if isinstance(part, TextContent))
+def _shortened(text: str, size: int) -> str:
+    total = len(text)
     if total <= size:
-        return parts
-    marker = f"\n[… {total - size} of {total} characters left out …]\n"
+        return text
     # The marker takes room, too, so a little more is left out.
-    room = size - len(marker) - 1
-    marker = f"\n[… {total - room} of {total} characters left out …]\n"
+    room = size - len(f"\n[… {total} of {total} characters left out …]\n")
     head = (room + 1) // 2
-    end = total - (room - head)
-    kept: list[Any] = []
-    first = 0
-    marked = False
-    for part in parts:
-        if not isinstance(part, TextContent):
-            kept.append(part)
-            continue
-        start, first = first, first + len(part.text)
-        if first <= head or start >= end:
-            kept.append(part)
-            continue
-        text = part.text[: max(0, head - start)] + ("" if marked else marker) + part.text[max(0, end - start) :]
-        marked = True
-        if text:
-            kept.append(TextContent(text))
-    return kept
+    return f"{text[:head]}\n[… {total - room} of {total} characters left out …]\n{text[total - room + head :]}"
 
 
 def limit_outputs(outputs_to_string: dict[str, Any], size: int) -> dict[str, Any]:
