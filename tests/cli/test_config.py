@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp import MCPToolset
 from tests.cli.conftest import Run
 from tests.support.rows import rows
 
-FILES = Path(__file__).parents[1] / "config" / "files"
+FILES = Path(__file__).parents[1] / "mcp_json" / "files"
 
 
 def write(folder: Path, **servers: Any) -> str:

@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from .any_tools import warm_up_toolsets, warm_up_toolsets_async
     from .auth.oauth_config import OAuthConfig
     from .budgets import call_budget
-    from .config.loader import load_mcp_toolsets
     from .connection.connection import MCPConnection
     from .connection.interceptors import MCPToolCall
     from .connection.limits import CallOptions
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
     from .executor import AsyncExecutor
     from .handlers import MCPHandlers, MCPSampling
     from .handlers.elicitation import AskUser
+    from .mcp_json import load_mcp_toolsets
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset
     from .options import FromState, ToolOptions, ToolOverride, ToolSelection
@@ -112,7 +112,7 @@ else:
         "budgets": ["call_budget"],
         "protocol.base": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],
-        "config.loader": ["load_mcp_toolsets"],
+        "mcp_json": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],
         "connection.interceptors": ["MCPToolCall"],
         "connection.limits": ["CallOptions"],

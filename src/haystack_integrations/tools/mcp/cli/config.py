@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCod
 from haystack_integrations.tools.mcp.cli.files import Server, config_files, configured_in
 from haystack_integrations.tools.mcp.cli.output import Output
 from haystack_integrations.tools.mcp.cli.targets import OutputOptions
-from haystack_integrations.tools.mcp.config.loader import variable_name
+from haystack_integrations.tools.mcp.mcp_json import variable_name
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in

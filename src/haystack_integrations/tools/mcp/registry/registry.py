@@ -13,12 +13,12 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.config.loader import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.mcp_json import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.configuration import (
     Provider,
