@@ -15,6 +15,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from haystack_integrations.tools.mcp import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.base import MCPClient
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -69,12 +70,11 @@ class ScriptedClient(MCPClient):
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        name: str | None = None,
         meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         on_progress: Any = None,
     ) -> dict[str, Any]:
-        self.sent.append((method, dict(params or {}), name))
+        self.sent.append((method, dict(params or {}), Exchange(0, method, dict(params or {})).name))
         answer = self._answer(method, dict(params or {}))
         return await answer if isinstance(answer, Awaitable) else answer
 

@@ -221,7 +221,6 @@ async def test_what_a_custom_client_need_not_have_is_answered_for_it() -> None:
     assert await client.list_tools() is None
     assert client.listens is False
     assert client.unusable_tools() == {}
-    assert client.why_unusable("pay") is None
 
 
 async def test_an_error_of_closing_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:

@@ -677,7 +677,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         Return why the server's listing was read without a tool, if it was.
         """
         session = self._session
-        return None if session is None else session.client.why_unusable(tool_name)
+        return None if session is None else session.client.unusable_tools().get(tool_name)
 
     def _latest_definition(self, tool_name: str) -> types.Tool | None:
         """

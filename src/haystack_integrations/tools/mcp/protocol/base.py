@@ -67,17 +67,6 @@ Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES: Final = 1_000
 
-# Where the parameters of a request name what it is about.
-_NAMES: Final = {
-    "tools/call": "name",
-    "prompts/get": "name",
-    "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
-    "tasks/result": "taskId",
-}
-
 # What may be kept of each list.
 _KEPT: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "resources/templates/list")}
 
@@ -406,15 +395,6 @@ class MCPClient(ABC):
         """
         return {}
 
-    def why_unusable(self, tool_name: str) -> str | None:
-        """
-        Say why a tool was left out of the listing, although the server has it.
-
-        :param tool_name: Name of the tool.
-        :returns: A clause, or None if it was not left out.
-        """
-        return self.unusable_tools().get(tool_name)
-
     async def find_reason(self) -> str:
         """
         Find out why the session ended.
@@ -474,7 +454,6 @@ class MCPClient(ABC):
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        name: str | None = None,
         meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
@@ -484,7 +463,6 @@ class MCPClient(ABC):
 
         :param method: Its method.
         :param params: Its parameters, as in the protocol.
-        :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
         :param meta: More for its `_meta`.
         :param headers: Further HTTP headers, such as `Mcp-Param-…`.
         :param on_progress: Called with the parameters of each report of progress; with it, the server is asked for
@@ -566,15 +544,13 @@ class MCPClient(ABC):
         )
         return pages
 
-    async def _kept(
-        self, method: str, params: dict[str, Any], meta: dict[str, Any] | None, name: str | None = None
-    ) -> dict[str, Any]:
+    async def _kept(self, method: str, params: dict[str, Any], meta: dict[str, Any] | None) -> dict[str, Any]:
         """
         Return the result of a request, a kept one if the server allows that. Whoever sends `meta` wants to be heard.
         """
 
         def fetch() -> Awaitable[dict[str, Any]]:
-            return self._request(method, params, name=name, meta=meta)
+            return self._request(method, params, meta=meta)
 
         if not self._is_modern:
             return await fetch()
@@ -664,8 +640,8 @@ class MCPClient(ABC):
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
             if more:  # with input, so that nothing may be kept
-                return await self._request("resources/read", {"uri": uri, **more}, name=uri, meta=meta)
-            return await self._kept("resources/read", {"uri": uri}, meta, uri)
+                return await self._request("resources/read", {"uri": uri, **more}, meta=meta)
+            return await self._kept("resources/read", {"uri": uri}, meta)
 
         return await self._with_inputs("read_resource", types.ReadResourceResult, send)
 
@@ -692,7 +668,7 @@ class MCPClient(ABC):
         params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
-            return await self._request("prompts/get", {**params, **more}, name=name, meta=meta)
+            return await self._request("prompts/get", {**params, **more}, meta=meta)
 
         return await self._with_inputs("get_prompt", types.GetPromptResult, send)
 
@@ -734,9 +710,7 @@ class MCPClient(ABC):
         :param meta: The `_meta` of the request.
         :returns: The result as it came.
         """
-        about = (params or {}).get(_NAMES.get(method, ""))
-        name = about if isinstance(about, str) else None
-        return await self._read(method, lambda: self._request(method, params, name=name, meta=meta))
+        return await self._read(method, lambda: self._request(method, params, meta=meta))
 
     async def cancel_task(self, task_id: str) -> None:
         """
@@ -744,7 +718,7 @@ class MCPClient(ABC):
 
         :param task_id: The server's name of the task.
         """
-        await self._read("cancel_task", lambda: self._request("tasks/cancel", {"taskId": task_id}, name=task_id))
+        await self._read("cancel_task", lambda: self._request("tasks/cancel", {"taskId": task_id}))
 
     # Calls that a server does not answer with the result of a tool, such as tasks (SEP-2663)
 
@@ -789,7 +763,7 @@ class MCPClient(ABC):
         """
 
         async def read() -> TaskState:
-            result = await self._request("tasks/get", {"taskId": task_id}, name=task_id)
+            result = await self._request("tasks/get", {"taskId": task_id})
             return self._parsed("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
 
         return await self._read("tasks/get", read)
@@ -820,7 +794,7 @@ class MCPClient(ABC):
         :raises MCPConnectionError: If that fails.
         """
         params = {"taskId": task_id, "inputResponses": responses}
-        await self._read("tasks/update", lambda: self._request("tasks/update", params, name=task_id))
+        await self._read("tasks/update", lambda: self._request("tasks/update", params))
 
     async def task_result(self, tool_name: str, result: dict[str, Any]) -> types.CallToolResult:
         """

@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from haystack import logging
-from mcp_types import INVALID_REQUEST
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 
@@ -169,7 +168,8 @@ class Channel:
         :param exchange: The request.
         :returns: A coroutine of the result as it came. It raises RequestError if there is none.
         """
-        target = f" {exchange.name}" if exchange.name is not None and exchange.method != "resources/read" else ""
+        name = exchange.name
+        target = f" {name}" if name is not None and exchange.method != "resources/read" else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         is_traced = span.get_span_context().is_valid
         return self._traced(exchange, span) if is_traced else self._request(exchange)
@@ -313,25 +313,14 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        is_second = request_id in self._asked
-        task = self.spawn(self._answer(request_id, method, params, exchange, is_second=is_second), exchange)
-        if not is_second:
-            self._asked[request_id] = task
-            task.add_done_callback(lambda _: self._asked.pop(request_id, None))
+        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params, exchange), exchange)
+        task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(
-        self,
-        request_id: str | int,
-        method: str,
-        params: dict[str, Any],
-        exchange: Exchange | None,
-        *,
-        is_second: bool,
+        self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None
     ) -> None:
         message: dict[str, Any] = {"id": request_id}
         try:
-            if is_second:
-                raise ProtocolError(INVALID_REQUEST, "A request with this id is being answered")
             message["result"] = await self._make_answer(method, params)
             if message["result"] is None:
                 return

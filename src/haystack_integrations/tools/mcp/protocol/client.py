@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import cache, partial
 from itertools import islice
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import mcp_types as types
 from haystack import logging
@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
@@ -116,9 +116,6 @@ class WireClient(MCPClient):
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
-    # Causes of a failed connect of which its message tells all that is known.
-    _told: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
-
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
         self.life: SessionLife = SessionLife()
@@ -152,9 +149,6 @@ class WireClient(MCPClient):
     def _explain(self, error: BaseException) -> str:
         """Say what an exception of the connect means."""
         return describe_error(error)
-
-    def _release(self) -> None:
-        """Release what the transport does not own."""
 
     async def _advice(self) -> str | None:
         """Say what to do about a failed connect."""
@@ -193,7 +187,6 @@ class WireClient(MCPClient):
             raise
 
     async def _connect(self) -> list[types.Tool]:
-        error: Exception
         self._connect_status = None
         try:
             await self._load_handlers()
@@ -216,22 +209,13 @@ class WireClient(MCPClient):
             if not self.life.has_owner:
                 self.life.opened()
             return tools
-        except asyncio.CancelledError:
-            await self._close()
-            raise
-        except Exception as failure:
-            if isinstance(failure, LostError) and not failure.reason:
+        except BaseException as error:
+            if isinstance(error, LostError) and not error.reason:
                 await self.find_reason()
             await self._close()
-            error = failure
-        if isinstance(error, MCPConnectionError):
-            raise error
-        connect_error = await self._connect_error(error)
-        if isinstance(error, self._told):
-            # The message says it all, so a traceback is to begin with the caller. Debuggers find the cause here.
-            connect_error.__context__, connect_error.__suppress_context__ = error, True
-            raise connect_error
-        raise connect_error from error
+            if isinstance(error, MCPConnectionError) or not isinstance(error, Exception):
+                raise
+            raise await self._connect_error(error) from error
 
     async def _load_handlers(self) -> None:
         callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)
@@ -341,14 +325,11 @@ class WireClient(MCPClient):
         """
         self.life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
         await self._close()
-        self.life.end(_SERVER_CLOSED)
 
     async def _close(self) -> None:
         # Once the transport is closed, it is too late to look.
-        if self.life.state is SessionState.LOST and self.life.reason is None:
-            reason = await self._post_mortem()
-            if reason is not None:
-                self.life.end(reason)
+        if self.life.state is SessionState.LOST:
+            await self.find_reason()
         self._opening = None
         try:
             if self._channel is not None:
@@ -359,8 +340,6 @@ class WireClient(MCPClient):
             logger.debug(
                 "Closing {server}: {error}", server=self._describe(), error=self.redactor.text(describe_error(error))
             )
-        finally:
-            self._release()
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         self._changed(method, params)
@@ -373,7 +352,6 @@ class WireClient(MCPClient):
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
-        name: str | None = None,
         meta: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
@@ -400,7 +378,6 @@ class WireClient(MCPClient):
             method,
             sent,
             version=revision,
-            name=name,
             headers=headers,
             identity=current_identity.get(),
             on_progress=on_progress,
@@ -571,7 +548,6 @@ class WireClient(MCPClient):
                 return await self._request(
                     CALL_METHOD,
                     {"name": tool_name, "arguments": tool_args, **more},
-                    name=tool_name,
                     meta=meta,
                     headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
                     on_progress=reports,

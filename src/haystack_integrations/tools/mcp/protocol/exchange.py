@@ -23,12 +23,24 @@ import contextvars
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.request_context import Identity
+
+
+# Where the parameters of a request name what it is about.
+_NAMES: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+    "tasks/result": "taskId",
+}
 
 
 class Fate(Enum):
@@ -150,7 +162,6 @@ class Exchange:
     :param method: Its method.
     :param params: Its parameters with their `_meta`, as they are sent.
     :param version: The revision of the protocol in which it is made; None for `initialize`.
-    :param name: What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
     :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
     :param identity: The user on whose behalf it is made.
     :param on_progress: Called with the parameters of each report of progress.
@@ -161,7 +172,6 @@ class Exchange:
     method: str
     params: dict[str, Any] | None = None
     version: str | None = None
-    name: str | None = None
     headers: Mapping[str, str] | None = None
     identity: Identity | None = None
     on_progress: Callable[[dict[str, Any]], None] | None = None
@@ -170,6 +180,14 @@ class Exchange:
     context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
     fate: Fate = field(init=False, default=Fate.NEW)
     answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=asyncio.Future)
+
+    @property
+    def name(self) -> str | None:
+        """
+        What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+        """
+        about = (self.params or {}).get(_NAMES.get(self.method, ""))
+        return about if isinstance(about, str) else None
 
     @property
     def is_settled(self) -> bool:

@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -145,34 +145,16 @@ class ListedTools:
             raise InvalidResultError(msg)
         verdict = schema.validate(value, _SECONDS_IN_LOOP)
         if verdict.cut_off:
-            verdict = await self._validate_in_thread(tool_name, schema, value)
+            async with self._one_in_thread:
+                if self._schemas.get(tool_name) is not schema:
+                    return  # given up meanwhile
+                # A caller who gives up does not end the thread, which ends by itself.
+                verdict = await asyncio.shield(start_in_thread(schema.validate, value, _SECONDS_IN_THREAD))
         if verdict.violation is not None:
             raise InvalidResultError(verdict.violation)
-        if verdict.unusable is not None:
-            self._give_up(tool_name, schema, verdict.unusable)
-
-    async def _validate_in_thread(self, tool_name: str, schema: OutputSchema, value: Any) -> Verdict:
-        def validate() -> Verdict:
-            verdict = schema.validate(value, _SECONDS_IN_THREAD)
-            if verdict.cut_off:
-                self._give_up(tool_name, schema, f"that takes longer than {_SECONDS_IN_THREAD:g} s")
-            return verdict
-
-        async with self._one_in_thread:
-            if self._schemas.get(tool_name) is not schema:
-                return Verdict()  # given up meanwhile
-            try:
-                running = start_in_thread(validate)
-            except RuntimeError as error:  # there are too many threads
-                logger.debug(
-                    "A result of tool '{tool}' of {server} was not validated against its output schema: {error}",
-                    tool=tool_name,
-                    server=self._describe(),
-                    error=error,
-                )
-                return Verdict()
-            # A caller who gives up does not end the thread, which ends by itself.
-            return await asyncio.shield(running)
+        takes_long = f"that takes longer than {_SECONDS_IN_THREAD:g} s" if verdict.cut_off else None
+        if (reason := takes_long or verdict.unusable) is not None:
+            self._give_up(tool_name, schema, reason)
 
     def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:
         if self._schemas.get(tool_name) is schema:

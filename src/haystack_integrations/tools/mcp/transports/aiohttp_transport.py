@@ -9,7 +9,7 @@ Its failures mean what those of httpx2's transport mean. The first three prove t
 
 .. code-block:: text
 
-    ConnectError           the name is unknown, nobody listens, TLS fails, or the connection is closed at once
+    ConnectError           the name is unknown, nobody listens, or TLS fails
     ConnectTimeout         there is no connection in time
     UnsupportedProtocol    the URL has another scheme
     ReadTimeout            nothing comes in time
@@ -23,13 +23,11 @@ from __future__ import annotations
 
 import asyncio
 import io
-import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet
 
 import aiohttp
 import httpx2
@@ -48,12 +46,6 @@ _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 # What requests and bodies fail with.
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
-
-
-class _ClosedError(aiohttp.ClientConnectionError):
-    """
-    Raised for a new connection that the server has closed before anything was sent.
-    """
 
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
@@ -119,7 +111,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     def _open_session(self) -> Any:
         if self._session is None:
-            connector = _Connector(
+            connector = aiohttp.TCPConnector(
                 ssl=self._ssl_context,
                 limit=0,
                 keepalive_timeout=self._keepalive_expiry,
@@ -153,33 +145,6 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         return self._url[1]
 
 
-class _Connector(aiohttp.TCPConnector):
-    """
-    Looks at each connection before something is sent over it.
-
-    The server may have closed an idle one, or have answered nobody's request over it ("408 Request Timeout"): aiohttp
-    would notice the first only after the next turn of the event loop, and take the second for the answer to the next
-    request.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._used: WeakSet[Any] = WeakSet()
-
-    async def connect(self, *args: Any, **options: Any) -> Any:
-        while True:
-            connection: Any = await super().connect(*args, **options)
-            protocol = connection.protocol
-            is_new = protocol not in self._used
-            if protocol.is_connected() and (is_new or not (protocol.should_close or _is_readable(protocol.transport))):
-                self._used.add(protocol)
-                return connection
-            connection.close()
-            if is_new:
-                msg = "the server closed the connection at once"
-                raise _ClosedError(msg)
-
-
 class _Body(httpx2.AsyncByteStream):
     """
     The body of a response, as it comes.
@@ -205,12 +170,6 @@ class _Body(httpx2.AsyncByteStream):
         self._response.close()
 
 
-def _is_readable(transport: Any) -> bool:
-    poll = select.poll()
-    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
 def _cause(error: Exception) -> BaseException | None:
     # The messages of the other errors have the URL, or what the server sent.
     return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
@@ -224,7 +183,7 @@ def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportEr
     message = type(error).__name__
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         kind, message = httpx2.ConnectTimeout, "there was no connection in time"
-    elif isinstance(error, aiohttp.ClientConnectorError | _ClosedError):
+    elif isinstance(error, aiohttp.ClientConnectorError):
         kind, message = httpx2.ConnectError, str(_cause(error) or error)
     elif isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         kind, message = httpx2.UnsupportedProtocol, "aiohttp takes no such URL"

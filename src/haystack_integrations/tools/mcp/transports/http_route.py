@@ -132,24 +132,14 @@ def _result(parameter: str, function: Any, **arguments: Any) -> Any:
 
 def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
     certificate, key, *secret = client_cert if isinstance(client_cert, tuple) else (client_cert, None)
-    was_asked = False
-
-    def password() -> str:  # without it, OpenSSL would ask in the terminal
-        nonlocal was_asked
-        was_asked = True
-        return str((secret[0].resolve_value() if secret else None) or "")
-
+    password = (secret[0].resolve_value() if secret else None) or ""  # without one, OpenSSL would ask in the terminal
     try:
-        context.load_cert_chain(certificate, key, password)
+        context.load_cert_chain(certificate, key, str(password))
     except OSError as error:
-        if was_asked:
-            what = "the password of the key is wrong" if secret else "the key is encrypted, and there is no password"
-            advice = "pass (certificate, key, password as a Secret)"
-            msg = f"`client_cert`: {what}; {advice}"
-        else:
-            files = " and ".join(map(repr, filter(None, (certificate, key))))
-            what = error.strerror or getattr(error, "reason", None) or type(error).__name__
-            msg = f"`client_cert`: {files} cannot be loaded ({what})"
+        files = " and ".join(map(repr, filter(None, (certificate, key))))
+        what = error.strerror or getattr(error, "reason", None) or type(error).__name__
+        advice = "If the key is encrypted, pass (certificate, key, its password as a Secret)"
+        msg = f"`client_cert`: {files} cannot be loaded ({what}). {advice}"
         raise ValueError(msg) from error
 
 
@@ -187,11 +177,11 @@ def open_transport(route: Route | None = None, *, of_session: bool = False) -> h
     route = route or Route()
     if route.transport is not None:
         return route.transport
-    direct = _fastest_transport() if of_session else _Transport
+    direct = _fastest_transport() if of_session else PinnedTransport
     if route.proxy is None and uses_environment_proxies():
         return _EnvironmentTransport(route.verify, direct)
     arguments = _transport_arguments(route.verify)
-    return direct(**arguments) if route.proxy is None else _Transport(proxy=route.proxy, **arguments)
+    return direct(**arguments) if route.proxy is None else PinnedTransport(proxy=route.proxy, **arguments)
 
 
 def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
@@ -199,7 +189,7 @@ def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
         import aiohttp  # noqa: F401, PLC0415
         import uvloop  # noqa: F401, PLC0415
     except ImportError:
-        return _Transport
+        return PinnedTransport
     from haystack_integrations.tools.mcp.transports.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
     return AiohttpTransport
@@ -222,25 +212,6 @@ async def open_client(
             yield client
 
 
-class _Transport(PinnedTransport):
-    """
-    The transport, without an `AttributeError` that httpcore2 leaks.
-    """
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        try:
-            return await super().handle_async_request(request)
-        except AttributeError as error:
-            if "setsockopt" not in str(error):
-                raise
-            # httpcore2 2.16.2, `AnyIOBackend.connect_tcp` (_backends/anyio.py:127) calls `setsockopt` on
-            # `stream._raw_socket`, which is None on uvloop if the server reset the connection right after accepting it.
-            # No report was found upstream. To reproduce: under uvloop, request something with `socket_options` from a
-            # server that accepts, sets SO_LINGER to (1, 0) and closes; 3 to 20 % of the attempts end so.
-            msg = "the connection was reset at once"
-            raise httpx2.ConnectError(msg, request=request) from error
-
-
 class _EnvironmentTransport(httpx2.AsyncBaseTransport):
     """
     Goes through the proxy that the environment names for a URL, if it names one.
@@ -258,7 +229,7 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
         if transport is None:
             if proxy:
                 through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-                transport = _Transport(proxy=through, **self._arguments)
+                transport = PinnedTransport(proxy=through, **self._arguments)
             else:
                 transport = self._direct(**self._arguments)
             self._transports[proxy] = transport

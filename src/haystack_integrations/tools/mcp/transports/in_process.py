@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import mcp.server
 from haystack import logging
@@ -24,7 +24,6 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
 from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
@@ -127,9 +126,6 @@ class InProcessClient(WireClient):
     """
     MCP client for a server in the same process.
     """
-
-    # The rest comes from the user's own code, whose frames the user wants to see.
-    _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
 
     def __init__(self, server: Any) -> None:
         """

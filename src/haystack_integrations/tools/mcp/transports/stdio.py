@@ -152,9 +152,12 @@ class StdioTransport(Transport):
 
     async def close(self) -> None:
         """
-        End the process: by the end of its input, then by signals.
+        End the process: by the end of its input, then by signals. So are the children that it leaves behind.
         """
-        await self._process.stop()
+        try:
+            await self._process.stop()
+        finally:
+            self._process.end_children()
 
     def _output(self, data: bytes) -> None:
         if not data:
@@ -320,10 +323,6 @@ class StdioClient(WireClient):
         :returns: A clause.
         """
         return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
-
-    def _release(self) -> None:
-        if self._process is not None:
-            self._process.end_children()
 
 
 def _process_of_the_sdk(

@@ -155,8 +155,8 @@ class StreamableHttpTransport(HttpTransport):
                 headers[SESSION_HEADER] = self._session_id
         elif exchange is not None:
             headers["Mcp-Method"] = exchange.method
-            if exchange.name is not None:
-                headers["Mcp-Name"] = _encoded(exchange.name)
+            if (name := exchange.name) is not None:
+                headers["Mcp-Name"] = _encoded(name)
             headers |= exchange.headers or {}
         return headers
 
