@@ -190,8 +190,8 @@ class Wire:
         await self.channel.close()
 
     def exchange(self, method: str = "tools/call", **options: Any) -> Exchange:
-        options = {"version": "2025-11-25", **options}
-        return Exchange(self.channel.next_id(), method, {"name": "pay"}, **options)
+        options = {"version": "2025-11-25", "params": {"name": "pay"}, **options}
+        return Exchange(self.channel.next_id(), method, **options)
 
     async def fail(self, exchange: Exchange | None = None) -> tuple[Exchange, RequestError]:
         """

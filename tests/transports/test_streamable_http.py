@@ -74,7 +74,7 @@ class TestWhatIsSent:
             async with Wire(transport(peer.url)) as wire:
                 await shake_hands(wire)
                 await wire.channel.tell("notifications/initialized")
-                await wire.channel.request(wire.exchange("tools/call", {"name": "pay"}, headers={"Mcp-Param-A": "x"}))
+                await wire.channel.request(wire.exchange(headers={"Mcp-Param-A": "x"}))
             first, *others = peer.requests
         assert "mcp-session-id" not in first.headers and "mcp-protocol-version" not in first.headers
         assert first.headers["accept"] == "application/json, text/event-stream"
@@ -92,9 +92,7 @@ class TestWhatIsSent:
             async with Wire(transport(peer.url)) as wire:
                 for name in ("pay", "\u6f22", " padded", "=?base64?cGF5?="):
                     headers = {"Mcp-Param-A": "=?base64?eA==?="}
-                    await wire.channel.request(
-                        wire.exchange("tools/call", {"name": name}, version=MODERN, headers=headers)
-                    )
+                    await wire.channel.request(wire.exchange(params={"name": name}, version=MODERN, headers=headers))
                 await wire.channel.request(wire.exchange("tools/list", version=MODERN))
         names = [request.headers.get("mcp-name") for request in peer.requests]
         coded = [base64.b64encode(name.encode()).decode() for name in ("\u6f22", " padded", "=?base64?cGF5?=")]
