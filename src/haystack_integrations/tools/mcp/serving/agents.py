@@ -120,6 +120,7 @@ class _ServedAgent:
             name=self._name,
             description=f"Gives a task to the agent '{self._name}', which works on it on its own.",
             parameters=self._schema.json_schema,
+            inputs=self._schema,
             body=self._call,
             options=self._options,
             pool=pool,
@@ -153,10 +154,7 @@ class _ServedAgent:
         """
         Arrange the arguments of a call, and what is bound, as the parameters of `Agent.run`.
         """
-        sent = {name: value for name, value in arguments.items() if name not in self._options.bound}
-        bound = {name: value for name, value in arguments.items() if name in self._options.bound}
-        values = {**self._schema.convert(sent), **bound}
-        inputs = {self._inputs.get(name, name): value for name, value in values.items()}
+        inputs = {self._inputs.get(name, name): value for name, value in arguments.items()}
         messages = [
             each if isinstance(each, ChatMessage) else ChatMessage.from_dict(each)
             for each in inputs.pop(_MESSAGES, None) or []

@@ -48,7 +48,13 @@ from pydantic import PrivateAttr, ValidationError
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
-from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, reasons_of, without
+from haystack_integrations.tools.mcp.serving.schemas import (
+    ArgumentCheck,
+    InputSchema,
+    invalid_arguments,
+    reasons_of,
+    without,
+)
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -374,6 +380,7 @@ class _Parts:
     options: ServeOptions
     pool: CallPool
     arguments: ArgumentCheck
+    inputs: InputSchema
     results: ResultWriter
     bound: dict[str, Any]
     injected: Callable[..., None]
@@ -398,6 +405,7 @@ class ServedTool(Tool):
         body: Body,
         options: ServeOptions,
         pool: CallPool,
+        inputs: InputSchema | None = None,
         output_schema: dict[str, Any] | None = None,
         annotations: ToolAnnotations | None = None,
         auth: AuthCheck | list[AuthCheck] | None = None,
@@ -412,10 +420,12 @@ class ServedTool(Tool):
         :param name: Its name.
         :param description: What it does, for the model.
         :param parameters: JSON schema of its arguments. Those that are bound need not be removed.
-        :param body: Does what the tool is for: gets the arguments, checked and with the bound ones, and the call.
+        :param body: Does what the tool is for: gets the arguments, checked, converted and with the bound ones, and the
+            call.
             Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
         :param options: What the user said of it.
         :param pool: Where it takes its places.
+        :param inputs: Converts arguments into what the body takes.
         :param output_schema: JSON schema of the structured result, if it can be derived.
         :param annotations: Hints for clients.
         :param auth: Who may use it, if the options name no scopes.
@@ -447,11 +457,11 @@ class ServedTool(Tool):
             options=options,
             pool=own_pool(options, pool),
             arguments=ArgumentCheck(tool.name, shown),
+            inputs=inputs or InputSchema({}),
             results=ResultWriter(tool.name, output_schema, options),
             bound={name: each for name, each in options.bound.items() if name not in dependencies},
             injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
         )
-        of_docket = {**(of_docket or {}), **dependencies_on_docket(dependencies)}
         if of_docket and options.task:
             # Docket runs this method of the tool, whose signature has none of them.
             object.__setattr__(tool, "run", _run_by_docket(tool.run, of_docket))
@@ -484,8 +494,11 @@ class ServedTool(Tool):
         strict = parts.options.strict_validation
         if strict is None:
             strict = context is not None and context.fastmcp.strict_input_validation
-        arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
-        arguments.update({name: each for name, each in resolved_by_docket.get().items() if name in injected})
+        try:
+            arguments = parts.inputs.convert(parts.arguments.check(arguments, strict=strict))
+        except ValidationError as error:
+            raise invalid_arguments(self.name, reasons_of(error)) from None
+        arguments = {**arguments, **parts.bound, **injected}
         # A background task has all the time that it needs.
         if self.timeout is None or (context is not None and context.is_background_task):
             return parts.results.result(await self._call(parts, arguments, context))

@@ -18,17 +18,15 @@ from typing import Any, get_args, get_type_hints
 
 from fastmcp import Context
 from fastmcp.dependencies import CurrentContext
-from fastmcp.exceptions import ToolError, ValidationError
-from fastmcp.tools.base import ToolResult
+from fastmcp.server.dependencies import without_injected_parameters
 from fastmcp.tools.function_tool import FunctionTool
 from fastmcp.utilities.docstring_parsing import parse_docstring
-from fastmcp.utilities.types import NotSet
+from fastmcp.utilities.types import NotSet, get_cached_typeadapter
 from haystack.components.agents import Agent
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
-from pydantic import PydanticUserError
-from pydantic import ValidationError as PydanticValidationError
+from pydantic import PydanticUserError, ValidationError
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
@@ -58,36 +56,12 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     only,
     output_schema,
     reasons_of,
-    without,
 )
 
 # What Haystack has for content that is no text.
 _MEDIA = (ByteStream, FileContent, ImageContent)
 _OF_HAYSTACK = (*_MEDIA, Document, ChatMessage)
 _CONFIGURATION = ("source", "handler", "raw_result")
-
-
-class _Function(FunctionTool):
-    """
-    A function whose result is left as it is.
-    """
-
-    def convert_result(self, raw_value: Any) -> ToolResult:
-        """
-        Keep the result for the served tool, which converts it.
-
-        :param raw_value: What the function returned.
-        :returns: It, in a form that FastMCP takes.
-        """
-        return _Raw(raw_value)
-
-
-class _Raw(ToolResult):
-    value: Any = None
-
-    def __init__(self, value: Any) -> None:
-        super().__init__(content=[])
-        self.value = value
 
 
 def serve_function(
@@ -113,19 +87,15 @@ def serve_function(
     of_docket = dependencies_on_docket(
         {name: each.default for name, each in inspect.signature(parsed.fn).parameters.items()}
     )
-    called = _in_thread_of_call(parsed.fn) if parsed.run_in_thread else parsed.fn
-    inner = _Function(
-        **{name: getattr(parsed, name) for name in ("name", "parameters", "output_schema", "return_type")},
-        fn=_with_values_of_docket(called) if of_docket else called,
-        run_in_thread=parsed.run_in_thread,
-    )
+    called: Any = without_injected_parameters(_called(parsed))
+    adapter: Any = get_cached_typeadapter(called)
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
-            result = await inner.run(arguments)
+            running = adapter.validate_python(arguments)
         except ValidationError as error:
-            raise _refusal(call.tool_name, error) from None
-        return result.value if isinstance(result, _Raw) else result
+            raise invalid_arguments(call.tool_name, reasons_of(error)) from None
+        return await running
 
     return ServedTool.create(
         name=parsed.name,
@@ -174,38 +144,27 @@ def _declared(parsed: FunctionTool) -> ServeOptions:
     )
 
 
-def _with_values_of_docket(function: Callable[..., Any]) -> Callable[..., Any]:
+def _called(parsed: FunctionTool) -> Callable[..., Any]:
+    """Have a synchronous function run in a thread that a timeout leaves behind; FastMCP would wait for it."""
+    function = parsed.fn
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+    def in_thread(kwargs: dict[str, Any]) -> Any:
+        result = function(**kwargs)
+        return list(result) if inspect.isgenerator(result) else result
+
     @functools.wraps(function)
-    async def called(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **{**kwargs, **resolved_by_docket.get()})
+    async def called(**kwargs: Any) -> Any:
+        kwargs.update(resolved_by_docket.get())
+        if is_async or not parsed.run_in_thread:
+            result = function(**kwargs)
+        else:
+            result = await current_call.get().in_thread(in_thread, kwargs)
+        if inspect.isasyncgen(result):
+            return [each async for each in result]
         return await result if inspect.isawaitable(result) else result
 
     return called
-
-
-def _in_thread_of_call(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a synchronous function run in a thread that a timeout leaves behind; FastMCP would wait for it."""
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        return function
-
-    @functools.wraps(function)
-    async def in_thread(*args: Any, **kwargs: Any) -> Any:
-        result = await current_call.get().in_thread(_call, function, args, kwargs)
-        return await result if inspect.isawaitable(result) else result
-
-    return in_thread
-
-
-def _call(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    result = function(*args, **kwargs)
-    return list(result) if inspect.isgenerator(result) else result
-
-
-def _refusal(tool_name: str, error: ValidationError) -> ToolError:
-    cause = error.__cause__
-    # Pydantic's own text quotes the values.
-    reasons = reasons_of(cause) if isinstance(cause, PydanticValidationError) else ["they cannot be read"]
-    return invalid_arguments(tool_name, reasons)
 
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
@@ -271,20 +230,27 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         parameters = _described(parameters, docstring.parameters)
         if tool.description == function.__doc__:
             description = docstring.description or ""
-    convert = _converter(without(parameters, options.bound), hints)
-    hidden = _from_state(tool, hints) - {*parameters.get("properties", {}), *options.bound}
+    shown_names = set(parameters.get("properties", {})) - set(options.bound)
+    inputs = {
+        name: ServedInput(hint, required=False)
+        for name, hint in hints.items()
+        if name in shown_names and is_servable(hint)
+    }
+    hidden = _from_state(tool, hints) - {*shown_names, *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         if not hidden.isdisjoint(arguments):
             # A schema that allows any name does not refuse these.
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
-        return _answer(tool, await _invoke(tool, convert(arguments), call))
+        return _answer(tool, await _invoke(tool, arguments, call))
 
     return ServedTool.create(
         name=tool.name,
         description=description,
         parameters=parameters,
+        # Components convert what they take themselves.
+        inputs=InputSchema(inputs),
         output_schema=_output_schema(tool, function, options),
         body=body,
         options=options,
@@ -383,22 +349,6 @@ def _shown_parameters(tool: Tool, options: ServeOptions) -> dict[str, Any]:
             raise ValueError(msg)
         return only(parameters, required, tool.name)
     return parameters
-
-
-def _converter(parameters: Mapping[str, Any], hints: Mapping[str, Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Turn JSON into what the function says that it takes; components do that themselves."""
-    shown = parameters.get("properties", {})
-    inputs = {name: ServedInput(hint, required=False) for name, hint in hints.items() if name in shown}
-    inputs = {name: each for name, each in inputs.items() if is_servable(each.type)}
-    schema = InputSchema(inputs) if inputs else None
-
-    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        if schema is None:
-            return arguments
-        converted = schema.convert({name: value for name, value in arguments.items() if name in inputs})
-        return {**arguments, **converted}
-
-    return convert
 
 
 def _output_schema(tool: Tool, function: Callable[..., Any] | None, options: ServeOptions) -> dict[str, Any] | None:

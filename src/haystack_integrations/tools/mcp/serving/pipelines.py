@@ -116,6 +116,7 @@ class _ServedPipeline:
             name=self._name,
             description=self._description,
             parameters=self._schema.json_schema,
+            inputs=self._schema,
             body=self._run,
             options=self._options,
             pool=pool,
@@ -133,7 +134,7 @@ class _ServedPipeline:
         return [declared for _, declared in self._outputs.values()] == [ToolResult]
 
     async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
-        data = self._inputs.to_run(self._values(arguments))
+        data = self._inputs.to_run(arguments)
         wanted = {component for (component, _), _ in self._outputs.values()}
         async with ProgressReporter(call, total=self._count, patient=True) as progress:
             if self._runs_async:
@@ -142,11 +143,6 @@ class _ServedPipeline:
                 found = await self._run_in_thread(data, wanted, call, progress)
         results = _results(found, self._outputs)
         return next(iter(results.values()), None) if self._makes_result else results
-
-    def _values(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        sent = {name: value for name, value in arguments.items() if name in self._inputs.served}
-        bound = {name: value for name, value in arguments.items() if name not in sent}
-        return {**self._schema.convert(sent), **bound}
 
     async def _run_in_loop(self, data: dict[str, Any], wanted: set[str], progress: ProgressReporter) -> dict[str, Any]:
         tasks: set[asyncio.Task[Any]] = set()

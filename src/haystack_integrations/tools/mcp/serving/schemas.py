@@ -219,6 +219,7 @@ class InputSchema:
         """
         See the class.
         """
+        self._names = set(inputs)
         fields = {name: _field(name, given) for name, given in inputs.items()}
         self._adapter: TypeAdapter[Any] = TypeAdapter(_typed_dict("Arguments", fields))
         self.json_schema: _Schema = self._adapter.json_schema(schema_generator=_WithoutTitles)
@@ -231,15 +232,11 @@ class InputSchema:
         Turn the arguments of a call into what components take.
 
         :param arguments: What the client sent.
-        :returns: The values by the same names.
-        :raises ToolError: If an argument does not fit. The message names it, and does not contain its value.
+        :returns: The values by the same names. What is no input stays as it is.
+        :raises ValidationError: If an argument does not fit.
         """
-        try:
-            converted: dict[str, Any] = self._adapter.validate_python(dict(arguments))
-        except ValidationError as error:
-            msg = f"The arguments do not fit. {'; '.join(reasons_of(error))}"
-            raise ToolError(msg, log_level=logging.WARNING) from None
-        return converted
+        sent = {name: value for name, value in arguments.items() if name in self._names}
+        return {**arguments, **self._adapter.validate_python(sent)}
 
 
 def reasons_of(error: ValidationError) -> list[str]:
