@@ -57,6 +57,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_HOOKS,
@@ -202,8 +203,8 @@ class Question:
     def _changed(self, text: Any, feedback: str | None) -> Verdict:
         chosen = json.loads(self.arguments)
         try:
-            arguments = json.loads(text, parse_constant=_refuse_constant)
-        except (RecursionError, TypeError, ValueError):
+            arguments = from_json(text, allow_inf_nan=False)
+        except (TypeError, ValueError):
             arguments = None
         if not isinstance(arguments, dict):
             return Verdict(False, "The arguments that the user gave instead are not a JSON object.")
@@ -216,11 +217,6 @@ class Question:
 def _same(one: Any, other: Any) -> bool:
     # True equals 1 in Python, and 1.0 equals 1, but not for a tool.
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _refuse_constant(name: str) -> None:
-    msg = f"{name} is not JSON"
-    raise ValueError(msg)
 
 
 def _visible(text: str) -> str:

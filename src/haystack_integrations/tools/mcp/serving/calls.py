@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -409,7 +409,6 @@ class ServedTool(Tool):
         output_schema: dict[str, Any] | None = None,
         annotations: ToolAnnotations | None = None,
         auth: AuthCheck | list[AuthCheck] | None = None,
-        of_docket: Mapping[str, Any] | None = None,
         kind: str = "tools",
     ) -> ServedTool:
         """
@@ -429,7 +428,6 @@ class ServedTool(Tool):
         :param output_schema: JSON schema of the structured result, if it can be derived.
         :param annotations: Hints for clients.
         :param auth: Who may use it, if the options name no scopes.
-        :param of_docket: What the body wants Docket to resolve if the tool is run as a background task.
         :param kind: The parameter of `create_mcp_server` that it comes from.
         :returns: The tool.
         :raises ValueError: If clients cannot call it.
@@ -462,9 +460,6 @@ class ServedTool(Tool):
             bound={name: each for name, each in options.bound.items() if name not in dependencies},
             injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
         )
-        if of_docket and options.task:
-            # Docket runs this method of the tool, whose signature has none of them.
-            object.__setattr__(tool, "run", _run_by_docket(tool.run, of_docket))
         return tool
 
     @property
@@ -576,50 +571,23 @@ def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
     def function(**_resolved: Any) -> None:
         """Never called."""
 
-    _sign(function, (), dependencies)
+    sign(function, (), dependencies)
     return function
 
 
-def _sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
+def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
+    """
+    Give a function a signature.
+
+    :param function: The function.
+    :param names: Its positional parameters.
+    :param dependencies: Its other parameters, with their defaults.
+    """
     positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     keywords = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in dependencies.items()
     ]
     function.__signature__ = inspect.Signature([*positional, *keywords])
-
-
-# What Docket has resolved for the background task that the running code belongs to.
-resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
-    "mcp_haystack_resolved_by_docket", default=MappingProxyType({})
-)
-
-
-def dependencies_on_docket(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Choose what only Docket can resolve, because it concerns the run of a task as a whole: `Timeout`, `Retry` ...
-
-    :param defaults: The defaults of parameters, or what is bound to them, by their names.
-    :returns: What of them is Docket's.
-    """
-    return {
-        name: each
-        for name, each in defaults.items()
-        if isinstance(each, Dependency) and type(each).__module__.partition(".")[0] == "docket"
-    }
-
-
-def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
-    """Make what Docket runs as a background task: it looks for dependencies in the signature of that."""
-
-    async def run_with(arguments: dict[str, Any], **resolved: Any) -> Any:
-        token = resolved_by_docket.set(resolved)
-        try:
-            return await run(arguments)
-        finally:
-            resolved_by_docket.reset(token)
-
-    _sign(run_with, ("arguments",), dependencies)
-    return run_with
 
 
 async def marked(component: ComponentT, options: ServeOptions) -> ComponentT:

@@ -95,27 +95,6 @@ class DocumentStoreSource(Source):
         """
         return [template for store in self._stores for template in await store.shown_templates()]
 
-    async def complete(
-        self,
-        reference: str,
-        argument: str,
-        value: str,
-        known: Mapping[str, str],  # noqa: ARG002 - ids need no others
-    ) -> Sequence[str] | None:
-        """
-        Complete the id of a document, in stores that have few.
-
-        :param reference: The URI template.
-        :param argument: The name of the argument.
-        :param value: What was typed so far.
-        :param known: The other arguments that are known.
-        :returns: Ids that begin so; None if it is no template of these.
-        """
-        for store in self._stores:
-            if reference == store.document_template and argument == "document_id":
-                return [document.id for document in await store.few_documents() if document.id.startswith(value)]
-        return None
-
 
 class _ServedStore:
     """
@@ -141,10 +120,11 @@ class _ServedStore:
         self._places = Reads(f"Reading from '{name}'", self._options, pool, ResourceError)
         self._limit = self._options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
-        self.document_template = f"{self.uri}/{{document_id}}"
         self._list = Resource.from_function(self._read_list, self.uri, **{**self._shared("all"), "mime_type": _JSON})
         self.templates: list[ResourceTemplate] = [
-            ResourceTemplate.from_function(self._read_document, self.document_template, **self._shared("document")),
+            ResourceTemplate.from_function(
+                self._read_document, f"{self.uri}/{{document_id}}", **self._shared("document")
+            ),
             ResourceTemplate.from_function(
                 self._search, f"{self.uri}{{?filters,limit,offset}}", **{**self._shared("search"), "mime_type": _JSON}
             ),

@@ -13,11 +13,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
 from fastmcp import Context
-from fastmcp.dependencies import CurrentContext
+from fastmcp.dependencies import CurrentContext, Dependency
 from fastmcp.server.dependencies import without_injected_parameters
 from fastmcp.tools.function_tool import FunctionTool
 from fastmcp.utilities.docstring_parsing import parse_docstring
@@ -41,8 +43,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     ServedCall,
     ServedTool,
     current_call,
-    dependencies_on_docket,
-    resolved_by_docket,
+    sign,
 )
 from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.results import Answer
@@ -84,9 +85,6 @@ def serve_function(
         raise ValueError(msg) from error
     options = _declared(parsed).overridden_by(options_of(parsed.name))
     _check(parsed, options)
-    of_docket = dependencies_on_docket(
-        {name: each.default for name, each in inspect.signature(parsed.fn).parameters.items()}
-    )
     called: Any = without_injected_parameters(_called(parsed))
     adapter: Any = get_cached_typeadapter(called)
 
@@ -97,7 +95,7 @@ def serve_function(
             raise invalid_arguments(call.tool_name, reasons_of(error)) from None
         return await running
 
-    return ServedTool.create(
+    tool = ServedTool.create(
         name=parsed.name,
         description=parsed.description,
         parameters=parsed.parameters,
@@ -106,8 +104,12 @@ def serve_function(
         options=options,
         pool=pool,
         auth=parsed.auth,
-        of_docket=of_docket,
     )
+    on_docket = _on_docket(parsed.fn)
+    if on_docket and options.task:
+        # Docket runs this method of the tool, whose signature has none of them.
+        object.__setattr__(tool, "run", _run_by_docket(tool.run, on_docket))
+    return tool
 
 
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
@@ -155,7 +157,7 @@ def _called(parsed: FunctionTool) -> Callable[..., Any]:
 
     @functools.wraps(function)
     async def called(**kwargs: Any) -> Any:
-        kwargs.update(resolved_by_docket.get())
+        kwargs.update(_resolved_by_docket.get())
         if is_async or not parsed.run_in_thread:
             result = function(**kwargs)
         else:
@@ -165,6 +167,35 @@ def _called(parsed: FunctionTool) -> Callable[..., Any]:
         return await result if inspect.isawaitable(result) else result
 
     return called
+
+
+# What Docket has resolved for the background task that the running code belongs to.
+_resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
+    "mcp_haystack__resolved_by_docket", default=MappingProxyType({})
+)
+
+
+def _on_docket(function: Callable[..., Any]) -> dict[str, Any]:
+    """Choose what only Docket can resolve, because it concerns the run of a task as a whole: `Timeout`, `Retry` ..."""
+    return {
+        name: each.default
+        for name, each in inspect.signature(function).parameters.items()
+        if isinstance(each.default, Dependency) and type(each.default).__module__.partition(".")[0] == "docket"
+    }
+
+
+def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
+    """Make what Docket runs as a background task: it looks for dependencies in the signature of that."""
+
+    async def run_with(arguments: dict[str, Any], **resolved: Any) -> Any:
+        token = _resolved_by_docket.set(resolved)
+        try:
+            return await run(arguments)
+        finally:
+            _resolved_by_docket.reset(token)
+
+    sign(run_with, ("arguments",), dependencies)
+    return run_with
 
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
