@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.connection.context_managed import (
     asynchronous,
     blocking,
 )
-from haystack_integrations.tools.mcp.connection.interceptors import Interceptors, check_interceptors
+from haystack_integrations.tools.mcp.connection.interceptors import InterceptedCall, Interceptors, check_interceptors
 from haystack_integrations.tools.mcp.connection.limits import (
     DEFAULT_READ_TIMEOUT,
     CallLimits,
@@ -38,8 +38,8 @@ from haystack_integrations.tools.mcp.connection.requests import (
     CallKeywords,
     CallRequest,
     RepeatableCallKeywords,
+    call_failed,
     call_request,
-    executor_failed,
 )
 from haystack_integrations.tools.mcp.connection.sharing import pool, preloaded, release_collected
 from haystack_integrations.tools.mcp.errors import (
@@ -421,48 +421,42 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
+        reports = None if request.on_progress is None else WaitingReports(request.on_progress)
+        request.report = None if reports is None else reports.add
         self._users.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
-                return self._send(request)
+                try:
+                    executor, longest = AsyncExecutor.get_instance(), self._limited(request)
+                    return executor.run(self._call(request), longest, waiter=reports, has_limit=True)
+                except MCPInvocationError:
+                    raise
+                except (OSError, RuntimeError) as error:
+                    raise call_failed(error, request) from error
         finally:
             if self._users.leave():
                 self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
+        reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+        request.report = None if reports is None else reports.add
         self._users.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
-                return await self._send_async(request)
+                try:
+                    executor, longest = AsyncExecutor.get_instance(), self._limited(request)
+                    operation = executor.run_async(self._call(request), longest, has_limit=True)
+                    return await (operation if reports is None else reports.wait(operation))
+                except MCPInvocationError:
+                    raise
+                except (OSError, RuntimeError) as error:
+                    raise call_failed(error, request) from error
         finally:
             if self._users.leave():
                 self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
-
-    def _send(self, request: CallRequest) -> types.CallToolResult:
-        try:
-            executor, longest = AsyncExecutor.get_instance(), self._limited(request)
-            reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-            request.report = None if reports is None else reports.add
-            return executor.run(self._call(request), longest, waiter=reports, has_limit=True)
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
-
-    async def _send_async(self, request: CallRequest) -> types.CallToolResult:
-        try:
-            executor, longest = AsyncExecutor.get_instance(), self._limited(request)
-            reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
-            request.report = None if reports is None else reports.add
-            operation = executor.run_async(self._call(request), longest, has_limit=True)
-            return await (operation if reports is None else reports.wait(operation))
-        except MCPInvocationError:
-            raise
-        except (OSError, RuntimeError) as error:
-            raise executor_failed(error, request.display_name, request.tool_args) from error
 
     def _limited(self, request: CallRequest) -> float | None:
         """
@@ -485,8 +479,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         await preloaded()  # making the first of a process imports the types of the protocol
         if not self._interceptors:
             return await self._acquire().call(request)
-        # The module imports the types of the protocol, which takes a quarter of a second.
-        from haystack_integrations.tools.mcp.connection.interception import InterceptedCall  # noqa: PLC0415
 
         def send(following: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
             return self._acquire().call(following)

@@ -182,21 +182,18 @@ def call_request(
     )
 
 
-def executor_failed(error: Exception, tool_name: str, tool_args: dict[str, Any] | None) -> MCPInvocationError:
+def call_failed(error: Exception, request: CallRequest) -> MCPInvocationError:
     """
     Make the error of a call that the executor did not run, or not to its end.
 
     :param error: An OSError or RuntimeError of the executor, or the TimeoutError of a caller that waited for it.
-    :param tool_name: Name of the tool in messages.
-    :param tool_args: The arguments.
+    :param request: What the caller wants.
     :returns: The error, which says whether the tool may have run.
     """
+    kind: type[MCPInvocationError] = MCPInvocationError
+    text = f"{NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip('.')}. The tool did not run."
     if isinstance(error, TimeoutError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} (its event loop is blocked). The tool may have run."
-        return MCPCallTimeoutError(msg, tool_name, tool_args)
-    if isinstance(error, OperationCancelledError):
-        msg = f"Failed to invoke Tool `{tool_name}`: {error} The tool may have run."
-        return MCPOutcomeUnknownError(msg, tool_name, tool_args)
-    reason = NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip(".")
-    msg = f"Failed to invoke Tool `{tool_name}`: {reason}. The tool did not run."
-    return MCPInvocationError(msg, tool_name, tool_args)
+        kind, text = MCPCallTimeoutError, f"{error} (its event loop is blocked). The tool may have run."
+    elif isinstance(error, OperationCancelledError):
+        kind, text = MCPOutcomeUnknownError, f"{error} The tool may have run."
+    return kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _MODULES = (
     "haystack_integrations.tools.mcp.connection.identities",
-    "haystack_integrations.tools.mcp.connection.interception",
     "haystack_integrations.tools.mcp.transports.http_client",
     "haystack_integrations.tools.mcp.transports.in_process",
     "haystack_integrations.tools.mcp.transports.stdio",
