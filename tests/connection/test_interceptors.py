@@ -613,8 +613,8 @@ class TestParameter:
     @rows(
         ("interceptors", "named"),
         [
-            (outer, "must be a list of functions"),
-            ("tests.x:y", "must be a list of functions"),
+            (outer, "must be (a list of functions|an instance of Sequence|a valid)"),
+            ("tests.x:y", "must be (a list of functions|an instance of Sequence|a valid)"),
             ([5], "got int"),
             (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
             ([f"{HERE}:missing"], "cannot be imported"),
