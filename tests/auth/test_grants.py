@@ -17,7 +17,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.oauth import MCPAssertionRequest
-from tests.support.token_network import ID_JAG, TokenNetwork, basic
+from tests.support.token_network import ID_JAG, TokenNetwork
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 SECRET = Secret.from_token("the-client-secret")
@@ -36,23 +36,6 @@ async def failure(network: TokenNetwork, **options: Any) -> str:
     with pytest.raises(MCPAuthorizationError) as caught:
         await network.use(network.auth(**options))
     return str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("method", "authorization", "in_form"),
-    [
-        ("client_secret_basic", basic("me", "the-client-secret"), None),
-        ("client_secret_post", None, "the-client-secret"),
-    ],
-)
-async def test_a_client_authenticates_with_its_secret(
-    network: TokenNetwork, method: str, authorization: str | None, in_form: str | None
-) -> None:
-    auth = network.auth(client_id="me", client_secret=SECRET, token_endpoint_auth_method=method, scopes=["a", "b"])
-    assert (await network.use(auth)).text == "welcome"
-    [form], [request] = network.forms(), network.asked("/token")
-    assert (form["grant_type"], form["scope"]) == ("client_credentials", "a b")
-    assert (request.headers.get("authorization"), form.get("client_secret")) == (authorization, in_form)
 
 
 @pytest.mark.parametrize(

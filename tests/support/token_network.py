@@ -83,7 +83,9 @@ class TokenNetwork:
 
     def auth(self, **options: Any) -> OAuth:
         config = OAuthConfig(**{"token_storage": InMemoryTokenStorage(), **options})
-        return OAuth(config, self.url, clients=self.client)
+        auth = OAuth(config, self.url)
+        auth.clients = self.client
+        return auth
 
     async def use(self, auth: OAuth) -> httpx2.Response:
         """

@@ -139,30 +139,20 @@ class OAuth(httpx2.Auth):
     Authenticates the requests of one HTTP client to one MCP server, for whoever makes them.
     """
 
-    def __init__(
-        self,
-        config: OAuthConfig,
-        server_url: str,
-        *,
-        clients: HttpClients = plain_client,
-        learn: Callable[[Iterable[str]], None] = lambda _: None,
-        check: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, config: OAuthConfig, server_url: str) -> None:
         """
         Initialize the OAuth.
 
         :param config: How to get tokens.
         :param server_url: The MCP server.
-        :param clients: Makes HTTP clients for requests to authorization servers.
-        :param learn: Called with secrets that may come back in what the server says.
-        :param check: Called with each URL of an authorization server; raises an exception if it must not be requested.
         """
         self.config = config
         self.server_url = server_url
-        # A transport sets its own.
-        self.clients: HttpClients = clients
-        self.learn: Callable[[Iterable[str]], None] = learn
-        self.check: Callable[[str], None] | None = check
+        # Set by a transport: what makes HTTP clients for requests to authorization servers, what gets the secrets that
+        # may come back in what the server says, and what raises an exception if a URL must not be requested.
+        self.clients: HttpClients = plain_client
+        self.learn: Callable[[Iterable[str]], None] = lambda _: None
+        self.check: Callable[[str], None] | None = None
         self.storage: MCPTokenStorage = config._storage()
         self._client_digest = config._client_digest()
         self._learned: str | None = None
