@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.agents import State
-from haystack.dataclasses import ChatMessage, StreamingChunk, select_streaming_callback
+from haystack.dataclasses import ChatMessage, StreamingChunk, ToolCall, select_streaming_callback
 from haystack.dataclasses.streaming_chunk import StreamingCallbackT
 from haystack.tools import (
+    ComponentTool,
     ToolsType,
     deserialize_tools_or_toolset_inplace,
     flatten_tools_or_toolsets,
@@ -25,6 +27,7 @@ from haystack.tools.toolset import Toolset
 from haystack.utils import deserialize_callable
 from pydantic import SkipValidation
 
+from haystack_integrations.tools.mcp import MCPTool
 from haystack_integrations.tools.mcp.any_tools import (
     ResolvedCall,
     answer,
@@ -46,8 +49,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import Positive, checked
-
-from .tool_calls import call_arguments, in_batches, pending_calls, tools_by_name, update_state
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -71,13 +72,14 @@ class _Step:
     history: list[ChatMessage]
     replies: list[ChatMessage]
     callback: Any
-    messages: list[ChatMessage | None]
+    # The results, by the positions of the calls.
+    messages: dict[int, ChatMessage] = field(default_factory=dict)
 
 
 @component
 class MCPToolCaller:
     """
-    Makes the tool calls of a model's replies, and gives the tool messages: what ToolInvoker was on Haystack 2.
+    Makes the tool calls of a model's replies, and returns the tool messages: what ToolInvoker was on Haystack 2.
 
     Any tools of Haystack can be called, those of MCP servers and others. The calls of a reply run at the same time, up
     to `max_concurrency`; the messages are in the order of the calls. Calls that have a result already are not made
@@ -134,7 +136,7 @@ class MCPToolCaller:
         if not items or not all(isinstance(each, Tool | Toolset) for each in items):
             msg = "`tools` must be a Toolset, or a list with at least one Tool or Toolset"
             raise ValueError(msg)
-        tools_by_name(flatten_tools_or_toolsets(tools))
+        _tools_by_name(flatten_tools_or_toolsets(tools))
         if taken := [key for key in state_schema or {} if key in _RESERVED]:
             msg = f"`state_schema` has the key {taken[0]!r}, which is an input or output of MCPToolCaller already"
             raise ValueError(msg)
@@ -222,7 +224,7 @@ class MCPToolCaller:
         callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
         warm_up_tools(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
-        for batch in in_batches(step.calls):
+        for batch in _in_batches(step.calls):
             with calls_of([*step.history, *step.replies]):
                 results = self._results(step, batch)
             for number, result in zip(batch, results, strict=True):
@@ -262,7 +264,7 @@ class MCPToolCaller:
         callback = self.streaming_callback if streaming_callback is None else streaming_callback
         await warm_up_tools_async(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
-        for batch in in_batches(step.calls):
+        for batch in _in_batches(step.calls):
             made = [partial(self._result_async, step, number) for number in batch]
             with calls_of([*step.history, *step.replies]):
                 results = await gather_bounded(made, self.max_concurrency)
@@ -283,7 +285,7 @@ class MCPToolCaller:
         tools: ToolsType | None,
         state_inputs: dict[str, Any],
     ) -> _Step:
-        named = tools_by_name(flatten_tools_or_toolsets(self.tools if tools is None else tools))
+        named = _tools_by_name(flatten_tools_or_toolsets(self.tools if tools is None else tools))
         if unknown := [key for key in state_inputs if key not in (self.state_schema or {})]:
             msg = f"MCPToolCaller got {unknown[0]!r}, which its `state_schema` does not have"
             raise ValueError(msg)
@@ -295,9 +297,9 @@ class MCPToolCaller:
         else:
             for key, value in given.items():
                 state.set(key, value)
-        calls = [resolve(call, named) for call in pending_calls(messages)]
+        calls = [resolve(call, named) for call in _pending_calls(messages)]
         passed = callback if self.tool_streaming_callback_passthrough else None
-        return _Step(calls, state, list(history or []), list(messages), passed, [None] * len(calls))
+        return _Step(calls, state, list(history or []), list(messages), passed)
 
     def _results(self, step: _Step, batch: list[int]) -> list[Any]:
         # The arguments are taken before any call of the batch runs: the State changes between batches only.
@@ -311,18 +313,18 @@ class MCPToolCaller:
         resolved = step.calls[number]
         if resolved.tool is None:
             return resolved, {}
-        return resolved, call_arguments(resolved.tool, resolved.call, step.state, step.callback)
+        return resolved, _call_arguments(resolved.tool, resolved.call, step.state, step.callback)
 
     def _conclude(self, step: _Step, number: int, result: Any) -> ChatMessage:
         def store(tool: Tool) -> None:
-            update_state(tool, result, step.state)
+            _update_state(tool, result, step.state)
 
         message = answer(step.calls[number], result, store=store, raises=self.raise_on_failure)
         step.messages[number] = message
         return message
 
     def _outputs(self, step: _Step) -> dict[str, Any]:
-        made = [message for message in step.messages if message is not None]
+        made = [step.messages[number] for number in range(len(step.calls))]
         known = {key: step.state.get(key) for key in self.state_schema or {} if step.state.has(key)}
         following = {"messages": [*step.history, *step.replies, *made]} if made else {"replies": step.replies}
         return {
@@ -383,3 +385,147 @@ async def _send(callback: Any, chunk: StreamingChunk) -> None:
     sent = callback(chunk)
     if inspect.isawaitable(sent):
         await sent
+
+
+# The calls of a step: which are to be made, in which order, with which arguments, and what they leave in the State.
+
+
+def _pending_calls(messages: Sequence[ChatMessage]) -> list[ToolCall]:
+    """
+    Return the tool calls that have no result yet, of replies or of a whole conversation.
+    """
+    pending = []
+    for position, message in enumerate(messages):
+        answered = []
+        for following in messages[position + 1 :]:
+            if not following.tool_call_results:
+                break
+            answered += [result.origin for result in following.tool_call_results]
+        for call in message.tool_calls:
+            origin = next((origin for origin in answered if _is_same(origin, call)), None)
+            if origin is None:
+                pending.append(call)
+            else:
+                answered.remove(origin)
+    return pending
+
+
+def _is_same(first: ToolCall, second: ToolCall) -> bool:
+    return first.id == second.id if first.id and second.id else first == second
+
+
+def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """
+    Index tools, of which no two have the same name.
+    """
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        if named.setdefault(tool.name, tool) is not tool:
+            msg = f"Two tools are called '{tool.name}'. Pass `tool_name_prefix` to the MCPToolset of one of them."
+            raise ValueError(msg)
+    return named
+
+
+def _in_batches(calls: Sequence[ResolvedCall]) -> list[list[int]]:
+    """
+    Order calls so that one that reads a key of the State runs after those that write it.
+
+    Where two wait for each other, the one that the model called first goes first. The calls of a batch, which are given
+    by their positions, may run at the same time.
+    """
+    reads, writes = zip(*(_state_keys(call) for call in calls), strict=True) if calls else ((), ())
+    waits_for = [
+        {other for other in range(len(calls)) if other != number and _overlap(reads[number], writes[other])}
+        for number in range(len(calls))
+    ]
+    batches: list[list[int]] = []
+    left = list(range(len(calls)))
+    while left:
+        ready = [number for number in left if not waits_for[number] & set(left)] or left[:1]
+        batches.append(ready)
+        left = [number for number in left if number not in ready]
+    return batches
+
+
+def _state_keys(resolved: ResolvedCall) -> tuple[set[str] | None, set[str] | None]:
+    # What it reads and what it writes; None for everything.
+    tool = resolved.tool
+    if tool is None:
+        return set(), set()
+    if _state_parameters(tool):
+        return None, None
+    inputs = tool.inputs_from_state or {}
+    return {key for key, name in inputs.items() if name not in resolved.call.arguments}, set(
+        tool.outputs_to_state or {}
+    )
+
+
+def _overlap(first: set[str] | None, second: set[str] | None) -> bool:
+    if first is None or second is None:
+        other = second if first is None else first
+        return other is None or bool(other)
+    return bool(first & second)
+
+
+def _call_arguments(tool: Tool, call: ToolCall, state: State, streaming_callback: Any = None) -> dict[str, Any]:
+    """
+    Complete the arguments of a call. Those of the model take precedence over the State.
+    """
+    arguments = dict(call.arguments)
+    for key, name in (tool.inputs_from_state or {}).items():
+        if name not in arguments and state.has(key):
+            arguments[name] = state.get(key)
+    for name in _state_parameters(tool):
+        arguments[name] = state
+    if streaming_callback is not None and "streaming_callback" in _parameters(tool):
+        arguments.setdefault("streaming_callback", streaming_callback)
+    return arguments
+
+
+def _parameters(tool: Tool) -> dict[str, Any]:
+    if isinstance(tool, ComponentTool):
+        sockets = tool._component.__haystack_input__._sockets_dict  # type: ignore[attr-defined]
+        return {name: socket.type for name, socket in sockets.items()}
+    # An asynchronous tool of Haystack 3 need not have the other.
+    function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
+    if function is None:
+        return {}
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some of Python's own functions have none
+        return {}
+    parameters = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+    if any(isinstance(annotation, str) for annotation in parameters.values()):
+        try:
+            hints = get_type_hints(function, include_extras=True)
+        except (NameError, TypeError):  # of types that are imported for type checkers only
+            return parameters
+        return {name: hints.get(name, annotation) for name, annotation in parameters.items()}
+    return parameters
+
+
+def _state_parameters(tool: Tool) -> list[str]:
+    if isinstance(tool, MCPTool):
+        return []
+    return [name for name, annotation in _parameters(tool).items() if _is_state(annotation)]
+
+
+def _is_state(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return _is_state(get_args(annotation)[0])
+    if get_origin(annotation) is Union or type(annotation).__name__ == "UnionType":
+        return any(_is_state(each) for each in get_args(annotation))
+    return annotation is State
+
+
+def _update_state(tool: Tool, result: Any, state: State) -> None:
+    """
+    Write the outputs of a tool to the State.
+    """
+    if not isinstance(result, dict):
+        return
+    for key, config in (tool.outputs_to_state or {}).items():
+        source = config.get("source")
+        if source and source not in result:
+            continue
+        state.set(key, result[source] if source else result, handler_override=config.get("handler"))
