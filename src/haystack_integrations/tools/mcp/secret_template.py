@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dotenv import dotenv_values
 from haystack.utils import Secret
 from haystack.utils.auth import SecretType
 
@@ -20,16 +22,6 @@ _STORED_TYPE = "env_template"
 
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(?:env:|envFile:(?P<file>.+):)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
-# A line of a file of variables. Values in quotes may have several lines.
-_LINE = re.compile(
-    r"""
-    ^[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
-    (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<bare>[^\n]*?) )
-    [ \t]*(?:[ \t]\#[^\n]*)?$
-    """,
-    re.MULTILINE | re.VERBOSE | re.DOTALL,
-)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 # In characters.
 _LARGEST_ENV_FILE = 1_000_000
 
@@ -175,13 +167,8 @@ def read_env_file(file: Path) -> dict[str, str]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         text = lines.read(_LARGEST_ENV_FILE)
-    return {line["name"]: _unquoted(line) for line in _LINE.finditer(text)}
-
-
-def _unquoted(line: re.Match[str]) -> str:
-    if line["double"] is None:
-        return str(line["bare"] if line["single"] is None else line["single"])
-    return re.sub(r"\\(.)", lambda escaped: _ESCAPES.get(escaped[1], escaped[1]), line["double"])
+    found = dotenv_values(stream=io.StringIO(text), interpolate=False)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _substitute(template: str, value: Callable[[_Variable], str]) -> str:
