@@ -363,11 +363,3 @@ class TestGeneratingInAnEventLoop:
                 return {"replies": [say(f"warm: {self.is_warm}")]}
 
         assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True"
-
-    async def test_calls_after_the_last_turn_are_refused_and_the_model_answers(self, registry):
-        generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 3 + [say("done")])
-        output, messages = await registry.generate_async(generator, "go", tool_alias="math")
-        assert output == "done"
-        assert results(messages)[:2] == ["2", "2"]
-        assert len(generator.turns) == 4
-        assert inprocess.calls == ["add", "add"]

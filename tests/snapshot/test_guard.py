@@ -165,15 +165,16 @@ def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server,
         toolset.warm_up()
 
 
-def test_a_server_that_is_as_before_is_used_again(pinned, server):
-    toolset = pinned()
-    pull(server, "new")
+@pytest.mark.parametrize("on_drift", ["error", "quarantine"])
+def test_a_server_that_is_as_before_is_used_again(pinned, server, on_drift):
+    toolset = pinned(on_drift=on_drift)
+    before = described(toolset)
+    pull(server, "description")
     with pytest.raises(MCPDriftedCallError):
         toolset["add"].invoke(a=1, b=2)
-    with pytest.raises(MCPDriftError):
-        toolset.warm_up()
-    server.remove_tool("wipe")
-    toolset.warm_up()
+    pull(server, "back")
+    toolset.refresh()
+    assert described(toolset) == before
     assert toolset["add"].call(a=1, b=2).text == "3"
 
 
@@ -350,21 +351,16 @@ def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
         assert tool.description == "Add two numbers."
 
 
-def test_the_connection_of_a_toolset_is_guarded_even_without_the_toolset(pinned, server):
-    connection = pinned().connection
-    pull(server, "description")
-    with pytest.raises(MCPDriftedCallError):
-        connection.call_tool("add", {"a": 1, "b": 2})
-    with pytest.raises(MCPDriftedCallError):
-        asyncio.run(connection.call_tool_async("add", {"a": 1, "b": 2}))
-
-
-def test_calls_through_interceptors_are_guarded(pinned, server, requests):
+def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, server, requests):
     def passes_on(call, call_next):
         return call_next(call)
 
     toolset = pinned(interceptors=[passes_on])
     pull(server, "description")
+    with pytest.raises(MCPDriftedCallError):
+        toolset.connection.call_tool("add", {"a": 1, "b": 2})
+    with pytest.raises(MCPDriftedCallError):
+        asyncio.run(toolset.connection.call_tool_async("add", {"a": 1, "b": 2}))
     with pytest.raises(MCPDriftedCallError):
         toolset["add"].invoke(a=1, b=2)
     assert "@tools/call" not in requests
@@ -504,18 +500,6 @@ def test_a_search_finds_pinned_tools_without_a_connection(pinned):
     toolset.warm_up()
     assert toolset["search_tools"].invoke(tool_keywords="numbers")
     assert member.connection.status().state == "idle"
-
-
-def test_a_tool_in_quarantine_is_back_once_it_is_as_before(pinned, server, snapshot):
-    toolset = pinned(on_drift="quarantine")
-    before = described(toolset)
-    pull(server, "description")
-    toolset.refresh()
-    assert names(toolset) == ["note", "pull"]
-    pull(server, "back")
-    toolset.refresh()
-    assert described(toolset) == before
-    assert toolset["add"].call(a=1, b=2).text == "3"
 
 
 def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, server):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from haystack_integrations.tools.mcp.cli.arguments import (
+from haystack_integrations.tools.mcp.cli.call_arguments import (
     check_arguments,
     describe_type,
     problem_with,

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from haystack_integrations.tools.mcp.cli.arguments import describe_type, properties_of, required_in, signature
+from haystack_integrations.tools.mcp.cli.call_arguments import describe_type, properties_of, required_in, signature
 
 if TYPE_CHECKING:
     import mcp_types as types

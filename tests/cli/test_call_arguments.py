@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from rich.progress import Progress
 
-from haystack_integrations.tools.mcp.cli.arguments import (
+from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
+from haystack_integrations.tools.mcp.cli.call_arguments import (
     check_arguments,
     describe_type,
     signature,
     text_arguments,
     typed_arguments,
 )
-from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.output import Output
 from tests.support.rows import rows
