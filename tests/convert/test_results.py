@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp.convert.results import (
     model_content,
     model_json,
     model_text,
-    result_handler,
     state_result,
 )
 from tests.support.rows import rows
@@ -410,17 +409,6 @@ class TestStateResult:
     def test_reads_to_the_model_like_its_envelope(self, result: str) -> None:
         for handler in RESULT_HANDLERS.values():
             assert handler(state_result(result)) == handler(result)
-
-
-class TestResultHandler:
-    @rows(("result_format", "handler"), [("text", model_text), ("content", model_content), ("json", model_json)])
-    def test_is_found_by_the_result_format(self, result_format: str, handler: Callable[[Any], Any]) -> None:
-        assert result_handler(result_format) is handler
-
-    @rows("wrong", ["xml", None, ["text"]])
-    def test_refuses_an_unknown_result_format(self, wrong: Any) -> None:
-        with pytest.raises(ValueError, match="result_format must be one of 'text', 'content', 'json', not"):
-            result_handler(wrong)
 
 
 @component

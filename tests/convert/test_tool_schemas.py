@@ -344,6 +344,11 @@ class TestRejections:
             schema = {"anyOf": [schema]}
         with pytest.raises(ValueError, match="nested more than 64 levels deep"):
             normalize_property(schema)
+        deep: list[Any] = []
+        for _ in range(2000):
+            deep = [deep]
+        with pytest.raises(ValueError, match="nested too deeply"):
+            normalize_property({"default": deep})
 
 
 def test_texts_for_readers_are_replaced_and_nothing_else():

@@ -182,27 +182,12 @@ def result_parts(envelope: dict[str, Any]) -> list[ContentPart]:
     return _content_parts(_blocks(envelope))
 
 
+# By `result_format`. Haystack serializes each by its import path.
 RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
     "text": model_text,
     "content": model_content,
     "json": model_json,
 }
-
-
-def result_handler(result_format: str) -> Callable[[Any], Any]:
-    """
-    Return the function that converts results to a format.
-
-    :param result_format: `"text"`, `"content"` or `"json"`.
-    :returns: The function. Haystack serializes it by its import path.
-    :raises ValueError: If the format is unknown.
-    """
-    # A tuple, because the value may come from YAML and be unhashable.
-    if result_format not in tuple(RESULT_HANDLERS):
-        choices = ", ".join(repr(name) for name in RESULT_HANDLERS)
-        message = f"result_format must be one of {choices}, not {result_format!r}."
-        raise ValueError(message)
-    return RESULT_HANDLERS[result_format]
 
 
 # The envelope
@@ -213,7 +198,6 @@ def _parse_envelope(result: Any) -> dict[str, Any] | None:
         if result.parsed is not None:
             return result.parsed
         result = result.envelope
-    # The arrays in it were counted when it was read.
     parsed = _json_object(result) if isinstance(result, str) else result
     return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None
 

@@ -121,7 +121,10 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
         shown = repr(_shortened(declared)) if isinstance(declared, str) else type(declared).__name__
         _fail(("type",), f"must be 'object', because tools take named arguments, not {shown}")
     conversion = _Conversion(schema)
-    result = conversion.result()
+    try:
+        result = conversion.result()
+    except RecursionError:
+        _fail((), "is nested too deeply")
     if notes is not None and conversion.missing:
         shown = ", ".join(repr(_shortened(ref)) for ref in [*conversion.missing][:_MOST_NOTED])
         notes.append(
