@@ -545,20 +545,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             recorder.keep_listing(server, listing)
         return listing
 
-    def _open(self) -> ToolListing:
-        return self._submit(self._opened())
-
-    async def _open_async(self) -> ToolListing:
-        return await self._submit_async(self._opened())
+    _open: Final = blocking(_opened)
+    _open_async: Final = asynchronous(_opened)
 
     async def _listed(self) -> ToolListing:
         return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
 
-    def _list(self) -> ToolListing:
-        return self._submit(self._listed())
-
-    async def _list_async(self) -> ToolListing:
-        return await self._submit_async(self._listed())
+    _list: Final = blocking(_listed)
+    _list_async: Final = asynchronous(_listed)
 
     async def _list_if_open_async(self) -> ToolListing:
         """
@@ -639,9 +633,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return self
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        limits = {"connection_timeout": self.connection_timeout, "timeout": self._read_limit}
+        timeouts = self.connection_timeout, self._read_limit
         return await self._with_session(
-            lambda supervisor: supervisor.read(operation, read, **limits, may_repeat=may_repeat)
+            lambda supervisor: supervisor.read(
+                operation, lambda session: session.read(operation, read), *timeouts, may_repeat=may_repeat
+            )
         )
 
     @property

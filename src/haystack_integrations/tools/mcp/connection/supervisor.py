@@ -52,7 +52,6 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 
@@ -454,7 +453,7 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return await self._repeat("list_tools", self._listed, timeout, timeout)
+        return await self.read("list_tools", self._listed, timeout, timeout)
 
     async def list_tools_if_open(self, timeout: float) -> ToolListing:
         """
@@ -524,57 +523,9 @@ class Supervisor:
                 raise MCPConnectionError(msg, self.server_info, operation)
             await attendant.served(uri)
 
-        await self._repeat(operation, served, timeout, timeout)
+        await self.read(operation, served, timeout, timeout)
 
     async def read(
-        self,
-        operation: str,
-        read: Callable[[MCPClient], Awaitable[T]],
-        *,
-        connection_timeout: float,
-        timeout: float,
-        may_repeat: bool = True,
-    ) -> T:
-        """
-        Read something of the server; read it again if the connection breaks meanwhile.
-
-        :param operation: What that is, for errors.
-        :param read: Does it.
-        :param connection_timeout: How long opening a session may take, in seconds.
-        :param timeout: How long the reading may take, in seconds.
-        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
-        :returns: The result.
-        :raises MCPConnectionError: If there is none.
-        """
-        return await self._repeat(
-            operation,
-            lambda session: session.read(operation, read),
-            connection_timeout,
-            timeout,
-            may_repeat=may_repeat,
-        )
-
-    async def ask_handlers(
-        self, ask: Callable[[MCPClient], Awaitable[T]], *, connection_timeout: float, timeout: float
-    ) -> T:
-        """
-        Ask the handlers for what the server wants to know for a task, even if the session ends meanwhile.
-
-        :param ask: Does it.
-        :param connection_timeout: How long opening a session may take, in seconds.
-        :param timeout: How long the handlers may take, in seconds.
-        :returns: Its result.
-        :raises MCPConnectionError: If there is no session, or the handlers take longer.
-        """
-        return await self._repeat(
-            "tasks/update",
-            # Not as a request under way, so that nobody is asked twice because the session ends meanwhile.
-            lambda session: session.uncounted(ask(session.client)),
-            connection_timeout,
-            timeout,
-        )
-
-    async def _repeat(
         self,
         operation: str,
         read: Callable[[Session], Awaitable[T]],
@@ -583,6 +534,17 @@ class Supervisor:
         *,
         may_repeat: bool = True,
     ) -> T:
+        """
+        Read something of the server; read it again if the connection breaks meanwhile.
+
+        :param operation: What that is, for errors.
+        :param read: Does it, in a session.
+        :param connection_timeout: How long opening a session may take, in seconds.
+        :param timeout: How long the reading may take, in seconds.
+        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
+        :returns: The result.
+        :raises MCPConnectionError: If there is none.
+        """
         paused, attempt = 0.0, 0
         while True:
             session = await self.ready_session(connection_timeout)

@@ -146,7 +146,11 @@ class ToolCall:
                     return await self._answered(supervisor)
                 except CallLeftOpenError as error:
                     left = error.result
-                self._pending, self._continuation = await self._left_open(left), None
+                pending, self._continuation = pending_call(left, request, supervisor.description), None
+                if pending.task_id is None:
+                    await keep(pending, request, supervisor)
+                    raise supervisor.redactor.error(pending_error(pending, request))
+                return await _TaskRun(self, pending).run(is_new=True)
             return await _TaskRun(self, self._pending).run()
         except NotForCallerError:
             supervisor.base.calls -= 1
@@ -195,22 +199,6 @@ class ToolCall:
                 await asyncio.sleep(pause)
             if passage is None and not gate.is_free:
                 passage = Passage(gate)
-
-    async def _left_open(self, result: dict[str, Any]) -> MCPPendingCall:
-        # Returns the task to wait for.
-        pending = pending_call(result, self.request, self._supervisor.description)
-        if pending.task_id is None:
-            await keep(pending, self.request, self._supervisor)
-        else:
-            with holding_task(self._supervisor.base):
-                try:
-                    await keep(pending, self.request, self._supervisor)
-                except asyncio.CancelledError:
-                    await cancel_task(pending.task_id, self._supervisor)
-                    raise
-        if self.request.leaves_tasks or pending.task_id is None:
-            raise self._supervisor.redactor.error(pending_error(pending, self.request))
-        return pending
 
     def _only_as_task(self) -> MCPInvocationError:
         name = self.request.display_name
@@ -389,10 +377,11 @@ class _TaskRun:
         self._answered: set[str] = set()
         self._said: str | None = None
 
-    async def run(self) -> types.CallToolResult:
+    async def run(self, *, is_new: bool = False) -> types.CallToolResult:
         """
         Wait for the result of the task.
 
+        :param is_new: Whether nobody knows of it yet.
         :returns: The result.
         :raises MCPCallPendingError: If the task wants input that nobody can give now.
         :raises MCPInvocationError: If there is no result.
@@ -402,6 +391,10 @@ class _TaskRun:
         self._began = self._now()
         with holding_task(supervisor.base):
             try:
+                if is_new:
+                    await keep(self._call, self._request, supervisor)
+                    if self._request.leaves_tasks:
+                        raise pending_error(self._call, self._request)
                 result = await self._result()
                 if self._tool_call._reports is not None:
                     await self._tool_call._deliver_reports(self._tool_call._reports, self._left())
@@ -462,9 +455,9 @@ class _TaskRun:
             left, limit = self._left(), self._request_timeout
             return self._supervisor.read(
                 operation,
-                ask,
-                connection_timeout=self._request.connection_timeout,
-                timeout=limit if left is None else max(min(limit, left), 0.1),
+                lambda session: session.read(operation, ask),
+                self._request.connection_timeout,
+                limit if left is None else max(min(limit, left), 0.1),
             )
 
         return await self._until_back(send)
@@ -535,10 +528,12 @@ class _TaskRun:
         def ask() -> Awaitable[Responses]:
             # A person may take longer than the server may be away.
             left = self._left()
-            return self._supervisor.ask_handlers(
-                lambda client: client.answer_for_task(requests),
-                connection_timeout=self._request.connection_timeout,
-                timeout=_LONGEST_ANSWER if left is None else max(left, 0.1),
+            return self._supervisor.read(
+                "tasks/update",
+                # Not as a request under way, so that nobody is asked twice because the session ends meanwhile.
+                lambda session: session.uncounted(session.client.answer_for_task(requests)),
+                self._request.connection_timeout,
+                _LONGEST_ANSWER if left is None else max(left, 0.1),
             )
 
         try:
@@ -679,9 +674,9 @@ async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
     try:
         await supervisor.read(
             "tasks/cancel",
-            lambda client: client.cancel_task(task_id),
-            connection_timeout=CANCEL_TIMEOUT,
-            timeout=CANCEL_TIMEOUT,
+            lambda session: session.read("tasks/cancel", lambda client: client.cancel_task(task_id)),
+            CANCEL_TIMEOUT,
+            CANCEL_TIMEOUT,
         )
     except MCPConnectionError as error:
         logger.warning(
