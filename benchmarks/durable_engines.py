@@ -46,7 +46,7 @@ from pydantic import BaseModel
 from redis.asyncio import Redis
 
 from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.connection.preload import preloaded
+from haystack_integrations.tools.mcp.connection.sharing import preloaded
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPRunElsewhereError
 

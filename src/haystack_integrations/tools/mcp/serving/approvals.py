@@ -492,7 +492,7 @@ def _carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-class ClientConfirmationStrategy(BlockingConfirmationStrategy):
+class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
     """
     Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
 
