@@ -39,7 +39,7 @@ SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
 @contextmanager
 def _span(question: dict[str, Any]) -> Iterator[Callable[[ToolExecutionDecision], ToolExecutionDecision]]:
     """
-    Leave a span of a question in the trace. It gets the decision by the function that the context manager gives.
+    Leave a span of a question in the trace. It gets the decision by the function that the context manager yields.
     """
     with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": question["tool_name"]}) as span:
 
@@ -82,6 +82,14 @@ def _recorded(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision
     )
 
 
+def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecision]) -> ToolExecutionDecision:
+    recall = _recalled(question)
+    if recall is not None and recall.is_recorded:
+        return _recorded(recall, question)
+    with _span(question) as decided:
+        return _record(recall, question, decided(decide(**question)))
+
+
 class TracedStrategy:
     """
     A strategy of the user's own, of which each decision leaves a span in the trace.
@@ -97,20 +105,16 @@ class TracedStrategy:
 
     def run(self, **question: Any) -> ToolExecutionDecision:
         """
-        Have the strategy decide.
+        Return what the strategy decides.
 
         :param question: What Haystack asks a ConfirmationStrategy.
         :returns: The decision.
         """
-        recall = _recalled(question)
-        if recall is not None and recall.is_recorded:
-            return _recorded(recall, question)
-        with _span(question) as decided:
-            return _record(recall, question, decided(self._strategy.run(**question)))
+        return _decision(question, self._strategy.run)
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
-        Have the strategy decide like `run`, without blocking the event loop.
+        Return what the strategy decides like `run`, without blocking the event loop.
         """
         recall = _recalled(question)
         if recall is not None and recall.is_recorded:
@@ -143,11 +147,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
                 tool_call_id=question.get("tool_call_id"),
                 final_tool_params=tool_params,
             )
-        recall = _recalled(question)
-        if recall is not None and recall.is_recorded:
-            return _recorded(recall, question)
-        with _span(question) as decided:
-            return _record(recall, question, decided(super().run(**question)))
+        return _decision(question, super().run)
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
