@@ -413,17 +413,6 @@ class TestOddServers:
             toolset.warm_up()
             assert names(toolset) == ["one"]
 
-    @pytest.mark.parametrize("parameter", ["inputs_from_state", "outputs_to_state", "outputs_to_string"])
-    def test_a_mapping_for_a_tool_that_is_not_there_is_warned_of(self, parameter, warnings):
-        config: dict[str, Any] = {"inputs_from_state": {"key": "q"}, "outputs_to_state": {"key": {}}}
-        mapping = {"ones": config.get(parameter, {"source": "x"})}
-        with MCPToolset(ForeignServer(definition("one")).info, **{parameter: mapping}) as toolset:
-            toolset.close()
-            toolset.warm_up()
-        (warning,) = warnings()
-        assert parameter in warning
-        assert "'ones', which is not in this toolset. Did you mean 'one'?" in warning
-
 
 class TestPrefixes:
     @every_executor

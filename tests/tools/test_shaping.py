@@ -240,7 +240,9 @@ class TestMistakes:
         with pytest.raises(ValueError, match="FromState: `key` must"):
             FromState(key)
 
-    @pytest.mark.parametrize("parameter", ["tool_overrides", "exclude_tools"])
+    @rows(
+        "parameter", ["tool_overrides", "exclude_tools", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
+    )
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):
         value = ["serch"] if parameter == "exclude_tools" else {"serch": {}}
         server = ForeignServer(definition("search"))

@@ -258,13 +258,11 @@ class MCPToolset(Reading, Watching, FreshToolset):
             choices = describe_choices(missing, known, "It")
             msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
             raise ValueError(msg)
-        self._warn_about_unknown_exclusions(known)
-        self._check_bound(known)
         definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
         pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
         names = sorted(pinned) if self.tool_names is None else self.tool_names
         by_name = {name: pinned[name] for name in names if name in pinned}
-        self._warn_about_unknown_tools(by_name)
+        self._check_names(known, by_name)
         self._children = {child.remote_name: child for child in self._make_children(by_name, 0)}
 
     @property
@@ -323,10 +321,7 @@ class MCPToolset(Reading, Watching, FreshToolset):
         for definition in definitions:
             if by_name.setdefault(definition.name, definition) is not definition:
                 logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
-        is_first = not self._generation and guard is None  # what is wrong is said once, not after each reconnect
-        if is_first:
-            self._warn_about_unknown_exclusions(list(by_name))
-            self._check_bound(list(by_name))
+        listed = list(by_name)
         if self.tool_names is not None:
             wanted = [name for name in self.tool_names if name not in quarantined]
             self._check_found(wanted, by_name)
@@ -337,8 +332,8 @@ class MCPToolset(Reading, Watching, FreshToolset):
             # Providers cache prompts by their beginning, and servers may list their tools in any order.
             by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
             self._say_what_is_left_out(reasons)
-        if is_first:
-            self._warn_about_unknown_tools(by_name)
+        if not self._generation and guard is None:  # said once, not after each reconnect
+            self._check_names(listed, by_name)
         generation = max(listing.generation, self._generation)
         children = self._make_children(by_name, generation)
         taken = {child.name for child in children} & {tool.name for tool in self._added_tools()}
@@ -394,32 +389,23 @@ class MCPToolset(Reading, Watching, FreshToolset):
                 logger.info("Tool '{tool}' is left out: {reason}", tool=name, reason=reason)
         self._left_out = reasons
 
-    def _check_bound(self, listed: list[str]) -> None:
-        # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
+    def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:
         for name, override in self.tool_overrides.items():
+            # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
             if override.bound_arguments and name not in listed:
                 choices = describe_choices([name], listed, "The server")
                 msg = f"`bound_arguments` names tool '{name}', which the server does not have. {choices}"
                 raise ValueError(msg)
-
-    def _warn_about_unknown_exclusions(self, listed: list[str]) -> None:
-        for name in self.tool_selection.unknown_exclusions(listed):
-            logger.warning(
-                "exclude_tools has the tool '{tool}', which the server does not have. {choices}",
-                tool=name,
-                choices=describe_choices([name], listed, "The server"),
-            )
-
-    def _warn_about_unknown_tools(self, by_name: dict[str, types.Tool]) -> None:
+        unknown = [("exclude_tools", name, listed) for name in self.tool_selection.unknown_exclusions(listed)]
         for parameter in (*_PER_TOOL, "tool_overrides"):
-            for name in getattr(self, parameter):
-                if name not in by_name:
-                    logger.warning(
-                        "{parameter} configures tool '{tool}', which is not in this toolset. {choices}",
-                        parameter=parameter,
-                        tool=name,
-                        choices=describe_choices([name], list(by_name), "It"),
-                    )
+            unknown += [(parameter, name, [*loaded]) for name in getattr(self, parameter) if name not in loaded]
+        for parameter, name, known in unknown:
+            logger.warning(
+                "`{parameter}` has the tool '{tool}', which is not there. {choices}",
+                parameter=parameter,
+                tool=name,
+                choices=describe_choices([name], known, "It"),
+            )
 
     def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
         known = self._children.get(definition.name)
