@@ -23,8 +23,7 @@ from haystack_integrations.tools.mcp.cli.call_arguments import (
     text_arguments,
     typed_arguments,
 )
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.output import Output
+from haystack_integrations.tools.mcp.cli.output import CommandError, Output
 from tests.support.rows import rows
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.cli.__main__ import main
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, exit_code_of
+from haystack_integrations.tools.mcp.cli.output import CommandError, exit_code_of
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallTimeoutError,

@@ -20,14 +20,20 @@ from types import FrameType
 from cyclopts import App, CycloptsError, Parameter
 
 import haystack_integrations.tools.mcp as package
-from haystack_integrations.tools.mcp.cli.exit_codes import MEANINGS, ExitCode, exit_code_of, for_terminal
-from haystack_integrations.tools.mcp.cli.output import Output, keep_stdout_for_results
+from haystack_integrations.tools.mcp.cli.output import (
+    MEANINGS,
+    ExitCode,
+    Output,
+    exit_code_of,
+    for_terminal,
+    keep_stdout_for_results,
+)
 from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
 from haystack_integrations.tools.mcp.redaction import redact_text
 
 # Where each command is, and what it does. Only the module of the command that runs is imported.
 _COMMANDS = {
-    "list": ("list:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
+    "list": ("inspect:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
     "call": ("call:call", "Call a tool, and print its result."),
     "read": ("read:read", "Read a resource, and print its content."),
     "prompt": ("read:prompt", "Get a prompt, and print its messages."),

@@ -27,7 +27,7 @@ from jsonschema.validators import Draft202012Validator, validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.output import CommandError
 from haystack_integrations.tools.mcp.convert.arguments import resolved
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)

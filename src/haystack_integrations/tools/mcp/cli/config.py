@@ -14,9 +14,8 @@ from urllib.parse import unquote, unquote_plus
 import yaml
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode
 from haystack_integrations.tools.mcp.cli.files import Server, config_files, configured_in
-from haystack_integrations.tools.mcp.cli.output import Output
+from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, Output
 from haystack_integrations.tools.mcp.cli.targets import OutputOptions
 from haystack_integrations.tools.mcp.mcp_json import variable_name
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset

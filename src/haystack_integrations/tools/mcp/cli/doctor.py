@@ -24,9 +24,15 @@ from rich.text import Text
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.config import plain_secrets, shown_place
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of, for_terminal
 from haystack_integrations.tools.mcp.cli.files import Server, config_files, names_in
-from haystack_integrations.tools.mcp.cli.output import one_line, visible
+from haystack_integrations.tools.mcp.cli.output import (
+    CommandError,
+    ExitCode,
+    exit_code_of,
+    for_terminal,
+    one_line,
+    visible,
+)
 from haystack_integrations.tools.mcp.cli.targets import (
     TARGET,
     ServerOptions,

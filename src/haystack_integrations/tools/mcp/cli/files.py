@@ -24,7 +24,7 @@ import yaml
 from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
+from haystack_integrations.tools.mcp.cli.output import CommandError
 from haystack_integrations.tools.mcp.mcp_json import Configuration, missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo

@@ -2,9 +2,15 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`list` and `inspect`: what servers offer.
+"""
+
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,21 +18,27 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
+from haystack_integrations.tools.mcp.cli.call_arguments import describe_type, properties_of, required_in, signature
+from haystack_integrations.tools.mcp.cli.files import Server
 from haystack_integrations.tools.mcp.cli.output import (
+    ExitCode,
     Output,
+    exit_code_of,
+    for_terminal,
     one_line,
-    prompts_table,
-    resources_table,
-    schema_table,
+    table,
     visible,
 )
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
+    TARGET,
     ServerOptions,
     Target,
     connected,
+    for_each,
     named,
     server_of,
+    servers_of,
 )
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
 
@@ -40,6 +52,104 @@ _HINTS = {
     "idempotent_hint": ("may be repeated", "not to be repeated"),
     "open_world_hint": ("reaches the outside", "stays inside"),
 }
+
+
+def list_tools(
+    target: Annotated[
+        str | None,
+        Parameter(help=f"{TARGET} Of a file, all servers are listed. Default: the files in which names are looked up."),
+    ] = None,
+    /,
+    *,
+    resources: bool = False,
+    prompts: bool = False,
+    options: ServerOptions = ServerOptions(),
+) -> ExitCode:
+    """
+    List what a server offers: its tools and, if asked, its resources and prompts.
+
+    Of several servers, those that cannot be used are skipped with a note, and in JSON they are by their names under
+    `servers`.
+
+    :param resources: List resources and resource templates, too.
+    :param prompts: List prompts, too.
+    """
+    output = options.output
+
+    def offer(server: Server, output: Output | None = None) -> dict[str, Any]:
+        with connected(server, options, output) as session:
+            found: dict[str, Any] = {"tools": session.tools}
+            if resources:
+                found["resources"] = session.connection.list_resources()
+                found["resourceTemplates"] = session.connection.list_resource_templates()
+            if prompts:
+                found["prompts"] = session.connection.list_prompts()
+        return found
+
+    def offer_or_error(server: Server) -> dict[str, Any] | Exception:
+        try:
+            return offer(server)
+        except Exception as error:
+            if exit_code_of(error) is None:
+                raise
+            return error
+
+    servers = [server for server in servers_of(target, options) if not server.is_disabled]
+    if target is not None and len(servers) <= 1:
+        found = offer(server_of(target, options), output)
+        if output.is_json:
+            output.json(found)
+        else:
+            _print_offer(output, found)
+        return ExitCode.OK
+
+    reports: dict[str, Any] = {}
+    failures: list[ExitCode | None] = []
+    for server, offered in zip(servers, for_each(offer_or_error, servers, output), strict=True):
+        if isinstance(offered, Exception):
+            text = for_terminal(offered)
+            output.note(f"Skipped {one_line(server.name)}: {text}", style="yellow")
+            reports[server.name] = {"error": {"type": type(offered).__name__, "message": text}}
+            failures.append(exit_code_of(offered))
+            continue
+        reports[server.name] = offered
+        if not output.is_json:
+            output.print(one_line(server.name), style="bold cyan")
+            _print_offer(output, offered)
+            output.print()
+    if output.is_json:
+        output.json({"servers": reports})
+    return failures[0] or ExitCode.FAILED if failures and len(failures) == len(servers) else ExitCode.OK
+
+
+def _print_offer(output: Output, found: dict[str, Any]) -> None:
+    if "tools" in found:
+        tools = [
+            (each.name, signature(each.input_schema), each.description or each.title or "") for each in found["tools"]
+        ]
+        output.print(table(("Tool", "Arguments", "Description"), tools, "The server has no tools."))
+    if "resources" in found:
+        resources = [_resource_row(each) for each in (*found["resources"], *found["resourceTemplates"])]
+        output.print()
+        output.print(table(("Resource", "Type", "Description"), resources, "The server has no resources."))
+    if "prompts" in found:
+        prompts = [
+            (
+                each.name,
+                ", ".join(f"{argument.name}{'' if argument.required else '?'}" for argument in each.arguments or ()),
+                each.description or each.title or "",
+            )
+            for each in found["prompts"]
+        ]
+        output.print()
+        output.print(table(("Prompt", "Arguments", "Description"), prompts, "The server has no prompts."))
+
+
+def _resource_row(resource: types.Resource | types.ResourceTemplate) -> tuple[str, str, str]:
+    uri = str(getattr(resource, "uri", None) or getattr(resource, "uri_template", ""))
+    name = resource.title or resource.name
+    texts = [name] * (name not in uri) + [resource.description or ""]
+    return uri, resource.mime_type or "", ": ".join(filter(None, texts))
 
 
 def inspect(
@@ -70,7 +180,7 @@ def inspect(
         connection.list_tools()
         listing = time.monotonic() - started
         status = connection.status()
-        report = {
+        report: dict[str, Any] = {
             "target": server.name,
             "reachedBy": server.usable().describe(),
             "server": connection.implementation,
@@ -93,7 +203,9 @@ def inspect(
     for each in chosen:
         _print_tool(output, each)
     if tool is None:
-        _print_rest(output, report)
+        _print_offer(output, {key: report[key] for key in ("resources", "resourceTemplates", "prompts")})
+        for skill in report["skills"]:
+            output.print(f"Skill {one_line(skill['name'])}  {one_line(skill['uri'])}")
 
 
 def _print_server(output: Output, report: dict[str, Any]) -> None:
@@ -113,9 +225,6 @@ def _print_server(output: Output, report: dict[str, Any]) -> None:
         "Capabilities": ", ".join(capabilities) or "none",
         "Extensions": ", ".join(key for key, each in report["extensions"].items() if each["server"] is not None),
         "Instructions": report["instructions"],
-        "Tools": str(len(report["tools"])),
-        "Resources": f"{len(report['resources'])}, and {len(report['resourceTemplates'])} templates",
-        "Prompts": str(len(report["prompts"])),
     }
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
@@ -138,21 +247,17 @@ def _print_tool(output: Output, tool: types.Tool) -> None:
     hints = [_HINTS[name][0 if value else 1] for name, value in annotations.items() if value is not None]
     if hints:
         output.print(Text(f"Says of itself: {', '.join(hints)}", style="dim"))
-    arguments = schema_table(tool.input_schema, "Argument")
-    output.print(arguments if arguments is not None else Text("No arguments", style="dim"))
-    if tool.output_schema:
-        result = schema_table(tool.output_schema, "Result")
-        if result is not None:
-            output.print(result)
+    output.print(_schema_table(tool.input_schema, "Argument", "No arguments"))
+    if properties_of(tool.output_schema or {}):
+        output.print(_schema_table(tool.output_schema or {}, "Result", ""))
 
 
-def _print_rest(output: Output, report: dict[str, Any]) -> None:
-    resources = [*report["resources"], *report["resourceTemplates"]]
-    if resources:
-        output.print()
-        output.print(resources_table(resources))
-    if report["prompts"]:
-        output.print()
-        output.print(prompts_table(report["prompts"]))
-    for skill in report["skills"]:
-        output.print(f"Skill {one_line(skill['name'])}  {one_line(skill['uri'])}")
+def _schema_table(schema: Mapping[str, Any], heading: str, otherwise: str) -> Table | str:
+    required = required_in(schema)
+    rows = []
+    for name, each in properties_of(schema).items():
+        default = each.get("default")
+        optional = "no" if default is None else f"default: {json.dumps(default, ensure_ascii=False)}"
+        need = "yes" if name in required else optional
+        rows.append((name, describe_type(each, schema), need, each.get("description", "")))
+    return table((heading, "Type", "Required", "Description"), rows, otherwise)

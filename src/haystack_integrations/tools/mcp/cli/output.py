@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the command shows: results on stdout, all else on stderr.
+What the command shows, and with which code it exits: results on stdout, all else on stderr.
 
 Texts of servers are shown as text: no markup of rich, and no control character that a terminal would obey.
 """
@@ -13,20 +13,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from haystack_integrations.tools.mcp.cli.call_arguments import describe_type, properties_of, required_in, signature
-
-if TYPE_CHECKING:
-    import mcp_types as types
+from haystack_integrations.tools.mcp.errors import (
+    MCPAuthorizationError,
+    MCPConnectionError,
+    MCPInvocationError,
+    MCPOutcomeUnknownError,
+    MCPRunError,
+    MCPTimeoutError,
+    MCPToolNotFoundError,
+)
 
 # Where no terminal says how wide it is: tables are not wrapped, so that programs can read their lines, and help is. The
 # variable COLUMNS takes precedence.
@@ -214,18 +220,21 @@ def stdout_for_protocol() -> AbstractContextManager[Any]:
 _WIDEST_FIRST, _NARROWEST_LAST = 40, 30
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: str = "") -> Table | str:
     """
     Return a table.
 
     :param columns: The headings.
     :param rows: The cells: texts of servers.
-    :returns: The table.
+    :param otherwise: What is shown if there are no rows.
+    :returns: The table, or that text.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
+    if not lines:
+        return otherwise
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number, column in enumerate(columns):
-        widest = max((len(line[number]) for line in lines), default=0)
+        widest = max(len(line[number]) for line in lines)
         made.add_column(
             column,
             overflow="fold",
@@ -238,72 +247,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     return made
 
 
-def tools_table(tools: Sequence[types.Tool]) -> Table:
-    """
-    Show tools, one in a row.
-
-    :param tools: The tools.
-    :returns: The table.
-    """
-    rows = [(tool.name, signature(tool.input_schema), tool.description or tool.title or "") for tool in tools]
-    return table(("Tool", "Arguments", "Description"), rows)
-
-
-def resources_table(resources: Sequence[types.Resource | types.ResourceTemplate]) -> Table:
-    """
-    Show resources and resource templates, one in a row.
-
-    :param resources: Resources and templates.
-    :returns: The table.
-    """
-    rows = []
-    for each in resources:
-        uri = str(getattr(each, "uri", None) or getattr(each, "uri_template", ""))
-        name = each.title or each.name
-        texts = [name] * (name not in uri) + [each.description or ""]
-        rows.append((uri, each.mime_type or "", ": ".join(filter(None, texts))))
-    return table(("Resource", "Type", "Description"), rows)
-
-
-def prompts_table(prompts: Sequence[types.Prompt]) -> Table:
-    """
-    Show prompts, one in a row.
-
-    :param prompts: The prompts.
-    :returns: The table.
-    """
-    rows = [(each.name, prompt_signature(each), each.description or each.title or "") for each in prompts]
-    return table(("Prompt", "Arguments", "Description"), rows)
-
-
-def prompt_signature(prompt: types.Prompt) -> str:
-    """
-    Write the arguments of a prompt in a line.
-
-    :param prompt: The prompt.
-    :returns: Such as `text, style?`.
-    """
-    return ", ".join(f"{each.name}{'' if each.required else '?'}" for each in prompt.arguments or ())
-
-
-def schema_table(schema: Mapping[str, Any], heading: str) -> Table | None:
-    """
-    Show the properties of an object, one in a row.
-
-    :param schema: The schema of the object.
-    :param heading: What they are.
-    :returns: The table; None if there are no properties.
-    """
-    required = required_in(schema)
-    rows = []
-    for name, each in properties_of(schema).items():
-        default = each.get("default")
-        otherwise = "no" if default is None else f"default: {json.dumps(default, ensure_ascii=False)}"
-        need = "yes" if name in required else otherwise
-        rows.append((name, describe_type(each, schema), need, each.get("description", "")))
-    return table((heading, "Type", "Required", "Description"), rows) if rows else None
-
-
 def _literal(renderable: Any, style: str | None) -> Any:
     return Text(visible(renderable), style=style or "") if isinstance(renderable, str) else renderable
 
@@ -313,3 +256,111 @@ def _console(stream: Any, width_in_a_pipe: int) -> Console:
     if not console.is_terminal and console._environ.get("COLUMNS") is None:
         console.width = width_in_a_pipe
     return console
+
+
+# What messages of the package say, and what that is on the command line.
+_WORDS = {
+    'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
+        "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
+    ),
+    "pass the credentials as `token` or in `headers`": "pass the credentials with --token-env or --header",
+    "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
+    "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
+    "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
+    "`insecure=True`": "--insecure",
+    "pass transport='http'": "add --http",
+    "command=sys.executable": "the full path of its Python",
+    "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
+}
+_OPTIONS = {"connection_timeout": "timeout", "invocation_timeout": "timeout", "auth": "token-env"}
+_OPTIONS |= {"allowed_hosts": "allowed-host", "allowed_origins": "allowed-origin"}
+_OPTIONS |= {name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")}
+
+
+class ExitCode(IntEnum):
+    """
+    What scripts can tell from the end of the command. docs/command-line.md lists them, too.
+    """
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    UNAUTHORIZED = 4
+    UNANSWERED = 5
+    CHANGED = 6
+    DEFECT = 70
+    INTERRUPTED = 130
+    NO_READER = 141
+
+
+MEANINGS = {
+    ExitCode.OK: "it worked",
+    ExitCode.FAILED: "the server answered with an error, or doctor found a problem",
+    ExitCode.USAGE: "the command line, a file or an argument is wrong; nothing was called",
+    ExitCode.UNREACHABLE: "the server could not be reached, or the connection was lost",
+    ExitCode.UNAUTHORIZED: "the server wants a login, or the login failed",
+    ExitCode.UNANSWERED: "a tool was called and did not answer: it may have run",
+    ExitCode.CHANGED: "the server is not as it was in the snapshot",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
+}
+
+
+class CommandError(Exception):
+    """
+    Raised when a command cannot go on. Its message is for the person at the terminal.
+    """
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.USAGE) -> None:
+        """
+        Initialize the CommandError.
+
+        :param message: What was tried, what happened, what to do.
+        :param code: With which code the command exits.
+        """
+        super().__init__(message)
+        self.code = code
+
+
+# The first that fits.
+_CODES: dict[type[BaseException], ExitCode] = {
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+    MCPAuthorizationError: ExitCode.UNAUTHORIZED,
+    MCPOutcomeUnknownError: ExitCode.UNANSWERED,
+    MCPTimeoutError: ExitCode.UNREACHABLE,
+    MCPToolNotFoundError: ExitCode.USAGE,
+    MCPInvocationError: ExitCode.FAILED,
+    MCPConnectionError: ExitCode.UNREACHABLE,
+    MCPRunError: ExitCode.USAGE,
+    OSError: ExitCode.USAGE,  # of a file that somebody has named
+}
+
+
+def exit_code_of(error: BaseException) -> ExitCode | None:
+    """
+    Return the code with which the command exits after an error.
+
+    :param error: The error.
+    :returns: The code, or None for an error that is a defect of this program.
+    """
+    if isinstance(error, CommandError):
+        return error.code
+    # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
+    if isinstance(error, MCPConnectionError) and error.code is not None and error.operation != "connect":
+        return ExitCode.FAILED
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+
+
+def for_terminal(error: object) -> str:
+    """
+    Put the message of an error into the words of the command line.
+
+    :param error: The error.
+    :returns: Its message, with options in place of parameters.
+    """
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename} cannot be used: {error.strerror}"
+    text = str(error)
+    for said, meant in _WORDS.items():
+        text = text.replace(said, meant)
+    return re.sub(r"`(\w+)`", lambda match: f"--{_OPTIONS[match[1]]}" if match[1] in _OPTIONS else match[0], text)

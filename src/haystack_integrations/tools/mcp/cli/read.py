@@ -15,8 +15,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.call_arguments import check_arguments, text_arguments
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.output import protocol_json, save_bytes
+from haystack_integrations.tools.mcp.cli.output import CommandError, protocol_json, save_bytes
 from haystack_integrations.tools.mcp.cli.targets import (
     OUTPUT,
     ServerOptions,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
-from haystack_integrations.tools.mcp.cli.output import Output, table
+from haystack_integrations.tools.mcp.cli.output import CommandError, Output, table
 from haystack_integrations.tools.mcp.cli.targets import OutputOptions
 
 if TYPE_CHECKING:

@@ -22,9 +22,14 @@ from haystack.core.pipeline.base import PipelineBase
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError, ExitCode, exit_code_of, for_terminal
 from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
-from haystack_integrations.tools.mcp.cli.output import stdout_for_protocol
+from haystack_integrations.tools.mcp.cli.output import (
+    CommandError,
+    ExitCode,
+    exit_code_of,
+    for_terminal,
+    stdout_for_protocol,
+)
 from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file, secret_of
 from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPError

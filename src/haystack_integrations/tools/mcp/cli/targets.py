@@ -40,7 +40,6 @@ from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.cli.exit_codes import CommandError
 from haystack_integrations.tools.mcp.cli.files import (
     CONFIG_SUFFIXES,
     YAML_SUFFIXES,
@@ -50,7 +49,7 @@ from haystack_integrations.tools.mcp.cli.files import (
     servers_in,
     with_login,
 )
-from haystack_integrations.tools.mcp.cli.output import Output, one_line
+from haystack_integrations.tools.mcp.cli.output import CommandError, Output, one_line
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
