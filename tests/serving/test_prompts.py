@@ -12,7 +12,7 @@ from haystack import component
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
 from haystack.dataclasses import ChatMessage, ImageContent
 from mcp import MCPError
-from mcp.types import PromptReference, ResourceTemplateReference
+from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.support.rows import rows
@@ -159,16 +159,6 @@ class TestCompletion:
             ask = PromptReference(type="ref/prompt", name="ask")
             offered = await client.complete(ask, {"name": "thing", "value": "x"})
             assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
-
-    async def test_ids_of_documents_are_offered(self) -> None:
-        from tests.serving.test_document_stores import Document, InMemoryDocumentStore
-
-        store = InMemoryDocumentStore()
-        store.write_documents([Document(id=each, content=each) for each in ("one", "other", "two")])
-        async with Client(create_mcp_server("Library", document_stores={"kb": store})) as client:
-            template = ResourceTemplateReference(type="ref/resource", uri="documents://kb/{document_id}")
-            offered = await client.complete(template, {"name": "document_id", "value": "o"})
-            assert offered.values == ["one", "other"]
 
     async def test_what_a_client_may_not_see_is_not_completed(self) -> None:
         options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}
