@@ -262,7 +262,7 @@ class Approvals:
 
     def begin_step(self, replies: Iterable[ChatMessage], verdicts: Mapping[str, Verdict] | None = None) -> None:
         """
-        Take note of the calls that the model wants, and forget what was decided about others.
+        Note the calls that the model wants, and forget what was decided about others.
 
         From now on the run can pause.
 
@@ -275,13 +275,13 @@ class Approvals:
 
     def end_deciding(self) -> None:
         """
-        Take note that the calls of the step are about to be made: from now on the run cannot pause.
+        Note that the calls of the step are about to be made: from now on the run cannot pause.
         """
         self._wanted = []
 
     def close(self) -> None:
         """
-        Let no thread wait for an answer any longer, and ask nothing more.
+        End the waiting of threads for answers, and ask nothing more.
         """
         self._is_closed = True
         for waiting in list(self._waiting):
@@ -289,7 +289,7 @@ class Approvals:
 
     def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict | None:
         """
-        Have somebody decide about a call, from a thread of the run.
+        Ask somebody to decide about a call, from a thread of the run.
 
         :param tool_name: The tool.
         :param tool_params: All its arguments, including those that the model does not see.
@@ -346,7 +346,7 @@ current_approvals: ContextVar[Approvals | None] = ContextVar("mcp_haystack_appro
 
 def _pauses(context: Context) -> bool:
     """
-    Tell whether the client is asked by a result, because nothing can be sent to it during the call.
+    Return whether the client is asked by a result, because nothing can be sent to it during the call.
     """
     request = context.request_context
     return context.is_background_task or (request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS)
@@ -647,7 +647,7 @@ def _templates_of(strategy: Any) -> dict[str, str]:
 
 def ask_clients(agent: Any) -> None:
     """
-    Have an Agent ask clients where it would ask at a console, which a server does not have.
+    Replace the consoles at which an Agent would ask, and which a server does not have, by its clients.
 
     :param agent: A copy of an Agent, which is changed.
     """

@@ -557,7 +557,7 @@ def _for_client(error: Exception) -> BaseException:
 
 
 def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Have a schema say that arguments are an object, which MCP demands of it: no client could list any tool."""
+    """Return a schema of the type 'object', without which no client could list any tool."""
     kinds = parameters.get("type", "object")
     if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"
@@ -577,7 +577,7 @@ def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
 
 def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
     """
-    Give a function a signature.
+    Set the signature of a function.
 
     :param function: The function.
     :param names: Its positional parameters.
@@ -674,7 +674,7 @@ class Reads:
 @contextmanager
 def errors_named(kind: str, name: str) -> Iterator[None]:
     """
-    Say in errors of construction which pipeline or Agent they are about.
+    Name the pipeline or Agent in errors of construction.
 
     :param kind: What it is.
     :param name: Its name.
@@ -693,7 +693,7 @@ _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     """
-    Have tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
+    Make tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
     """
     if loop in _watched_loops:
         return
@@ -738,7 +738,7 @@ class CallGuard(Middleware):
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """
-        Let a message through.
+        Pass a message on.
 
         :param context: The message.
         :param call_next: What answers it.

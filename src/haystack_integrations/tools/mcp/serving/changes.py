@@ -130,7 +130,7 @@ class ChangeAnnouncer(Middleware):
 
     def list_changed(self, listing: Listing) -> None:
         """
-        Tell every client that asked, or has a session, to get a list anew.
+        Notify every client that asked, or has a session, that a list has changed.
 
         :param listing: `"tools"`, `"resources"` or `"prompts"`.
         """
@@ -145,7 +145,7 @@ class ChangeAnnouncer(Middleware):
 
     def resource_updated(self, uri: str) -> None:
         """
-        Tell the clients that have subscribed to a resource to read it anew.
+        Notify the clients that have subscribed to a resource that it has changed.
 
         :param uri: The URI of the resource.
         """
@@ -162,7 +162,7 @@ class ChangeAnnouncer(Middleware):
 
     def watch_providers(self, providers: Iterable[object]) -> None:
         """
-        Tell of the changes of providers that say that they have changed.
+        Notify clients of the changes of providers that have an `on_change`.
 
         :param providers: FastMCP's providers; those that have no `on_change` are left alone.
         """

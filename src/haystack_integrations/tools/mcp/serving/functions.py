@@ -147,7 +147,7 @@ def _declared(parsed: FunctionTool) -> ServeOptions:
 
 
 def _called(parsed: FunctionTool) -> Callable[..., Any]:
-    """Have a synchronous function run in a thread that a timeout leaves behind; FastMCP would wait for it."""
+    """Run a synchronous function in a thread that a timeout leaves behind; FastMCP would wait for it."""
     function = parsed.fn
     is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
@@ -313,7 +313,7 @@ def _parameter_hints(function: Callable[..., Any] | None) -> dict[str, Any]:
 
 
 def _with_context(options: ServeOptions, hints: Mapping[str, Any]) -> ServeOptions:
-    """Have FastMCP's context injected, as into functions."""
+    """Bind parameters of FastMCP's Context, as FastMCP does for functions."""
     injected = {name: CurrentContext() for name, hint in hints.items() if Context in (hint, *get_args(hint))}
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 

@@ -114,7 +114,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
 
 
 def _result(result: Any) -> Any:
-    """Give the result as the server sent it; a toolset with outputs for the State of an Agent gives a dictionary."""
+    """Return the result as the server sent it; a toolset with outputs for the State of an Agent returns a dictionary."""
     if isinstance(result, str):
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
@@ -148,7 +148,7 @@ def _answers(context: Context) -> dict[str, Any]:
 
 
 def _answer(response: Any) -> Any:
-    """Say an answer as `continue_call` takes it."""
+    """Convert an answer into what `continue_call` takes."""
     if not isinstance(response, types.ElicitResult):
         msg = "Only answers of the user can be forwarded."
         raise ToolError(msg)
@@ -185,7 +185,7 @@ async def _ask(context: Context, question: Any) -> Any:
 
 def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
     """
-    Say what of an error is the other server's; where it is and how it is reached is nobody's business.
+    Return what of an error is the other server's; clients do not learn where it is and how it is reached.
     """
     if isinstance(error, MCPTimeoutError):
         return ToolError(f"The server behind tool '{tool.name}' did not answer in time.")

@@ -182,7 +182,7 @@ class ServedPrompt(Prompt):
 
 def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
     """
-    Tell which variables clients set, by the names of arguments.
+    Return the variables that clients set, by the names of arguments.
     """
     given = options.inputs
     shown: dict[str, Any]

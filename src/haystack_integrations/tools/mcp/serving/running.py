@@ -110,7 +110,7 @@ class Stop:
 
     def request(self, reason: str) -> None:
         """
-        Give the order. Later ones change nothing.
+        Order the process to stop. Later orders change nothing.
 
         :param reason: What gave it, for the log.
         """

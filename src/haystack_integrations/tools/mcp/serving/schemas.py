@@ -612,7 +612,7 @@ def _names_all(schema: _Schema) -> bool:
 
 
 def _describe(error: SchemaViolation) -> str:
-    """Say what is wrong with an argument, without its value."""
+    """Describe what is wrong with an argument, without its value."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     prefix = f"'{where}' " if where else ""
     wanted: Any = error.validator_value

@@ -180,7 +180,7 @@ class HaystackServer(FastMCP[Any]):
 
     def enable(self, *, keys: set[str] | None = None, only: bool = False, **criteria: Any) -> Self:
         """
-        Let clients see and use what meets all criteria.
+        Enable what meets all criteria for clients.
 
         :param keys: Keys: `tool:x@2` for one version, `tool:x@` for a tool without version, `tool:x` for all versions.
         :param only: Whether everything else is disabled.
