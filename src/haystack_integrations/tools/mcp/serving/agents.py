@@ -17,12 +17,19 @@ from haystack.dataclasses import ChatMessage, StreamingChunk
 from mcp.types import InputRequiredResult, TextContent
 from pydantic import WithJsonSchema
 
-from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, input_sockets, is_async_agent, output_sockets
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HAS_HOOKS,
+    deserialize_values,
+    input_sockets,
+    is_async_agent,
+    output_sockets,
+)
 from haystack_integrations.tools.mcp.run_observers import agent_observer, continued_agent, observed_agent
 from haystack_integrations.tools.mcp.serving.approvals import (
     Approvals,
     Pause,
     ask_clients,
+    carried,
     current_approvals,
 )
 from haystack_integrations.tools.mcp.serving.calls import (
@@ -132,7 +139,7 @@ class _ServedAgent:
         inputs = self._run_inputs(arguments)
         pause = self._pause_of(call)
         if pause is not None and pause.questions:
-            return pause.as_result(self._name)
+            return pause.as_result()
         async with ProgressReporter(call) as progress:
             run = AgentRun(self.agent, progress, Approvals(call), runs_async=self._runs_async)
             if pause is None:
@@ -140,7 +147,7 @@ class _ServedAgent:
             else:
                 pause.spend(self._spent)
                 outputs = await run.go_on(pause, inputs, call)
-        return outputs.as_result(self._name) if isinstance(outputs, Pause) else self._answer(outputs)
+        return outputs.as_result() if isinstance(outputs, Pause) else self._answer(outputs)
 
     def _pause_of(self, call: ServedCall) -> Pause | None:
         """
@@ -148,7 +155,7 @@ class _ServedAgent:
         """
         if call.context is None or call.context.request_state is None:
             return None
-        return Pause.from_state(call.context.request_state, self._name).answered(call.context.input_responses or {})
+        return Pause.from_state(call.context.request_state, call.tool_name).answered(call.context.input_responses or {})
 
     def _run_inputs(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """
@@ -291,8 +298,14 @@ class AgentRun:
                     return dict(await self._agent.run_async(**inputs))
             return await call.in_thread(self._run, inputs)
         except _PausedError:
-            questions = tuple(self._approvals.pending.values())
-            return Pause(self._data, self._steps, self._replies, questions, self._approvals.verdicts)
+            return Pause(
+                call.tool_name,
+                carried(self._data),
+                self._steps,
+                [each.to_dict() for each in self._replies],
+                tuple(self._approvals.pending.values()),
+                self._approvals.verdicts,
+            )
         finally:
             # What a thread does cannot be stopped; but it takes no further step.
             self._is_abandoned.set()
@@ -307,11 +320,12 @@ class AgentRun:
         :param call: The call that waits for it.
         :returns: As `run`.
         """
-        self._agent = continued_agent(self._agent, pause.data, pause.steps)
+        data = deserialize_values(pause.data)
+        self._agent = continued_agent(self._agent, data, pause.steps)
         self._resumed = pause
         # Haystack 3 restores the number of steps, Haystack 2 counts from zero again.
         self._steps_before = 0 if HAS_HOOKS else pause.steps
-        return await self.run({**inputs, **pause.data}, call)
+        return await self.run({**inputs, **data}, call)
 
     def _run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         with self._observing():
@@ -337,7 +351,7 @@ class AgentRun:
         self._check()
         self._data, self._steps = data, steps + self._steps_before
         if self._resumed is not None:
-            return {"replies": self._resumed.replies}
+            return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
         self._progress.step(f"Step {self._steps + 1}: asking the model")
         return None
 

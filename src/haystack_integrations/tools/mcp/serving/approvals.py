@@ -45,8 +45,9 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fastmcp.exceptions import ToolError
@@ -57,6 +58,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -379,8 +381,9 @@ def _refused(tool_name: str, reason: str) -> Verdict:
 @dataclass(frozen=True)
 class Pause:
     """
-    A run that waits for approvals.
+    A run that waits for approvals, as JSON.
 
+    :param agent: The name of the Agent.
     :param data: The State before the model was asked for the last time.
     :param steps: How many steps it had taken.
     :param replies: What the model replied then.
@@ -389,33 +392,23 @@ class Pause:
     :param number: Identifies the pause.
     """
 
+    agent: str
     data: dict[str, Any]
     steps: int
-    replies: list[ChatMessage]
-    questions: tuple[Question, ...] = ()
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    replies: list[dict[str, Any]]
+    questions: tuple[Question, ...]
+    verdicts: dict[str, Verdict]
     number: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    version: int = _VERSION
 
-    def as_result(self, agent: str) -> types.InputRequiredResult:
+    def as_result(self) -> types.InputRequiredResult:
         """
         Write the pause as the result of a call.
 
-        :param agent: The name of the Agent.
         :returns: The questions for the client, and all that is needed to go on.
-        :raises ToolError: If the State cannot be carried.
+        :raises ToolError: If there is too much of it.
         """
-        state = json.dumps(
-            {
-                "version": _VERSION,
-                "agent": agent,
-                "number": self.number,
-                "steps": self.steps,
-                "data": _carried(self.data),
-                "replies": [each.to_dict() for each in self.replies],
-                "questions": [asdict(each) for each in self.questions],
-                "verdicts": {key: asdict(each) for key, each in self.verdicts.items()},
-            }
-        )
+        state = _PAUSE.dump_json(self).decode()
         if len(state) > _MOST_STATE:
             msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
             raise ToolError(msg)
@@ -433,21 +426,13 @@ class Pause:
         :returns: The pause.
         :raises ToolError: If it is of something else.
         """
-        try:
-            stored = json.loads(state)
-            if stored["version"] != _VERSION or stored["agent"] != agent:
-                raise ValueError(agent)
-            return cls(
-                data=deserialize_values(stored["data"]),
-                steps=stored["steps"],
-                replies=[ChatMessage.from_dict(each) for each in stored["replies"]],
-                questions=tuple(Question(**each) for each in stored["questions"]),
-                verdicts={key: Verdict(**each) for key, each in stored["verdicts"].items()},
-                number=stored["number"],
-            )
-        except (KeyError, TypeError, ValueError):
+        pause = None
+        with suppress(ValidationError):
+            pause = _PAUSE.validate_json(state)
+        if pause is None or (pause.version, pause.agent) != (_VERSION, agent):
             msg = "The request state belongs to another call."
-            raise ToolError(msg) from None
+            raise ToolError(msg)
+        return pause
 
     def answered(self, responses: Mapping[str, Any]) -> Pause:
         """
@@ -480,7 +465,17 @@ class Pause:
         spent[self.number] = now
 
 
-def _carried(data: dict[str, Any]) -> dict[str, Any]:
+_PAUSE: TypeAdapter[Pause] = TypeAdapter(Pause)
+
+
+def carried(data: dict[str, Any]) -> dict[str, Any]:
+    """
+    Write the State of a run as JSON.
+
+    :param data: The State.
+    :returns: What `deserialize_values` takes.
+    :raises ToolError: If that is not possible.
+    """
     try:
         stored = serialize_values(data)
         # What cannot be read should be known before somebody decides in vain.

@@ -114,7 +114,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
 
 
 def _result(result: Any) -> Any:
-    """Return the result as the server sent it; a toolset with outputs for the State of an Agent returns a dictionary."""
+    """Return the result as the server sent it; with outputs for the State of an Agent, it is a dictionary."""
     if isinstance(result, str):
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):

@@ -60,7 +60,7 @@ _SOURCES: dict[str, Callable[..., Source]] = {
 
 class HaystackProvider(Provider, Changes):
     """
-    Provides a FastMCP server with what was built in Haystack: `FastMCP("shop", providers=[HaystackProvider(tools=[...])])`.
+    Provides what was built in Haystack to a FastMCP server: `FastMCP("x", providers=[HaystackProvider(tools=[...])])`.
 
     `create_mcp_server` makes a server of it, with settings that are safe for strangers.
     """
