@@ -8,7 +8,7 @@ import pytest
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
-from haystack_integrations.tools.mcp.serving.options import check_options
+from haystack_integrations.tools.mcp.serving.sources import check_options
 from tests.support.rows import rows
 
 

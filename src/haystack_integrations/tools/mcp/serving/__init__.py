@@ -22,10 +22,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from .approvals import ClientConfirmationStrategy
-    from .options import ServeOptions
     from .provider import HaystackProvider
     from .running import http_app, run_server
     from .server import BearerToken, create_mcp_server
+    from .sources import ServeOptions
 else:
     import importlib
     import importlib.util
@@ -34,7 +34,7 @@ else:
         "BearerToken": "server",
         "ClientConfirmationStrategy": "approvals",
         "HaystackProvider": "provider",
-        "ServeOptions": "options",
+        "ServeOptions": "sources",
         "create_mcp_server": "server",
         "http_app": "running",
         "run_server": "running",

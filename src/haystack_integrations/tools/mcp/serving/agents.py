@@ -39,10 +39,9 @@ from haystack_integrations.tools.mcp.serving.calls import (
     ServedTool,
     errors_named,
 )
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
 
 # What clients send and get, beside State, by the names that they see.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
@@ -84,12 +83,12 @@ class AgentSource(Source):
         """
         super().__init__()
         served = []
-        for name, agent in things_by_name("agents", agents, "Agents").items():
+        for name, agent, own in options.each("agents", agents, "Agents"):
             with errors_named("agent", name):
                 if not isinstance(agent, Agent):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
-                served.append(_ServedAgent(name, agent, options.of(name)))
+                served.append(_ServedAgent(name, agent, own))
         self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
         self.parts: Sequence[Any] = [each.agent for each in served]
 

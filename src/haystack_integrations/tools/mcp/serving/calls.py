@@ -46,7 +46,6 @@ from mcp.types import ToolAnnotations
 from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
-from haystack_integrations.tools.mcp.serving.options import ServeOptions, check_name
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
 from haystack_integrations.tools.mcp.serving.schemas import (
     ArgumentCheck,
@@ -55,6 +54,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     reasons_of,
     without,
 )
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_name
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -27,9 +27,13 @@ from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
 from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked, refused
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import (
+    NamedOptions,
+    ServeOptions,
+    Source,
+    check_name,
+)
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -66,8 +70,8 @@ class DocumentStoreSource(Source):
         :raises ValueError: If something is no document store, or has such a name.
         """
         super().__init__()
-        stores = things_by_name("document_stores", document_stores, "document stores")
-        self._stores = [_ServedStore(name, store, options.of(name), pool) for name, store in stores.items()]
+        given = options.each("document_stores", document_stores, "document stores")
+        self._stores = [_ServedStore(name, store, own, pool) for name, store, own in given]
 
     async def list_resources(self) -> Sequence[Resource]:
         """

@@ -45,7 +45,6 @@ from haystack_integrations.tools.mcp.serving.calls import (
     current_call,
     sign,
 )
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
@@ -58,6 +57,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     output_schema,
     reasons_of,
 )
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 # What Haystack has for content that is no text.
 _MEDIA = (ByteStream, FileContent, ImageContent)

@@ -43,8 +43,7 @@ from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -41,7 +41,6 @@ from haystack_integrations.tools.mcp.serving.calls import (
     ServedTool,
     errors_named,
 )
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, things_by_name
 from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
@@ -49,7 +48,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     is_servable,
     output_schema,
 )
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -78,9 +77,8 @@ class PipelineSource(Source):
         """
         super().__init__()
         served = []
-        for name, given in things_by_name("pipelines", pipelines, "pipelines").items():
+        for name, given, own in options.each("pipelines", pipelines, "pipelines"):
             with errors_named("pipeline", name):
-                own = options.of(name)
                 served.append(_ServedPipeline(name, _choose(name, given, own), own))
         self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
         self.parts: Sequence[Any] = [each.pipeline for each in served]

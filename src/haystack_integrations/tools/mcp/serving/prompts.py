@@ -17,9 +17,13 @@ from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
 from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, marked, refused
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_name, things_by_name
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import (
+    NamedOptions,
+    ServeOptions,
+    Source,
+    check_name,
+)
 
 _OUTPUT = "prompt"
 
@@ -42,8 +46,8 @@ class PromptSource(Source):
         """
         super().__init__()
         self._prompts = [
-            ServedPrompt.create(name, builder, options.of(name), pool)
-            for name, builder in things_by_name("prompts", prompts, "prompt builders").items()
+            ServedPrompt.create(name, builder, own, pool)
+            for name, builder, own in options.each("prompts", prompts, "prompt builders")
         ]
         self.parts: Sequence[Any] = list(prompts.values())
 

@@ -38,11 +38,16 @@ from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe
 from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions, check_options
 from haystack_integrations.tools.mcp.serving.pipelines import PipelineSource
 from haystack_integrations.tools.mcp.serving.prompts import PromptSource
 from haystack_integrations.tools.mcp.serving.skills import SkillSource
-from haystack_integrations.tools.mcp.serving.sources import Source, call_if_there
+from haystack_integrations.tools.mcp.serving.sources import (
+    NamedOptions,
+    ServeOptions,
+    Source,
+    call_if_there,
+    check_options,
+)
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

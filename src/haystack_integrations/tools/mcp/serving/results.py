@@ -38,8 +38,8 @@ from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, writes_aliases
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

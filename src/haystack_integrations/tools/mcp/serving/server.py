@@ -24,8 +24,8 @@ from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.secret_template import value_of
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.options import ServeOptions
 from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 # The environment variable with the keys.
 KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"

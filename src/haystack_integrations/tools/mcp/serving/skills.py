@@ -36,8 +36,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
 from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked
-from haystack_integrations.tools.mcp.serving.options import NamedOptions, ServeOptions
-from haystack_integrations.tools.mcp.serving.sources import Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
