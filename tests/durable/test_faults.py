@@ -19,7 +19,7 @@ import sqlalchemy as sql
 from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.connection.sharing import preloaded
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
-from haystack_integrations.tools.mcp.durable.store import Store
+from haystack_integrations.tools.mcp.durable.store import Lease, Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from tests.durable import kills
 from tests.durable.kills import Figures, Setting, count, fork, settle
@@ -53,8 +53,8 @@ def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
     (written, wrote), (goes_on, go_on) = os.pipe(), os.pipe()
     insert = Store.insert
 
-    def insert_and_wait(self: Store, name: str, epoch: int, place: Any, *args: Any, **options: Any) -> Any:
-        entry = insert(self, name, epoch, place, *args, **options)
+    def insert_and_wait(self: Store, lease: Lease, place: Any, *args: Any, **options: Any) -> Any:
+        entry = insert(self, lease, place, *args, **options)
         if place.kind == "call":
             os.write(wrote, b".")
             os.read(goes_on, 1)

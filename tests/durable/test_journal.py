@@ -15,6 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -27,13 +28,15 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
-from haystack_integrations.tools.mcp import FromState, MCPToolset, ToolOptions
+from haystack_integrations.tools.mcp import FromState, MCPConnection, MCPToolset, ToolOptions
 from haystack_integrations.tools.mcp.budgets import call_budget
 from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
 from haystack_integrations.tools.mcp.durable import store as store_module
 from haystack_integrations.tools.mcp.durable.run import KEY_IN_META
+from haystack_integrations.tools.mcp.durable.store import Store
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
+    MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPRunChangedError,
     MCPRunElsewhereError,
@@ -268,6 +271,65 @@ def test_a_failure_that_the_model_was_told_is_a_result(journal, bank):
     assert len(bank.calls) == 1
 
 
+def test_a_call_that_did_not_run_is_made_when_the_run_goes_on_unless_the_model_was_told(journal, bank, monkeypatch):
+    def refused(*_args: Any) -> types.CallToolResult:
+        raise MCPInvocationError("Failed to connect. The tool did not run.", "pay")
+
+    with MCPToolset(bank.info) as tools:
+        with monkeypatch.context() as patch:
+            patch.setattr(MCPConnection, "_deliver", refused)
+            with pytest.raises(MCPInvocationError, match="did not run"), journal.run("run"):
+                tools["pay"].call(amount=1)
+            [failed] = journal.calls("run")
+        with journal.run("run"):
+            assert tools["pay"].call(amount=1).text == "pay 1"
+        assert [(each.number, each.state, each.attempt) for each in journal.calls("run")] == [
+            (failed.number, "done", 2)
+        ]
+        journal.delete("run")
+        with monkeypatch.context() as patch:
+            patch.setattr(MCPConnection, "_deliver", refused)
+            first, _ = play(journal, tools, call("pay", amount=1), say("done"))
+        assert play(journal, tools)[0] == first
+    assert len(bank.calls) == 1
+
+
+def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
+    with MCPToolset(bank.info) as tools:
+        with journal.run("run"):
+            tools["pay"].call(amount=1)
+        with sqlite3.connect(journal._store._url.database) as database:
+            database.execute("DELETE FROM mcp_runs")  # and the process is killed before it deletes the rest
+        with journal.run("run"):
+            tools["pay"].call(amount=1)
+        assert len(journal.calls("run")) == 1
+    assert len(bank.calls) == 2
+
+
+def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_path, monkeypatch):
+    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+    connection = Store._connection
+    done: list[int] = []
+    others: list[int] = []
+
+    @contextmanager
+    def standing_still(store: Store) -> Any:
+        with connection(store) as opened:
+            yield opened
+        if store is slow._store and not done:
+            done.append(1)
+            wait_for(lambda: quick.unfinished() == ["run"])
+            with quick.run("run") as other:
+                others.append(other._lease.epoch)
+
+    monkeypatch.setattr(Store, "_connection", standing_still)
+    with pytest.raises(MCPRunError), slow.run("run") as opened:
+        assert (opened._lease.epoch, others) == (1, [2])
+        opened.recall("value", "now").record(1)
+    for each in (slow, quick):
+        each.close()
+
+
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
@@ -405,7 +467,7 @@ def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(j
             pass
         with sqlite3.connect(tmp_path / "runs.db") as database:
             database.execute("UPDATE mcp_runs SET format = 99")
-        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 1"), journal.run("run"):
+        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 2"), journal.run("run"):
             pass
         (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
         broken = RunJournal(f"sqlite:///{tmp_path}/no.db")

@@ -191,24 +191,33 @@ def _tag_details(span: Span, details: ServerDetails | None) -> None:
     span.set_tags({key: value for key, value in tags.items() if value})
 
 
+def outcome_of(error: BaseException) -> str:
+    """
+    Return what became of a call that failed.
+
+    :param error: The error of the call.
+    :returns: "answered", "refused", "did_not_run", "may_have_run", "cancelled", or "failed" for another error.
+    """
+    match error:
+        case asyncio.CancelledError() | KeyboardInterrupt():
+            return "cancelled"
+        case MCPOutcomeUnknownError():
+            return "may_have_run"
+        case MCPInvocationError() if error.is_tool_error:
+            return "answered"
+        case MCPInvocationError(_outcome=str() as known):
+            return known
+        case MCPInvocationError():
+            return "did_not_run" if error.code is None else "refused"
+    return "failed"
+
+
 def _tag_error(span: Span, error: BaseException) -> None:
     code = error.code if isinstance(error, (MCPInvocationError, MCPConnectionError)) else None
     kind = type(error).__name__
-    match error:
-        case asyncio.CancelledError() | KeyboardInterrupt():
-            outcome = "cancelled"
-        case MCPOutcomeUnknownError():
-            outcome = "may_have_run"
-        case MCPInvocationError() if error.is_tool_error:
-            outcome, kind = "answered", "tool_error"
-        case MCPInvocationError(_outcome=str() as known):
-            outcome = known
-        case MCPInvocationError() if code is not None:
-            outcome = "refused"
-        case MCPInvocationError():
-            outcome = "did_not_run"
-        case _:
-            outcome = "failed"
+    outcome = outcome_of(error)
+    if outcome == "answered" and isinstance(error, MCPInvocationError) and error.is_tool_error:
+        kind = "tool_error"
     if isinstance(error, TimeoutError):
         kind = "timeout"
     if code is not None:

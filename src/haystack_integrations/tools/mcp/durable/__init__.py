@@ -14,7 +14,8 @@ except ImportError as error:
 
 from haystack_integrations.tools.mcp.durable.cassette import Cassette
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.journal import RecordedRun, RunJournal
+from haystack_integrations.tools.mcp.durable.journal import RunJournal
 from haystack_integrations.tools.mcp.durable.run import UnknownCall
+from haystack_integrations.tools.mcp.durable.store import RecordedRun
 
 __all__ = ["Cassette", "JournaledChatGenerator", "RecordedRun", "RunJournal", "UnknownCall"]

@@ -15,9 +15,8 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.durable.run import DurableRun
-from haystack_integrations.tools.mcp.durable.store import Entry, Place, Store
+from haystack_integrations.tools.mcp.durable.store import Codec, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
 
 RecordMode: TypeAlias = Literal["none", "once", "all"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -18,10 +17,9 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
-from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.run import DurableRun, OnUnknown, OpenRun, UnknownCall, scope
-from haystack_integrations.tools.mcp.durable.store import Entry, Store
+from haystack_integrations.tools.mcp.durable.run import DurableRun, OnUnknown, OpenRun, UnknownCall, failure, scope
+from haystack_integrations.tools.mcp.durable.store import Codec, Entry, RecordedRun, Store
 from haystack_integrations.tools.mcp.durable.tools import journaled_tools
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -32,29 +30,6 @@ T = TypeVar("T")
 
 # A shorter lease ends while a busy process is not scheduled; 30 s is how long another worker waits for a dead one.
 _DEFAULT_LEASE = 30.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedRun:
-    """
-    A run in a journal.
-
-    :param name: Its name.
-    :param state: "done", "running" in some process, or "unfinished".
-    :param created: When it began, in seconds since 1970.
-    :param changed: When it was last begun, continued or ended.
-    :param attempts: How often it was begun or continued.
-    :param worker: The process that had it last.
-    :param error: Why it ended, if it was by an error: its type and, in a journal without a key, its text.
-    """
-
-    name: str
-    state: Literal["done", "running", "unfinished"]
-    created: float
-    changed: float
-    attempts: int
-    worker: str | None
-    error: str | None
 
 
 @explains_options
@@ -188,18 +163,7 @@ class RunJournal:
 
         :returns: The runs, the oldest first.
         """
-        return [
-            RecordedRun(
-                name=each.name,
-                state="running" if each.is_leased else "done" if each.state == "done" else "unfinished",
-                created=each.created,
-                changed=each.changed,
-                attempts=each.epoch,
-                worker=each.owner,
-                error=each.error,
-            )
-            for each in self._store.runs()
-        ]
+        return self._store.runs()
 
     def unfinished(self) -> list[str]:
         """
@@ -258,7 +222,7 @@ class RunJournal:
             done = self._store.settle(name, number, text, state="done")
         elif decision == "model":
             message = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
-            error = {"kind": "MCPOutcomeUnknownError", "message": message, "code": None}
+            error = failure("MCPOutcomeUnknownError", message)
             done = self._store.settle(name, number, error, state="failed")
         else:
             msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"

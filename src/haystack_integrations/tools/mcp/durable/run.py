@@ -36,8 +36,9 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
+from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
 from haystack_integrations.tools.mcp.connection.recording import CallRecorder, RecordedCall, call_recorder
-from haystack_integrations.tools.mcp.durable.store import Entry, Place, Store, StoredRun, boot_clock
+from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
     MCPCallPendingError,
@@ -98,26 +99,28 @@ class OpenRun:
     A run that this process has leased. From any thread.
     """
 
-    def __init__(self, store: Store, stored: StoredRun, lease: float, deadline: float, on_unknown: OnUnknown) -> None:
+    def __init__(
+        self, store: Store, name: str, lease: Lease, seconds: float, deadline: float, on_unknown: OnUnknown
+    ) -> None:
         """
         Initialize the OpenRun.
 
         :param store: The journal.
-        :param stored: The run, as it was claimed.
-        :param lease: For how many seconds.
+        :param name: Name of the run.
+        :param lease: The lease.
+        :param seconds: For how long it is prolonged.
         :param deadline: When the lease ends at the earliest, by `boot_clock`.
         :param on_unknown: What is done about calls whose outcome is unknown.
         :raises MCPRunError: If what is recorded cannot be read.
         """
-        self.name = stored.name
-        self._id = stored.id
-        self.epoch = stored.epoch
+        self.name = name
         self._store = store
         self._lease = lease
+        self._seconds = seconds
         self._on_unknown = on_unknown
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._entries: dict[Place, Entry] = {entry.place: entry for entry in store.entries(stored.name)}
+        self._entries: dict[Place, Entry] = {entry.place: entry for entry in store.entries(name)}
         # How many replies were used, by scope; how many equal calls and values there were.
         self._steps: Counter[str] = Counter()
         self._seen: Counter[Place] = Counter()
@@ -182,17 +185,17 @@ class OpenRun:
     # The lease
 
     def _beat(self) -> None:
-        while not self._ended.wait(self._lease / 3):
+        while not self._ended.wait(self._seconds / 3):
             asked = boot_clock()
             try:
-                is_ours = self._store.renew(self.name, self.epoch, self._lease)
+                is_ours = self._store.renew(self._lease, self._seconds)
             except MCPRunError as error:  # perhaps it is there again before the lease ends
                 logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
                 continue
             if not is_ours:
                 self._lost = "another process has taken it over"
                 return
-            self._deadline = asked + self._lease
+            self._deadline = asked + self._seconds
 
     def _check_may_go_on(self, place: Place, request: Any = None) -> None:
         """
@@ -231,7 +234,7 @@ class OpenRun:
             )
             return
         reason = None if error is None else f"{type(error).__name__}: {redact_text(str(error))}"[:1_000]
-        self._store.release(self.name, self.epoch, state="done" if error is None else "open", error=reason)
+        self._store.release(self._lease, state="done" if error is None else "open", error=reason)
 
     # What is recorded
 
@@ -245,7 +248,7 @@ class OpenRun:
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
         self._check_may_go_on(place, request)
-        entry = self._store.insert(self.name, self.epoch, place, request, **result)
+        entry = self._store.insert(self._lease, place, request, **result)
         if entry is None:
             self._lost = "another process has taken it over"
         self._check_may_go_on(place)  # again, because the process may have stood still since
@@ -386,14 +389,15 @@ class OpenRun:
             place = self._next("call", tool_name, fingerprint_of(arguments))
             entry = self._entries.get(place)
         if entry is None:
-            key = hashlib.sha256(f"{self._id}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
+            key = hashlib.sha256(f"{self._lease.run}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
             request = {"arguments": Redactor(secrets).value(_json(arguments)), "key": key}
-            if any(
-                each.kind == "reply" and each.scope == place.scope and each.step >= place.step for each in self._entries
-            ):
+            if self._is_replied_to(place):
                 msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
                 raise self._changed(msg)
             return self._write(place, request), True
+        if entry.state == "failed" and entry.result["outcome"] == "did_not_run" and not self._is_replied_to(place):
+            self._check_may_go_on(place, entry.request)
+            return self._again(dataclasses.replace(entry, result=None)), True
         if entry.state in ("done", "failed"):
             return entry, False
         self._check_may_go_on(place, entry.request)
@@ -405,9 +409,16 @@ class OpenRun:
         message = _in_doubt(self.name, entry)
         if decision != "model":
             raise MCPCallInDoubtError(message, tool_name, entry.number)
-        told = {"kind": "MCPOutcomeUnknownError", "message": message, "code": None}
+        told = failure("MCPOutcomeUnknownError", message)
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
+
+    def _is_replied_to(self, place: Place) -> bool:
+        """
+        Tell whether the model has seen what came of a step.
+        """
+        here = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
+        return any(each.step >= place.step for each in here)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -420,10 +431,10 @@ class OpenRun:
                 self._under_way -= 1
 
     def _again(self, entry: Entry) -> Entry:
-        if not self._store.begin_again(self.name, self.epoch, entry):
+        if not self._store.begin_again(self._lease, entry):
             self._lost = "another process has taken it over"
         self._check_may_go_on(entry.place)
-        return dataclasses.replace(entry, epoch=self.epoch, attempt=entry.attempt + 1)
+        return dataclasses.replace(entry, epoch=self._lease.epoch, attempt=entry.attempt + 1)
 
     def _decide(self, entry: Entry) -> str:
         choice = self._on_unknown
@@ -512,7 +523,7 @@ class OpenRun:
         """
         while True:
             try:
-                is_noted = self._store.finish(entry, entry.epoch, state=state, result=result)
+                is_noted = self._store.finish(entry, state=state, result=result)
                 break
             except MCPRunError:
                 # What a tool gave is not thrown away while the run is ours.
@@ -529,18 +540,18 @@ class DurableRun:
     A run, as a context manager. `RunJournal.run` makes it.
     """
 
-    def __init__(self, store: Store, name: str, lease: float, on_unknown: OnUnknown) -> None:
+    def __init__(self, store: Store, name: str, seconds: float, on_unknown: OnUnknown) -> None:
         """
         Initialize the DurableRun.
 
         :param store: The journal.
         :param name: Name of the run.
-        :param lease: For how many seconds it is leased.
+        :param seconds: For how long it is leased.
         :param on_unknown: What is done about calls without a result.
         """
         self.name = name
         self._store = store
-        self._lease = lease
+        self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
@@ -551,13 +562,12 @@ class DurableRun:
             raise MCPRunError(msg)
         owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         asked = boot_clock()
-        stored = self._store.claim(self.name, owner, self._lease)
-        if stored is None:
-            known = self._store.run(self.name)
-            left = f"until at least {known.leased_for:.0f} seconds from now" if known is not None else "now"
-            msg = f"The run '{self.name}' is running elsewhere, {left}"
+        lease = self._store.claim(self.name, owner, self._seconds)
+        if lease is None:
+            left = sum(run.leased_for for run in self._store.runs() if run.name == self.name)
+            msg = f"The run '{self.name}' is running elsewhere, until at least {left:.0f} seconds from now"
             raise MCPRunElsewhereError(msg)
-        return OpenRun(self._store, stored, self._lease, asked + self._lease, self._on_unknown)
+        return OpenRun(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
 
     def _enter(self, opened: OpenRun) -> OpenRun:
         self._opened = opened
@@ -711,14 +721,23 @@ def _result(entry: Entry) -> types.CallToolResult:
     return types.CallToolResult.model_validate(entry.result, by_name=False)
 
 
+def failure(kind: str, message: str, *, code: int | None = None, outcome: str = "may_have_run") -> dict[str, Any]:
+    """
+    Make what is recorded of an error.
+
+    :param kind: The name of its class.
+    :param message: Its message, redacted.
+    :param code: Its JSON-RPC code.
+    :param outcome: What became of the call, as `outcome_of` says it.
+    :returns: JSON.
+    """
+    return {"kind": kind, "message": message, "code": code, "outcome": outcome}
+
+
 def _stored_error(error: Exception, redactor: Redactor, tool_name: str = "") -> dict[str, Any]:
-    is_ours = isinstance(error, MCPInvocationError)
-    text = str(error) if is_ours else f"Failed to invoke Tool `{tool_name}`: {error}"
-    return {
-        "kind": type(error).__name__ if is_ours else "MCPInvocationError",
-        "message": redactor.text(text),
-        "code": getattr(error, "code", None),
-    }
+    if not isinstance(error, MCPInvocationError):
+        return failure("MCPInvocationError", redactor.text(f"Failed to invoke Tool `{tool_name}`: {error}"))
+    return failure(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
 
 
 def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:

@@ -11,37 +11,38 @@ fenced: they take effect only if the lease under which they are made is the late
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from weakref import WeakSet
 
 import sqlalchemy as sql
+from cryptography.fernet import Fernet, InvalidToken
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from haystack_integrations.tools.mcp.durable.codec import Codec
 from haystack_integrations.tools.mcp.errors import MCPRunError
 
 # Other processes may make the tables of a new database at the same time.
 _ATTEMPTS: Final = 5
 
 # Journals of other formats are refused.
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 _tables = sql.MetaData()
 _RUNS: Final = sql.Table(
     "mcp_runs",
     _tables,
     sql.Column("name", sql.String(255), primary_key=True),
-    sql.Column("id", sql.String(32), nullable=False),
+    sql.Column("id", sql.String(32), nullable=False, unique=True),
     sql.Column("format", sql.Integer, nullable=False),
     sql.Column("state", sql.String(16), nullable=False),  # open, done
     sql.Column("owner", sql.String(255)),
@@ -56,7 +57,8 @@ _ENTRIES: Final = sql.Table(
     "mcp_entries",
     _tables,
     sql.Column("number", sql.Integer, primary_key=True, autoincrement=True),
-    sql.Column("run", sql.String(255), nullable=False),
+    # Its id: a run that has the name of a deleted one begins anew.
+    sql.Column("run", sql.String(32), nullable=False),
     sql.Column("scope", sql.String(1000), nullable=False),
     sql.Column("kind", sql.String(16), nullable=False),  # call, reply, decision, value
     sql.Column("step", sql.Integer, nullable=False),
@@ -79,7 +81,7 @@ _PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
 # Made once: making a statement takes ten times as long as SQLite takes to execute it.
 _LATEST: Final = (
     sql.select(sql.literal(1))
-    .where(_RUNS.c.name == sql.bindparam("run"), _RUNS.c.epoch == sql.bindparam("epoch"))
+    .where(_RUNS.c.id == sql.bindparam("run"), _RUNS.c.epoch == sql.bindparam("epoch"))
     .exists()
 )
 _WRITTEN: Final = [column for column in _ENTRIES.c if column.name != "number"]
@@ -148,32 +150,102 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredRun:
+class RecordedRun:
     """
     A run in a journal.
 
     :param name: Its name.
-    :param id: What distinguishes it from a deleted run of the same name.
-    :param state: "open" or "done".
-    :param epoch: How often it was begun or continued.
-    :param is_leased: Whether a process has it now.
-    :param leased_for: For how many seconds from now, at least.
-    :param owner: The process that had it last.
+    :param state: "done", "running" in some process, or "unfinished".
     :param created: When it began, in seconds since 1970.
     :param changed: When it was last begun, continued or ended.
-    :param error: Why it ended, if it was by an error.
+    :param attempts: How often it was begun or continued.
+    :param worker: The process that had it last.
+    :param error: Why it ended, if it was by an error: its type and, in a journal without a key, its text.
+    :param leased_for: For how many seconds from now a process has it, at least.
     """
 
     name: str
-    id: str
-    state: str
-    epoch: int
-    is_leased: bool
-    leased_for: float
-    owner: str | None
+    state: Literal["done", "running", "unfinished"]
     created: float
     changed: float
+    attempts: int
+    worker: str | None
     error: str | None
+    leased_for: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """
+    That this process has a run.
+
+    :param run: What distinguishes the run from a deleted one of the same name.
+    :param epoch: How often the run was begun or continued. What is written under an earlier lease has no effect.
+    """
+
+    run: str
+    epoch: int
+
+
+class Codec:
+    """
+    Converts JSON values to bytes and back, encrypted if there is a key.
+    """
+
+    def __init__(self, key: str | None = None) -> None:
+        """
+        Initialize the Codec.
+
+        :param key: A key of Fernet: 32 bytes in URL-safe base64. Default: nothing is encrypted.
+        :raises ValueError: If it is no such key.
+        """
+        self._fernet = None if key is None else _fernet(key)
+
+    @property
+    def encrypts(self) -> bool:
+        """
+        Whether there is a key.
+        """
+        return self._fernet is not None
+
+    def dumps(self, value: Any) -> bytes:
+        """
+        Write a value.
+
+        :param value: JSON.
+        :returns: The bytes.
+        """
+        # ASCII: databases refuse NUL characters and lone surrogates.
+        data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode("ascii")
+        return data if self._fernet is None else self._fernet.encrypt(data)
+
+    def loads(self, data: bytes) -> Any:
+        """
+        Read a value.
+
+        :param data: What `dumps` wrote.
+        :returns: The value.
+        :raises MCPRunError: If it was written with another key, or is damaged.
+        """
+        try:
+            return json.loads(data if self._fernet is None else self._fernet.decrypt(bytes(data)))
+        except (InvalidToken, ValueError):
+            msg = (
+                "The journal has something that cannot be read: it is damaged, or `encryption_key` is not the one with "
+                "which it was written. Nothing was run."
+            )
+            raise MCPRunError(msg) from None
+
+
+def _fernet(key: str) -> Fernet:
+    try:
+        return Fernet(key)
+    except ValueError:
+        msg = (
+            "RunJournal: `encryption_key` must be 32 bytes in URL-safe base64, as "
+            "`cryptography.fernet.Fernet.generate_key()` makes one"
+        )
+        raise ValueError(msg) from None
 
 
 def boot_clock() -> float:
@@ -293,14 +365,21 @@ class Store:
         runs = _RUNS.c
         return sql.or_(runs.owner.is_(None), runs.lease_until < self._now(), runs.boot != self._boot)
 
-    def claim(self, name: str, owner: str, seconds: float) -> StoredRun | None:
+    def _changes(self, statement: Any, values: dict[str, Any] | None = None) -> bool:
+        """
+        Execute a statement, and return whether it changed something.
+        """
+        with self._connection() as connection:
+            return bool(connection.execute(statement, values).rowcount)
+
+    def claim(self, name: str, owner: str, seconds: float) -> Lease | None:
         """
         Lease a run, a new one if there is none of the name.
 
         :param name: The name.
         :param owner: Who leases it.
         :param seconds: For how long.
-        :returns: The run with its new epoch; None if another process has it.
+        :returns: The lease; None if another process has the run.
         :raises MCPRunError: If the journal is of another format.
         """
         at = time.time()
@@ -315,76 +394,69 @@ class Store:
             "created": at,
             "changed": at,
         }
+        lease = (
+            sql.update(_RUNS)
+            .where(_RUNS.c.name == name, self._is_free())
+            .values(
+                owner=owner,
+                epoch=_RUNS.c.epoch + 1,
+                lease_until=self._now() + seconds,
+                boot=self._boot,
+                changed=at,
+                error=None,
+            )
+            # In the same statement: later, another process may have the next lease.
+            .returning(_RUNS.c.id, _RUNS.c.epoch)
+        )
         with self._connection() as connection:
             known = connection.execute(sql.select(_RUNS.c.format).where(_RUNS.c.name == name)).scalar()
-            if known is None:
-                try:
-                    connection.execute(sql.insert(_RUNS).values(**new))
-                except IntegrityError:  # another process was quicker
-                    known = FORMAT
-            elif known != FORMAT:
+            if known not in (None, FORMAT):
                 msg = f"The run '{name}' was written in format {known}; this version reads format {FORMAT}"
                 raise MCPRunError(msg)
-            taken = connection.execute(
-                sql.update(_RUNS)
-                .where(_RUNS.c.name == name, self._is_free())
-                .values(
-                    owner=owner,
-                    epoch=_RUNS.c.epoch + 1,
-                    lease_until=self._now() + seconds,
-                    boot=self._boot,
-                    changed=at,
-                    error=None,
-                )
-            )
-        return self.run(name) if taken.rowcount else None
+            if known is None:
+                with suppress(IntegrityError):  # another process was quicker
+                    connection.execute(sql.insert(_RUNS).values(**new))
+            taken = connection.execute(lease).one_or_none()
+        return None if taken is None else Lease(run=taken.id, epoch=taken.epoch)
 
-    def renew(self, name: str, epoch: int, seconds: float) -> bool:
+    def renew(self, lease: Lease, seconds: float) -> bool:
         """
         Prolong a lease.
 
-        :param name: Name of the run.
-        :param epoch: The lease.
+        :param lease: The lease.
         :param seconds: For how long from now.
         :returns: Whether it is still the latest one.
         """
-        with self._connection() as connection:
-            done = connection.execute(
-                sql.update(_RUNS)
-                .where(_RUNS.c.name == name, _RUNS.c.epoch == epoch, _RUNS.c.owner.is_not(None))
-                .values(lease_until=self._now() + seconds)
-            )
-        return bool(done.rowcount)
+        is_latest = _RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch, _RUNS.c.owner.is_not(None)
+        return self._changes(sql.update(_RUNS).where(*is_latest).values(lease_until=self._now() + seconds))
 
-    def release(self, name: str, epoch: int, *, state: str, error: str | None = None) -> None:
+    def release(self, lease: Lease, *, state: str, error: str | None = None) -> None:
         """
         End a lease.
 
-        :param name: Name of the run.
-        :param epoch: The lease. If it is not the latest one, nothing happens.
+        :param lease: The lease. If it is not the latest one, nothing happens.
         :param state: "done", or "open" if the run is to be continued.
         :param error: Why it ended: its type, and a text that may quote arguments.
         """
         if error is not None and self._codec.encrypts:
             error = error.partition(":")[0]
-        with self._connection() as connection:
-            connection.execute(
-                sql.update(_RUNS)
-                .where(_RUNS.c.name == name, _RUNS.c.epoch == epoch)
-                .values(owner=None, state=state, error=error, changed=time.time())
-            )
+        self._changes(
+            sql.update(_RUNS)
+            .where(_RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch)
+            .values(owner=None, state=state, error=error, changed=time.time())
+        )
 
-    def entries(self, run: str, *, with_values: bool = True) -> list[Entry]:
+    def entries(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
         Read what is recorded of a run.
 
-        :param run: Its name.
+        :param name: Its name.
         :param with_values: Whether requests and results are read, too.
         :returns: The entries in their order.
         :raises MCPRunError: If one cannot be read.
         """
         with self._connection() as connection:
-            rows = connection.execute(sql.select(_ENTRIES).where(_ENTRIES.c.run == run).order_by(_ENTRIES.c.number))
+            rows = connection.execute(sql.select(_ENTRIES).where(_is_of(name)).order_by(_ENTRIES.c.number))
             return [self._entry(row, with_values=with_values) for row in rows.mappings()]
 
     def _entry(self, row: Any, *, with_values: bool) -> Entry:
@@ -395,13 +467,12 @@ class Store:
         return Entry(**own, place=place, request=request, result=result)
 
     def insert(
-        self, run: str, epoch: int, place: Place, request: Any, *, state: str = "started", result: Any = None
+        self, lease: Lease, place: Place, request: Any, *, state: str = "started", result: Any = None
     ) -> Entry | None:
         """
         Record something, if the lease is the latest one.
 
-        :param run: Name of the run.
-        :param epoch: The lease.
+        :param lease: The lease.
         :param place: What it is found by.
         :param request: What is asked for.
         :param state: Its state.
@@ -413,12 +484,12 @@ class Store:
             **{name: getattr(place, name) for name in _PLACE},
             "state": state,
             "attempt": 1,
-            "epoch": epoch,
+            "epoch": lease.epoch,
             "request": self._codec.dumps(request),
             "result": None if state == "started" else self._codec.dumps(result),
             "started": at,
             "ended": None if state == "started" else at,
-            "run": run,
+            "run": lease.run,
         }
         try:
             with self._connection() as connection:
@@ -432,120 +503,94 @@ class Store:
             place=place,
             state=state,
             attempt=1,
-            epoch=epoch,
+            epoch=lease.epoch,
             request=request,
             result=result,
             started=at,
             ended=None if state == "started" else at,
         )
 
-    def begin_again(self, run: str, epoch: int, entry: Entry) -> bool:
+    def begin_again(self, lease: Lease, entry: Entry) -> bool:
         """
         Record that a call is sent once more or taken up again, if the lease is the latest one.
 
-        :param run: Name of the run.
-        :param epoch: The lease.
+        :param lease: The lease.
         :param entry: The call. With a result, which is a handle, it is taken up again.
         :returns: Whether it was recorded.
         """
         sent: dict[str, Any] = {} if entry.result is not None else {"state": "started", "result": None}
-        latest = sql.select(sql.literal(1)).where(_RUNS.c.name == run, _RUNS.c.epoch == epoch).exists()
-        with self._connection() as connection:
-            done = connection.execute(
-                sql.update(_ENTRIES)
-                .where(
-                    _ENTRIES.c.number == entry.number,
-                    _ENTRIES.c.epoch == entry.epoch,
-                    _ENTRIES.c.state.in_(("started", "pending")),
-                    latest,
-                )
-                .values(epoch=epoch, attempt=entry.attempt + 1, started=time.time(), **sent)
+        latest = sql.select(sql.literal(1)).where(_RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch).exists()
+        return self._changes(
+            sql.update(_ENTRIES)
+            .where(
+                _ENTRIES.c.number == entry.number,
+                _ENTRIES.c.epoch == entry.epoch,
+                _ENTRIES.c.state != "done",
+                latest,
             )
-        return bool(done.rowcount)
+            .values(epoch=lease.epoch, attempt=entry.attempt + 1, started=time.time(), **sent)
+        )
 
-    def finish(self, entry: Entry, epoch: int, *, state: str, result: Any) -> bool:
+    def finish(self, entry: Entry, *, state: str, result: Any) -> bool:
         """
-        Record what came of a call.
+        Record what came of a call. A later lease of its run does not matter while nobody has sent it again.
 
         :param entry: The call.
-        :param epoch: The lease under which it was sent. A later one does not matter while nobody has sent it again.
         :param state: "done", "failed" or "pending".
         :param result: The result, the error or the handle.
         :returns: Whether it was recorded.
         """
-        with self._connection() as connection:
-            done = connection.execute(
-                _FINISH,
-                {
-                    "own_number": entry.number,
-                    "own_epoch": epoch,
-                    "state": state,
-                    "result": self._codec.dumps(result),
-                    "ended": time.time(),
-                },
-            )
-        return bool(done.rowcount)
+        own = {"own_number": entry.number, "own_epoch": entry.epoch}
+        return self._changes(
+            _FINISH, {**own, "state": state, "result": self._codec.dumps(result), "ended": time.time()}
+        )
 
-    def forget(self, run: str, number: int) -> bool:
+    def _is_in_doubt(self, name: str, number: int) -> Any:
+        free = sql.select(sql.literal(1)).where(_RUNS.c.name == name, self._is_free()).exists()
+        return sql.and_(_is_of(name), _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free)
+
+    def forget(self, name: str, number: int) -> bool:
         """
         Remove a call without a result, so that it is made when the run goes on.
 
-        :param run: Name of the run, which nobody has.
+        :param name: Name of the run, which nobody has.
         :param number: Number of the call.
         :returns: Whether there was such a call.
         """
-        free = sql.select(sql.literal(1)).where(_RUNS.c.name == run, self._is_free()).exists()
-        with self._connection() as connection:
-            done = connection.execute(
-                sql.delete(_ENTRIES).where(
-                    _ENTRIES.c.run == run, _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free
-                )
-            )
-        return bool(done.rowcount)
+        return self._changes(sql.delete(_ENTRIES).where(self._is_in_doubt(name, number)))
 
-    def settle(self, run: str, number: int, result: Any, *, state: str) -> bool:
+    def settle(self, name: str, number: int, result: Any, *, state: str) -> bool:
         """
         Give a call without a result one, for when the run goes on.
 
-        :param run: Name of the run, which nobody has.
+        :param name: Name of the run, which nobody has.
         :param number: Number of the call.
         :param result: The result or the error.
         :param state: "done" or "failed".
         :returns: Whether there was such a call.
         """
-        free = sql.select(sql.literal(1)).where(_RUNS.c.name == run, self._is_free()).exists()
-        with self._connection() as connection:
-            done = connection.execute(
-                sql.update(_ENTRIES)
-                .where(_ENTRIES.c.run == run, _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free)
-                .values(state=state, result=self._codec.dumps(result), ended=time.time())
-            )
-        return bool(done.rowcount)
+        values = {"state": state, "result": self._codec.dumps(result), "ended": time.time()}
+        return self._changes(sql.update(_ENTRIES).where(self._is_in_doubt(name, number)).values(values))
 
-    def run(self, name: str) -> StoredRun | None:
-        """
-        Look a run up.
-
-        :param name: Its name.
-        :returns: The run; None if there is none.
-        """
-        return next(iter(self.runs(_RUNS.c.name == name)), None)
-
-    def runs(self, *conditions: Any) -> list[StoredRun]:
+    def runs(self) -> list[RecordedRun]:
         """
         List runs.
 
-        :param conditions: Conditions of SQLAlchemy.
         :returns: The runs, the oldest first.
         """
-        left = _RUNS.c.lease_until - self._now()
-        query = sql.select(_RUNS, sql.case((self._is_free(), 0.0), else_=left).label("left")).order_by(_RUNS.c.created)
+        left = sql.case((self._is_free(), 0.0), else_=_RUNS.c.lease_until - self._now()).label("left")
         with self._connection() as connection:
-            rows = connection.execute(query.where(*conditions)).mappings().all()
-        fields = ("name", "id", "state", "epoch", "owner", "created", "changed", "error")
+            rows = connection.execute(sql.select(_RUNS, left).order_by(_RUNS.c.created)).all()
         return [
-            StoredRun(
-                **{field: row[field] for field in fields}, is_leased=row["left"] > 0, leased_for=max(0.0, row["left"])
+            RecordedRun(
+                name=row.name,
+                state="running" if row.left > 0 else "done" if row.state == "done" else "unfinished",
+                created=row.created,
+                changed=row.changed,
+                attempts=row.epoch,
+                worker=row.owner,
+                error=row.error,
+                leased_for=row.left,
             )
             for row in rows
         ]
@@ -558,10 +603,14 @@ class Store:
         :returns: Whether it was deleted.
         """
         with self._connection() as connection:
-            done = connection.execute(sql.delete(_RUNS).where(_RUNS.c.name == name, self._is_free()))
-            if done.rowcount:
-                connection.execute(sql.delete(_ENTRIES).where(_ENTRIES.c.run == name))
-        return bool(done.rowcount)
+            free = _RUNS.c.name == name, self._is_free()
+            run = connection.execute(sql.delete(_RUNS).where(*free).returning(_RUNS.c.id)).scalar()
+            connection.execute(sql.delete(_ENTRIES).where(_ENTRIES.c.run == run))
+        return run is not None
+
+
+def _is_of(name: str) -> Any:
+    return _ENTRIES.c.run == sql.select(_RUNS.c.id).where(_RUNS.c.name == name).scalar_subquery()
 
 
 # All stores of the process; and the connections of the process that this one was forked from.

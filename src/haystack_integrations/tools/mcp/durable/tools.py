@@ -21,7 +21,7 @@ from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.run import OpenRun, scope
+from haystack_integrations.tools.mcp.durable.run import OpenRun, failure, scope
 from haystack_integrations.tools.mcp.durable.store import Entry
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -77,7 +77,7 @@ class _Journaled(Tool):
         try:
             result = super().invoke(**kwargs)
         except ToolInvocationError as error:
-            opened.note(entry, "failed", {"kind": "", "message": str(error), "code": None})
+            opened.note(entry, "failed", failure("", str(error)))
             raise
         finally:
             scope.reset(reset)
@@ -97,8 +97,7 @@ class _Journaled(Tool):
         try:
             result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
-            failure = {"kind": "", "message": str(error), "code": None}
-            await asyncio.to_thread(opened.note, entry, "failed", failure)
+            await asyncio.to_thread(opened.note, entry, "failed", failure("", str(error)))
             raise
         finally:
             scope.reset(reset)
