@@ -310,25 +310,6 @@ class FileTokenStorage(MCPTokenStorage):
         finally:
             os.close(descriptor)  # which unlocks it
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the storage to a dictionary, without tokens.
-
-        :returns: The dictionary.
-        """
-        return default_to_dict(self, folder=self.folder)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> FileTokenStorage:
-        """
-        Deserialize a storage.
-
-        :param data: The dictionary.
-        :returns: The storage.
-        """
-        storage: FileTokenStorage = default_from_dict(cls, data)
-        return storage
-
 
 def _try_lock(descriptor: int) -> bool:
     try:

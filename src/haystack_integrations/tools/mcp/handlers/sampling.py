@@ -110,15 +110,16 @@ class Sampler:
         self._tokens += granted
         used: int | None = None
         try:
+            offered = OfferedTools(params)
             if settings.consent is not None and not await call(settings.consent, params):
                 used = 0
                 return types.ErrorData(code=REJECTED, message="User rejected sampling request")
             if settings.function is not None:
                 reply = await call(settings.function, params)
             else:
-                reply = await call(_generate, settings, params)
+                reply = await call(_generate, settings, params, offered)
             used = _tokens_of(reply)
-            return _result(reply, settings, params)
+            return _result(reply, settings, params, offered)
         except InvalidSamplingError as error:
             used = 0
             return types.ErrorData(code=types.INVALID_PARAMS, message=str(error))
@@ -222,10 +223,9 @@ def _not_here(**_arguments: Any) -> NoReturn:
     raise RuntimeError(msg)
 
 
-def _generate(settings: MCPSampling, params: types.CreateMessageRequestParams) -> ChatMessage:
+def _generate(settings: MCPSampling, params: types.CreateMessageRequestParams, offered: OfferedTools) -> ChatMessage:
     generator = settings.chat_generator
     messages = [ChatMessage.from_system(params.system_prompt)] if params.system_prompt else []
-    offered = OfferedTools(params)
     messages += _chat_messages(params.messages, offered)
     if callable(getattr(generator, "warm_up", None)):
         with _warm_up_lock:
@@ -355,7 +355,7 @@ def _tokens_of(reply: Any) -> int | None:
 
 
 def _result(
-    reply: Any, settings: MCPSampling, params: types.CreateMessageRequestParams
+    reply: Any, settings: MCPSampling, params: types.CreateMessageRequestParams, offered: OfferedTools
 ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
     if isinstance(reply, (types.CreateMessageResult, types.CreateMessageResultWithTools, types.ErrorData)):
         return reply
@@ -372,31 +372,22 @@ def _result(
     source = settings.function if settings.chat_generator is None else settings.chat_generator
     named = reply.meta.get("model") or getattr(source, "model", None) or getattr(source, "__name__", None)
     model = named if isinstance(named, str) else type(source).__name__
-    if params.tools or params.tool_choice:
-        return _result_with_tools(reply, OfferedTools(params), model=model, stop_reason=stop_reason)
-    content: types.SamplingContent = types.TextContent(type="text", text=reply.text or "")
-    if reply.text is None and reply.images:
-        image = reply.images[0]
-        content = types.ImageContent(
-            type="image", data=image.base64_image, mime_type=image.mime_type or "application/octet-stream"
-        )
-    return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop_reason)
-
-
-def _result_with_tools(
-    reply: ChatMessage, offered: OfferedTools, *, model: str, stop_reason: str | None
-) -> types.CreateMessageResultWithTools:
-    content: list[types.SamplingMessageContentBlock] = [
-        types.TextContent(type="text", text=text) for text in reply.texts if text
-    ]
+    if not (params.tools or params.tool_choice):
+        content: types.SamplingContent = types.TextContent(type="text", text=reply.text or "")
+        if reply.text is None and reply.images:
+            image = reply.images[0]
+            content = types.ImageContent(
+                type="image", data=image.base64_image, mime_type=image.mime_type or "application/octet-stream"
+            )
+        return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop_reason)
     uses = offered.uses_of(reply.tool_calls) if offered.may_be_used else []
-    if uses:
-        stop_reason = "toolUse"
-    elif offered.must_be_used:
+    if offered.must_be_used and not uses:
         msg = "the model used no tool, although the server requires it"
         raise RuntimeError(msg)
-    if not content and not uses:
-        content.append(types.TextContent(type="text", text=""))
+    texts = [text for text in reply.texts if text] or ([] if uses else [""])
     return types.CreateMessageResultWithTools(
-        role="assistant", content=[*content, *uses], model=model, stop_reason=stop_reason
+        role="assistant",
+        content=[*(types.TextContent(type="text", text=text) for text in texts), *uses],
+        model=model,
+        stop_reason="toolUse" if uses else stop_reason,
     )

@@ -647,6 +647,8 @@ class HttpServerInfo(BuiltInServerInfo):
         for parameter in _OBJECTS & fields.keys():
             if not isinstance(fields[parameter], (bool, str)):
                 fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
+        if isinstance(self.auth, str) and self.auth != "oauth" and "." not in self.auth.partition(":")[0]:
+            fields["auth"] = REDACTED  # it may be a bearer token that looks like an import path
         if self.oauth_config is not None:
             fields["oauth_config"] = self.oauth_config._to_trace_dict()
         return fields
