@@ -260,6 +260,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert (first.connection_timeout, second.connection_timeout) == (4, 3)
     assert (first.required, second.required) == (True, False)
     assert (first.tool_names, named.tool_names) == (["a"], None)
+    assert load({"command": "x", "disabledTools": ["b"]}).tool_selection.exclude_tools == ["b"]
     assert first.tool_options.result_format == "json"
     assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content, prefix_tool_names=False)] == [
         None,
@@ -267,10 +268,6 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
         "n",
     ]
     assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info
-
-
-def test_tools_that_an_entry_disables_are_never_loaded() -> None:
-    assert load({"command": "x", "disabledTools": ["b"]}).to_dict()["data"]["tool_selection"]["exclude_tools"] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -334,6 +331,7 @@ URL = "https://h.example.com/x"
         *(({"transport": name, "url": URL}, "sse") for name in ("sse", "SSE", "http-sse")),
         ({"transportType": "Streamable HTTP", "url": URL, "command": ""}, "http"),
         *(({key: URL}, "guessed") for key in ("url", "serverUrl", "baseUrl")),
+        ({"url": URL, "auth": "oauth"}, "with a login"),
         ({"httpUrl": URL}, "http"),
         ({"type": "http", "url": URL, "command": "x"}, "http"),
         ({"type": "STDIO", "url": "", "command": "x"}, "stdio"),
@@ -345,6 +343,7 @@ def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], kind: str) -
     infos = {
         "http": StreamableHttpServerInfo(URL),
         "guessed": StreamableHttpServerInfo(URL, sse_fallback=True),
+        "with a login": StreamableHttpServerInfo(URL, sse_fallback=True, auth="oauth"),
         "sse": SSEServerInfo(URL),
         "stdio": StdioServerInfo("x"),
     }
@@ -457,6 +456,13 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
             {"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}},
             "server 'one': MCPToolset: `tool_name_prefix` must",
         ),
+        *(
+            (
+                {"mcpServers": {"one": {"url": URL, "auth": auth}}},
+                '`auth` must be "oauth". Pass a bearer token in `headers`',
+            )
+            for auth in ("sk-s3ntinel", "Bearer s3ntinel", "sk:s3ntinel")
+        ),
         ({"mcpServers": {"one": {"url": "ftp://h/"}}}, "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
         ({"mcpServers": {"one": {"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}}}, "are not set: NOT_SET_1; set them"),
         ({"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}}, "`${input:a}` is not among the `inputs`"),
@@ -528,23 +534,19 @@ def test_inputs_that_do_not_fit_the_file_are_refused_and_not_quoted(
         ({"key": "plain"}, "--key=plain"),
         ({"key": Secret.from_env_var("API_KEY")}, f"--key={KEY}"),
         ({"key": Secret.from_env_var("NOT_SET", strict=False)}, "--key="),
+        ({}, "--key=usual"),
     ],
-    ids=["text", "secret", "optional secret"],
+    ids=["text", "secret", "optional secret", "the default of the file"],
 )
 @pytest.mark.usefixtures("variables")
 def test_an_input_may_stand_inside_a_longer_text(
     given: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOT_SET", raising=False)
-    [toolset] = load_mcp_toolsets(ASKING, inputs=given)
+    content = ASKING if given else {**ASKING, "inputs": [{"id": "key", "default": "usual"}]}
+    [toolset] = load_mcp_toolsets(content, inputs=given)
     [argument] = toolset.server_info.args
     assert (argument.resolve_value() if isinstance(argument, Secret) else argument) == expected
-
-
-def test_an_input_has_the_default_of_the_file() -> None:
-    content = {**ASKING, "inputs": [{"id": "key", "default": "usual"}]}
-    [toolset] = load_mcp_toolsets(content)
-    assert toolset.server_info.args == ["--key=usual"]
 
 
 def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(tmp_path: Path) -> None:
@@ -613,25 +615,6 @@ def test_servers_get_the_values_of_variables_in_commands_urls_headers_and_the_en
     finally:
         for toolset in stored:
             toolset.close()
-
-
-@pytest.mark.parametrize("url", ["https://mcp.example.com/mcp", "https://mcp.example.com/sse"])
-def test_a_server_may_want_a_login(tmp_path: Path, url: str) -> None:
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"notes": {"url": url, "auth": "oauth"}}}))
-    [toolset] = load_mcp_toolsets(file)
-    assert toolset.server_info.auth == "oauth"
-
-
-@pytest.mark.parametrize("auth", ["sk-s3cret", "Bearer s3cret", "sk:s3cret"])
-def test_a_bearer_token_in_place_of_a_login_says_where_it_goes_and_is_not_repeated(tmp_path: Path, auth: str) -> None:
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"notes": {"url": "https://mcp.example.com/mcp", "auth": auth}}}))
-    with pytest.raises(
-        ValueError, match=r'`auth` must be "oauth"\. Pass a bearer token in `headers`.*`token=`'
-    ) as caught:
-        load_mcp_toolsets(file)
-    assert "s3cret" not in str(caught.value)
 
 
 def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
