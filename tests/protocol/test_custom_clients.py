@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
 )
-from haystack_integrations.tools.mcp.protocol.life import SessionLife
+from haystack_integrations.tools.mcp.protocol.exchange import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.support.rows import rows
 

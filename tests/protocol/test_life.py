@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.exchange import SessionLife, SessionState
 
 NEW, OPENING, OPEN = SessionState.NEW, SessionState.OPENING, SessionState.OPEN
 DRAINING, LOST, CLOSED = SessionState.DRAINING, SessionState.LOST, SessionState.CLOSED

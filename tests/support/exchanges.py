@@ -13,8 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RequestError
-from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    Exchange,
+    ProtocolError,
+    RequestError,
+    SessionLife,
+    SessionState,
+)
 
 
 class RecordingPeer(SessionLife):

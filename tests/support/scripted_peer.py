@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RequestError
-from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RequestError, SessionLife, SessionState
 
 
 @dataclass

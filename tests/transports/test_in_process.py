@@ -108,7 +108,7 @@ def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(
     (tmp_path / "module_that_exits.py").write_text("raise SystemExit(2)")
     monkeypatch.syspath_prepend(tmp_path)
     connection = MCPConnection(InProcessServerInfo("module_that_exits:server"))
-    with pytest.raises(MCPConnectionError, match="'module_that_exits:server': importing it raised SystemExit"):
+    with pytest.raises(MCPConnectionError, match="'module_that_exits:server': it raised SystemExit"):
         connection.open()
     connection.close()
 

@@ -16,8 +16,7 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.protocol.life import ServerRest
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ServerRest
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports import posting
 from haystack_integrations.tools.mcp.transports.http_route import open_transport

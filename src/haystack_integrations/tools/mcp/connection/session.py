@@ -27,8 +27,12 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, call
 from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to
-from haystack_integrations.tools.mcp.protocol.exchange import ReadInterruptedError
-from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    CLOSED_DURING_CALL,
+    ReadInterruptedError,
+    SessionLife,
+    SessionState,
+)
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 

@@ -45,8 +45,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, with_full_stop
-from haystack_integrations.tools.mcp.protocol.exchange import ReadInterruptedError
-from haystack_integrations.tools.mcp.protocol.life import LONGEST_REST_OF_OTHERS, ServerRest
+from haystack_integrations.tools.mcp.protocol.exchange import LONGEST_REST_OF_OTHERS, ReadInterruptedError, ServerRest
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity

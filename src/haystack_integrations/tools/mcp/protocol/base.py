@@ -43,8 +43,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     raise_tool_error,
     redacted_result,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ProtocolError
-from haystack_integrations.tools.mcp.protocol.life import ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ProtocolError, ServerRest, SessionLife
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     CallLeftOpenError,
@@ -81,8 +80,6 @@ class ServerDetails:
     What a server said about itself when the session was opened.
 
     :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
-    :param name: Name of the server, if it gave one.
-    :param version: Version of the server, if it gave one.
     :param capabilities: Its capabilities, as in the protocol.
     :param implementation: All that it said of its name and version.
     :param instructions: What it says of its use, for a model.
@@ -90,12 +87,24 @@ class ServerDetails:
     """
 
     protocol_version: str | None = None
-    name: str | None = None
-    version: str | None = None
     capabilities: dict[str, Any] | None = None
     implementation: types.Implementation | None = None
     instructions: str | None = None
     client_extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str | None:
+        """
+        Name of the server, if it gave one.
+        """
+        return self.implementation.name if self.implementation else None
+
+    @property
+    def version(self) -> str | None:
+        """
+        Version of the server, if it gave one.
+        """
+        return self.implementation.version if self.implementation else None
 
     @property
     def extensions(self) -> dict[str, dict[str, Any]]:
@@ -490,22 +499,21 @@ class MCPClient(ABC):
 
     # Results
 
-    async def _pages(self, operation: str, things: str, send: Send) -> list[dict[str, Any]]:
+    async def _pages(self, things: str, send: Send) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
 
-        :param operation: What is done, for errors.
         :param things: What is listed, for messages.
         :param send: Requests the page with the parameters that it gets.
         :returns: The pages; none of a server that does not know the request.
-        :raises MCPConnectionError: If the first page is too large.
         """
         pages: list[dict[str, Any]] = []
         listed: list[list[Any]] = []
-        count, limit = 0, MAX_TOOLS if things == "tools" else MAX_ITEMS
+        limit = MAX_TOOLS if things == "tools" else MAX_ITEMS
         cursor: str | None = None
         cursors: set[str | None] = set()
-        while True:
+        reason = None
+        while reason is None:
             cursors.add(cursor)
             try:
                 page = await send({} if cursor is None else {"cursor": cursor})
@@ -516,14 +524,11 @@ class MCPClient(ABC):
                     return pages  # it was meant as the end
                 raise
             items = max((each for each in page.values() if isinstance(each, list)), key=len, default=[])
-            count += len(items)
-            if count > limit and not pages:
-                msg = f"{self._describe()} has more than {limit:,} {things}"
-                raise MCPConnectionError(msg, self._server_info(), operation)
             if items and items in listed:
-                return pages if cursor == "" else self._cut_off(pages, things, "it repeats a page")
-            if count > limit:
-                return self._cut_off(pages, things, f"it has more than {limit:,}")
+                if cursor == "":
+                    return pages
+                reason = "it repeats a page"
+                break
             pages.append(page)
             listed.append(items)
             cursor = page.get("nextCursor")
@@ -531,11 +536,11 @@ class MCPClient(ABC):
             if cursor is None or (not cursor and (not self._is_modern or cursor in cursors)):
                 return pages
             if cursor in cursors:
-                return self._cut_off(pages, things, "it repeats a cursor")
-            if len(pages) == _MAX_PAGES:
-                return self._cut_off(pages, things, f"it has more than {_MAX_PAGES:,} pages")
-
-    def _cut_off(self, pages: list[dict[str, Any]], things: str, reason: str) -> list[dict[str, Any]]:
+                reason = "it repeats a cursor"
+            elif sum(map(len, listed)) > limit:
+                reason = f"it has more than {limit:,}"
+            elif len(pages) == _MAX_PAGES:
+                reason = f"it has more than {_MAX_PAGES:,} pages"
         logger.warning(
             "The listing of the {things} of {server} does not end as it should: {reason}. What came before is used",
             things=things,
@@ -566,12 +571,12 @@ class MCPClient(ABC):
             if getattr(self._capabilities, method.partition("/")[0]) is None:
                 return []
             try:
-                pages = await self._pages(operation, things, send)
+                pages = await self._pages(things, send)
             except ProtocolError as error:
                 # The cursor of a page that was kept may not hold any more.
                 if error.code != types.INVALID_PARAMS or not self._cached.drop(method):
                     raise
-                pages = await self._pages(operation, things, send)
+                pages = await self._pages(things, send)
             listed = (self._parsed(operation, model, page) for page in pages)
             return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
 
@@ -834,7 +839,7 @@ class MCPClient(ABC):
             return page
 
         async def read() -> list[MCPSkill]:
-            pages = await self._pages("list_skills", "skills", send) if self._has_skills else []
+            pages = await self._pages("skills", send) if self._has_skills else []
             return [skill for page in pages for entry in page["skills"] if (skill := self._usable(entry)) is not None]
 
         return await self._read("list_skills", read)

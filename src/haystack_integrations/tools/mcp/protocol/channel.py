@@ -21,9 +21,15 @@ from haystack import logging
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RequestError
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    Exchange,
+    Fate,
+    ProtocolError,
+    RequestError,
+    SessionLife,
+    SessionState,
+)
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
-from haystack_integrations.tools.mcp.protocol.life import SessionLife, SessionState
 from haystack_integrations.tools.mcp.redaction import redact_text
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.protocol.exchange import (
+    CLOSED_DURING_CALL,
     CallDidNotRunError,
     Exchange,
     LostError,
@@ -49,9 +50,10 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     ReadInterruptedError,
     RefusedError,
     RequestError,
+    SessionLife,
+    SessionState,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.protocol.life import CLOSED_DURING_CALL, SessionLife, SessionState
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -82,22 +84,6 @@ def client_info() -> dict[str, Any]:
     except importlib.metadata.PackageNotFoundError:  # run from a source tree
         version = "unknown"
     return {"name": "mcp-haystack", "version": version}
-
-
-class _Reports:
-    """
-    Starts a task for each report of progress of one call.
-    """
-
-    def __init__(self, channel: Channel, on_progress: Callable[..., Coroutine[Any, Any, None]]) -> None:
-        self._channel = channel
-        self._on_progress = on_progress
-        self.last: asyncio.Task[None] | None = None
-
-    def __call__(self, params: dict[str, Any]) -> None:
-        progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
-        if isinstance(progress, int | float):
-            self.last = self._channel.spawn(self._on_progress(progress, total, message))
 
 
 class WireClient(MCPClient):
@@ -325,11 +311,13 @@ class WireClient(MCPClient):
         """
         self.life.end(CLOSED_DURING_CALL, SessionState.CLOSED)
         await self._close()
+        self.life.end(_SERVER_CLOSED)
 
     async def _close(self) -> None:
         # Once the transport is closed, it is too late to look.
-        if self.life.state is SessionState.LOST:
-            await self.find_reason()
+        if self.life.state is SessionState.LOST and self.life.reason is None:
+            if (reason := await self._post_mortem()) is not None:
+                self.life.end(reason)
         self._opening = None
         try:
             if self._channel is not None:
@@ -408,7 +396,7 @@ class WireClient(MCPClient):
         return mended.result
 
     async def _list_all(self) -> list[types.Tool]:
-        pages = await self._pages("list_tools", "tools", partial(self._request, LIST_METHOD))
+        pages = await self._pages("tools", partial(self._request, LIST_METHOD))
         self.tools_ttl: float | None = shortest_ttl(pages) if self._is_modern else None
         listed = [self._parsed("list_tools", types.ListToolsResult, page) for page in pages]
         tools = [tool for page in listed for tool in page.tools]
@@ -511,15 +499,23 @@ class WireClient(MCPClient):
             not_run.lost_because = reason
             raise not_run
         wanted = self._callbacks.wanted()
-        reports = None if on_progress is None else _Reports(self._channel, on_progress)
-        send = partial(self._send_tool, tool_name, tool_args, meta, reports)
+        channel, reports = self._channel, set[asyncio.Task[None]]()
+
+        def report(params: dict[str, Any]) -> None:
+            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
+            if isinstance(progress, int | float):
+                task = channel.spawn(on_progress(progress, total, message))
+                reports.add(task)
+                task.add_done_callback(reports.discard)
+
+        send = partial(self._send_tool, tool_name, tool_args, meta, None if on_progress is None else report)
         try:
             try:
                 is_simple = continuation is None and not self._is_modern
                 answer = await (send({}) if is_simple else self._finished(send, continuation))
             finally:
-                if reports is not None and reports.last is not None:
-                    await asyncio.wait({reports.last})  # they come before the answer
+                if reports:
+                    await asyncio.wait(reports)  # they come before the answer
             result = types.CallToolResult.model_validate(answer, by_name=False)
             if not result.is_error:
                 await self._tools.validate(tool_name, result)
@@ -534,7 +530,7 @@ class WireClient(MCPClient):
         tool_name: str,
         tool_args: dict[str, Any],
         meta: dict[str, Any] | None,
-        reports: _Reports | None,
+        on_progress: Callable[[dict[str, Any]], None] | None,
         more: Mapping[str, Any],
     ) -> dict[str, Any]:
         """
@@ -550,7 +546,7 @@ class WireClient(MCPClient):
                     {"name": tool_name, "arguments": tool_args, **more},
                     meta=meta,
                     headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
-                    on_progress=reports,
+                    on_progress=on_progress,
                 )
             except ProtocolError as error:
                 if is_repeated:
@@ -575,14 +571,19 @@ class WireClient(MCPClient):
         tool_args: dict[str, Any],
         meta: dict[str, Any] | None,
     ) -> Exception:
-        if isinstance(error, UnreadableError):
-            return outcome_unknown(error.reason, tool_name, tool_args)
         code = data = outcome = None
         text = self._describe_answer(error)
         if isinstance(error, RefusedError | LostError):
             reason = await self._reason(error)
             if isinstance(error, LostError) or error.status is None or not self.life.is_open:
-                return self._unanswered(error, reason, tool_name, tool_args)
+                unanswered: CallDidNotRunError | MCPOutcomeUnknownError
+                if isinstance(error, RefusedError):
+                    unanswered = CallDidNotRunError(reason, denied=error.is_final or error.is_unauthorized)
+                else:
+                    unanswered = outcome_unknown(reason, tool_name, tool_args)
+                unanswered.lost_because = None if self.life.is_open else reason
+                unanswered.__cause__ = error
+                return unanswered
             text, outcome = f"{with_full_stop(reason)} The tool did not run.", "did_not_run"
         elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
@@ -600,19 +601,6 @@ class WireClient(MCPClient):
         failure._outcome = outcome or failure._outcome
         if not isinstance(error, ValueError) or isinstance(error, ValidationError):  # it quotes an argument
             failure.__cause__ = error
-        return failure
-
-    def _unanswered(
-        self, error: RefusedError | LostError, reason: str, tool_name: str, tool_args: dict[str, Any]
-    ) -> CallDidNotRunError | MCPOutcomeUnknownError:
-        failure: CallDidNotRunError | MCPOutcomeUnknownError
-        if isinstance(error, RefusedError):
-            failure = CallDidNotRunError(reason, denied=error.is_final or error.is_unauthorized)
-        else:
-            failure = outcome_unknown(reason, tool_name, tool_args)
-        if not self.life.is_open:
-            failure.lost_because = reason
-        failure.__cause__ = error
         return failure
 
     def _with_advice(self, result: types.CallToolResult, wanted: dict[str, int]) -> types.CallToolResult:
@@ -673,8 +661,6 @@ class WireClient(MCPClient):
             return ServerDetails()
         return ServerDetails(
             protocol_version=opening.revision,
-            name=opening.server.name if opening.server else None,
-            version=opening.server.version if opening.server else None,
             capabilities=opening.capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
             implementation=opening.server,
             instructions=opening.instructions,

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp.auth.request_auth import OAuth, OwnAuth, To
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.protocol.client import WireClient
-from haystack_integrations.tools.mcp.protocol.life import SessionState
+from haystack_integrations.tools.mcp.protocol.exchange import SessionState
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.request_context import current_identity

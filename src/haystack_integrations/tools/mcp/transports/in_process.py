@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import mcp.server
@@ -22,6 +19,7 @@ from mcp_types import INTERNAL_ERROR
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
@@ -153,21 +151,10 @@ class InProcessClient(WireClient):
         server = self.server
         if isinstance(server, str):
             # Not in a thread of asyncio's own, where an import that hangs would hold up the interpreter's exit.
-            server = await start_in_thread(partial(_import, server))
+            server = await start_in_thread(import_object, server)
         server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer
         if not isinstance(server, mcp.server.Server):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._info, operation="connect")
         return InProcessTransport(server)
-
-
-def _import(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    try:
-        return attrgetter(attribute)(importlib.import_module(module))
-    except Exception:
-        raise
-    except BaseException as error:  # e.g. of a script that parses its arguments when it is imported
-        msg = f"importing it raised {type(error).__name__}"
-        raise ImportError(msg) from error

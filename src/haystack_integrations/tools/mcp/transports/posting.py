@@ -25,8 +25,13 @@ import httpx2
 from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
-from haystack_integrations.tools.mcp.protocol.life import LONGEST_REST_OF_OTHERS, ServerRest, wants_rest
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    LONGEST_REST_OF_OTHERS,
+    Exchange,
+    Fate,
+    ServerRest,
+    wants_rest,
+)
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.http_route import redacted_logs

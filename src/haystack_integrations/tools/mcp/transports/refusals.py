@@ -18,8 +18,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
-from haystack_integrations.tools.mcp.protocol.life import wants_rest
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, wants_rest
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"

@@ -47,7 +47,6 @@ class StreamsTransport(Transport):
         self._session_message: type[SessionMessage]
         self._reading = anyio.CancelScope()
         self._running: asyncio.Task[None] | None = None
-        self._has_warned = False
 
     async def open(self) -> None:
         """
@@ -92,15 +91,10 @@ class StreamsTransport(Transport):
         async for item in incoming:
             self.channel.heard()
             if isinstance(item, Exception):
-                self._report()
+                logger.debug("An MCP server wrote something that is no message; it was ignored")
                 continue
             for message in _frames(item.message):
                 self.channel.received(message)
-
-    def _report(self) -> None:
-        log = logger.debug if self._has_warned else logger.warning
-        self._has_warned = True
-        log("An MCP server wrote something that is no message; it was ignored.")
 
     async def carry(self, exchange: Exchange) -> None:
         """
