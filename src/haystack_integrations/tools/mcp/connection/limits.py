@@ -192,7 +192,7 @@ class CallClock:
 
         :returns: How long it may take, in seconds; None for no limit.
         """
-        return self._within_total(self._left, self.used)
+        return self._left if self._limits.max_total_timeout is None else self._within_total(self._left, self.used)
 
     def progress(self, taken: float) -> float | None:
         """

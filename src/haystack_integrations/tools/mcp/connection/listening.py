@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -27,7 +28,8 @@ from haystack import logging
 from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.handlers.calling import call
+from haystack_integrations.tools.mcp.executor import caller_of_operation
+from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.protocol.changes import (
     ChangedList,
     ServerChange,
@@ -52,7 +54,7 @@ _MOST_DOUBLINGS = 10
 _METHOD_NOT_FOUND = -32601
 
 
-class Delivery:
+class Delivery(InOrder):
     """
     Calls a function of the user with what changed, one after the other; the same change that still waits only once.
     """
@@ -68,34 +70,30 @@ class Delivery:
         if not callable(callback):
             msg = f"`callback` must be a function, got {type(callback).__name__}"
             raise ValueError(msg)
+        # It may outlive the call that brings the news, and is not for the caller of that.
+        context = contextvars.Context()
+        context.run(caller_of_operation.set, None)
+        super().__init__(self._call, context=context)
         self._callback = callback
         self._what = what
-        self._waiting: dict[Any, None] = {}
-        self._task: asyncio.Task[None] | None = None
 
     def put(self, item: Any) -> None:
         """
         Deliver something after what waits. To be called in the loop.
 
-        :param item: What the function gets; hashable.
+        :param item: What the function gets.
         """
         # The last change is told last: a tool that comes, goes and comes again is there.
-        self._waiting.pop(item, None)
-        self._waiting[item] = None
-        if self._task is None or self._task.done():
-            # Not in the context of a call: it may outlive the call.
-            self._task = asyncio.create_task(self._drain(), context=contextvars.Context())
+        self._waiting = deque(each for each in self._waiting if each[0] != item)
+        super().put(item)
 
-    async def _drain(self) -> None:
-        while self._waiting:
-            item = next(iter(self._waiting))
-            del self._waiting[item]
-            try:
-                await call(self._callback, item)
-            except Exception as error:
-                logger.exception(
-                    "{what} failed: {kind}: {error}", what=self._what, kind=type(error).__name__, error=str(error)
-                )
+    async def _call(self, item: Any) -> None:
+        try:
+            await call(self._callback, item)
+        except Exception as error:
+            logger.exception(
+                "{what} failed: {kind}: {error}", what=self._what, kind=type(error).__name__, error=str(error)
+            )
 
 
 class Watching(UsesSessions):
