@@ -2,7 +2,6 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 import itertools
-import random
 import re
 import socket
 from typing import Any
@@ -31,82 +30,39 @@ def verdict(schema: Any, value: Any, seconds: float = AMPLE) -> Verdict:
     return OutputSchema(schema).validate(value, seconds)
 
 
-class RandomJson:
-    """
-    Small schemas and values that often have to do with each other.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-
-    def value(self, depth: int = 3) -> Any:
-        pick = self._random.choice
-        kind = pick("obj arr str int float bool null".split() if depth else "str int float bool null".split())
-        if kind == "obj":
-            return {name: self.value(depth - 1) for name in self._random.sample("abcd", self._random.randint(0, 3))}
-        if kind == "arr":
-            return [self.value(depth - 1) for _ in range(self._random.randint(0, 3))]
-        values = {"str": ["", "a", "ab" * 200], "int": [0, 1, 2, -3], "float": [0.5, 1.0], "bool": [True, False]}
-        return pick(values.get(kind, [None]))
-
-    def schema(self, depth: int = 3) -> Any:
-        pick, whole = self._random.choice, self._random.randint
-        if depth == 0 or not whole(0, 8):
-            return pick([{}, {"type": "string"}, {"type": "integer"}, {"not": {}}])
-        inner = lambda: self.schema(depth - 1)  # noqa: E731
-        several = lambda: [inner() for _ in range(whole(1, 3))]  # noqa: E731
-        keywords = {
-            "type": lambda: pick(["object", "array", "string", "integer", "number", "boolean", ["null", "object"]]),
-            "enum": lambda: [*{repr(value): value for value in (self.value(1) for _ in range(3))}.values()],
-            "properties": lambda: {name: inner() for name in "ab"},
-            "additionalProperties": lambda: pick([True, False, inner()]),
-            "required": lambda: self._random.sample("abcd", 2),
-            "minProperties": lambda: 1,
-            "maxProperties": lambda: 1,
-            "items": inner,
-            "minItems": lambda: 1,
-            "maxItems": lambda: 2,
-            "uniqueItems": lambda: True,
-            "minLength": lambda: 1,
-            "maxLength": lambda: 2,
-            "minimum": lambda: 1,
-            "maximum": lambda: 1,
-            "multipleOf": lambda: pick([2, 0.5]),
-            "allOf": several,
-            "anyOf": several,
-            "oneOf": several,
-            "not": inner,
-            "if": inner,
-            "then": inner,
-            "else": inner,
-            "const": lambda: self.value(2),
-            "contains": inner,
-            "propertyNames": lambda: {"maxLength": 1},
-            "dependentRequired": lambda: {"a": ["b"]},
-            "dependencies": lambda: {"a": ["b"], "c": inner()},
-            "prefixItems": several,
-            "$ref": lambda: "#/definitions/shared",
-        }
-        return {name: keywords[name]() for name in self._random.sample([*keywords], whole(1, 4))}
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+SCHEMAS: list[dict[str, Any]] = [
+    {"anyOf": [TEXT, {"type": "object", "required": ["a"]}]},
+    {"allOf": [{"type": "object"}, {"required": ["a"]}]},
+    {"oneOf": [NUMBER, {"minimum": 1}]},
+    {"not": TEXT},
+    {"if": TEXT, "then": {"minLength": 2}, "else": {"type": "object"}},
+    {"properties": {"a": {"$ref": "#/definitions/shared"}}, "additionalProperties": NUMBER},
+    {"properties": {"b": {"$ref": "#"}}, "required": ["a"]},
+    {"patternProperties": {"^b": False}, "propertyNames": {"maxLength": 1}},
+    {"dependencies": {"a": ["b"], "b": {"minProperties": 2}}},
+    {"dependentSchemas": {"a": {"required": ["b"]}}},
+    {"properties": {"a": NUMBER}, "unevaluatedProperties": False},
+    {"items": TEXT, "uniqueItems": True},
+    {"prefixItems": [NUMBER], "items": [NUMBER], "additionalItems": TEXT},
+    {"contains": NUMBER},
+    {"enum": ["a", {"a": 1}]},
+]
+VALUES: list[Any] = [None, 0, 1, "a", "ab", [], ["a"], [1, "a"], ["a", "a"], [1, 1]]
+VALUES += [{}, {"a": 1}, {"a": "x"}, {"b": {}}, {"a": 1, "b": 2}, {"a": 1, "b": {"a": 1}}, {"a": 1, "bb": "x"}]
 
 
 @rows("draft", DRAFTS)
 def test_verdicts_are_those_of_jsonschema(draft):
-    valid = 0
-    for seed in range(300):
-        generator = RandomJson(seed)
-        schema = {**generator.schema(), "$schema": draft, "definitions": {"shared": generator.schema(0)}}
+    for each in SCHEMAS:
+        schema = {**each, "$schema": draft, "definitions": {"shared": TEXT}}
+        if not validator_for(schema)(validator_for(schema).META_SCHEMA).is_valid(schema):
+            continue  # a list of `items` is none in the newest
         plain, checked = validator_for(schema)(schema, registry=Registry()), OutputSchema(schema)
-        if not validator_for(schema)(plain.META_SCHEMA).is_valid(schema):  # e.g. an enum of 1 and 1.0
-            continue
-        for _ in range(5):
-            value = generator.value()
-            expected = plain.is_valid(value)
+        for value in VALUES:
             found = checked.validate(value, AMPLE)
-            assert (found.violation is None) is expected, (schema, value, found)
+            assert (found.violation is None) is plain.is_valid(value), (schema, value, found)
             assert found == Verdict(found.violation)
-            valid += expected
-    assert 250 < valid < 1_250
 
 
 def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value():
