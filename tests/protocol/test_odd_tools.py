@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
     MCPToolset,
+    MCPToolSnapshot,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
@@ -107,6 +108,8 @@ def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplo
     with MCPToolset(start({"tools": [*tools, GOOD]})) as toolset:
         loaded = {tool.remote_name: tool for tool in toolset}
         assert json.loads(loaded["odd 0"].invoke(anything=1))["content"][0]["text"] == "hello"
+        pinned = MCPToolSnapshot.capture(toolset).tools
+    assert {tool.as_tool().name for tool in pinned} == loaded.keys()
     assert loaded.keys() == {*(tool["name"] for tool in tools), "good"}
     found = {index: loaded[f"odd {index}"].parameters for index in range(len(tools))}
     assert all(schema["type"] == "object" and {"anyOf", "allOf"}.isdisjoint(schema) for schema in found.values())

@@ -206,10 +206,8 @@ def _tool(tool: Any) -> list[Any]:
     if not isinstance(name, str) or not name:
         msg = "its name is missing or empty" if not name else f"its name must be a string, not {type(name).__name__}"
         raise ValueError(msg)
-    if schema is None or schema is True:
+    if schema is True or schema in (None, {}, []):  # a list, as PHP encodes an empty object
         schema = permissive_schema()
-    if schema == []:  # as PHP encodes an empty object
-        schema = {}
     if not isinstance(schema, dict):
         msg = f"its input schema must be a JSON object, not {type(schema).__name__}"
         raise ValueError(msg)
