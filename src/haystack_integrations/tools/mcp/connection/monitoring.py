@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.base import ServerDetails
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
+__all__ = ["MCPConnectionStatus"]
+
 ConnectionState: TypeAlias = Literal["idle", "connecting", "ready", "lost", "closed"]
 
 CircuitState: TypeAlias = Literal["closed", "open", "half-open"]
