@@ -264,7 +264,7 @@ class TestWarmedUp:
         server = ForeignServer(definition("one"), definition("two"))
         toolset = MCPToolset(server.info, tool_names=["one", "three", "four"])
         with pytest.raises(
-            MCPToolNotFoundError, match=r"'three', 'four', not found on .*\. Available tools: one, two"
+            MCPToolNotFoundError, match=r"'three', 'four' not found on .*\. Available tools: one, two"
         ) as raised:
             toolset.warm_up()
         toolset.close()

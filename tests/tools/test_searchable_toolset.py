@@ -344,7 +344,7 @@ class TestChangingLists:
         with MCPSearchableToolset(catalog) as toolset:
             losing.tools.pop()
             assert search(toolset, "number3", k=1) == ["routine_3"]
-        assert "are searched as they were known last: `tool_names` has 'chore_1'" in caplog.text
+        assert "are searched as they were known last: `tool_names`: 'chore_1'" in caplog.text
 
     def test_a_dead_server_that_is_not_required_is_left_out(self, server):
         catalog = [MCPToolset(server.info), MCPToolset(DEAD, required=False)]

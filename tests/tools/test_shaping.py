@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     ToolSelection,
 )
+from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.options import limit_result
 from tests.support.executors import every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
@@ -135,7 +136,7 @@ class TestWhichTools:
         assert "only be called as a task" in str(ToolSelection().reason_against(listed))
         tool = MCPTool("long", COUNTER)
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
-            tool._load(1, [listed])
+            tool._load_listing(ToolListing(tools=[listed]))
 
     def test_your_own_code_may_call_a_tool_that_is_for_apps(self, caplog):
         server = ForeignServer(definition("hidden", _meta={"ui": {"visibility": ["app"]}}))

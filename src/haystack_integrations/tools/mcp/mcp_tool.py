@@ -427,23 +427,12 @@ class MCPTool(ToolBase, Tool):
 
     def _load_listing(self, listing: ToolListing) -> None:
         guard = self._guard
-        if guard is None:
-            self._load(listing.generation, listing.tools)
-            return
-        definitions = guard.definitions(listing)
-        if guard.verdict(listing).quarantined:
+        definitions = listing.tools if guard is None else guard.definitions(listing)
+        if guard is not None and guard.verdict(listing).quarantined:
             self._generation = listing.generation  # it remains as in the snapshot, and is not called
-        else:
-            self._load(listing.generation, definitions)
-
-    def _load(self, generation: int, definitions: list[types.Tool]) -> None:
+            return
         available = [definition.name for definition in definitions]
-        if self.remote_name not in available:
-            self._check_usable([self.remote_name])
-        if self.remote_name not in available:
-            choices = describe_choices([self.remote_name], available, "The server")
-            msg = f"Tool '{self.remote_name}' not found on {self.server_info.describe()}. {choices}"
-            raise MCPToolNotFoundError(msg, tool_name=self.remote_name, available_tools=available)
+        self._check_found("Tool", [self.remote_name], available)
         definition = definitions[available.index(self.remote_name)]
         if needs_tasks(definition):
             msg = f"Tool '{self.remote_name}' of {self.server_info.describe()} cannot be used: {NEEDS_TASKS}"
@@ -455,7 +444,7 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 reason=reason,
             )
-        self._use_definition(generation, definition, usable_parameters(definition, self._definition))
+        self._use_definition(listing.generation, definition, usable_parameters(definition, self._definition))
 
     def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """

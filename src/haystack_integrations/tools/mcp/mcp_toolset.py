@@ -324,7 +324,7 @@ class MCPToolset(Reading, Watching, FreshToolset):
         listed = list(by_name)
         if self.tool_names is not None:
             wanted = [name for name in self.tool_names if name not in quarantined]
-            self._check_found(wanted, by_name)
+            self._check_found("`tool_names`:", wanted, listed)
             self._check_not_left_out(wanted, reasons)
             # The order of `tool_names`, as before warm-up.
             by_name = {name: by_name[name] for name in wanted}
@@ -364,15 +364,6 @@ class MCPToolset(Reading, Watching, FreshToolset):
     @property
     def _has_filter(self) -> bool:
         return self.tool_selection.tool_filter is not None
-
-    def _check_found(self, wanted: list[str], by_name: dict[str, types.Tool]) -> None:
-        missing = [name for name in wanted if name not in by_name]
-        if missing:
-            self._check_usable(missing)
-            choices = describe_choices(missing, list(by_name), "The server")
-            names = ", ".join(map(repr, missing))
-            msg = f"`tool_names` has {names}, not found on {self.server_info.describe()}. {choices}"
-            raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=list(by_name))
 
     def _check_not_left_out(self, wanted: list[str], reasons: dict[str, str]) -> None:
         for name in wanted:

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -387,15 +388,27 @@ class ToolBase(Connected):
         own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
         return given or own or self.server_info.describe()
 
-    def _check_usable(self, missing: Iterable[str]) -> None:
+    def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
         """
-        Raise a ValueError if the server has one of the tools that were not found, but it cannot be used.
+        Check that the server has tools that were asked for by name.
+
+        :param what: Stands before the names in the message.
+        :param wanted: Their names.
+        :param available: The names of the tools that can be used.
+        :raises MCPToolNotFoundError: If the server does not have one of them.
+        :raises ValueError: If it has one that cannot be used.
         """
+        missing = [name for name in wanted if name not in available]
+        if not missing:
+            return
         for name in missing:
             reason = self._connection._why_unusable(name)
             if reason is not None:
                 msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
                 raise ValueError(msg)
+        choices = describe_choices(missing, available, "The server")
+        msg = f"{what} {', '.join(map(repr, missing))} not found on {self.server_info.describe()}. {choices}"
+        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
 
     # The class whose parameters are stored; one that is derived from it has the same.
     _stored_as: ClassVar[str]
