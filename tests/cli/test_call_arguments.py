@@ -98,14 +98,18 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
 @rows(
     ("arguments", "schema", "told"),
     [
-        ({}, of({"type": "integer"}, required=["a"]), "the arguments lack 'a'. It takes a: integer"),
-        ({"a": {}}, of({"type": "object", "required": ["b", "c"]}), "'a' lacks 'b', 'c'. It takes a?: object"),
+        ({}, of({"type": "integer"}, required=["a"]), "'a' missing. It takes a: integer"),
+        ({"a": {}}, of({"type": "object", "required": ["b", "c"]}), "'b', 'c' missing in 'a'. It takes a?: object"),
         ({"a": "x-secret"}, of({"type": ["integer", "null"]}), "'a' must be of type integer or null"),
         ({"a": [1, "x-secret"]}, of(INTEGERS), "'a[1]' must be of type integer"),
-        ({"a": "x-secret"}, of({"enum": ["red", 5]}), '\'a\' must be one of "red", 5. It takes a?: "red" | 5'),
-        ({"b": 1}, {"type": "object", "additionalProperties": False}, "must not have 'b'. It takes no arguments"),
-        ({"a": 2}, of({"type": "integer", "minimum": 3}), "'a' must satisfy minimum: 3"),
-        ({"a": "x-secret"}, of({"not": {"type": "string"}}), "'a' must satisfy not: see its schema"),
+        ({"a": "x-secret"}, of({"enum": ["red", 5]}), "'a' must be one of 'red', 5. It takes a?: "),
+        (
+            {"b": 1},
+            {"type": "object", "additionalProperties": False},
+            "no argument 'b' (there is: none). It takes no",
+        ),
+        ({"a": 2}, of({"type": "integer", "minimum": 3}), "'a' violates 'minimum: 3'"),
+        ({"a": "x-secret"}, of({"not": {"type": "string"}}), "'a' violates 'not: "),
     ],
 )
 def test_an_argument_that_does_not_fit_is_told_without_its_value(

@@ -85,7 +85,7 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
     ("words", "told"),
     [
         (["ad", "a=1"], "has no tool 'ad'. Did you mean 'add'?"),
-        (["add", "a=1", "bb=2"], "the arguments lack 'b', but have 'bb'. It takes a: integer, b: integer"),
+        (["add", "a=1", "bb=2"], "'b' missing. It takes a: integer, b: integer"),
         (["add", "a=1", "b=x-secret"], "'b' must be of type integer"),
         (["add", "b@nowhere.txt"], "nowhere.txt cannot be used: No such file or directory"),
         (["add", "x-secret"], "is given as name=value"),
@@ -143,7 +143,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
-        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "lack 'name', but have 'who'. It takes name: string"),
+        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
     ],
 )
 def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list[str], code: int, told: str) -> None:

@@ -29,6 +29,7 @@ from referencing.exceptions import Unresolvable
 
 from haystack_integrations.tools.mcp.cli.output import CommandError
 from haystack_integrations.tools.mcp.convert.arguments import resolved
+from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 
@@ -182,27 +183,7 @@ def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str
     :returns: What is wrong, if something is.
     """
     error = best_match(_errors(arguments, schema))
-    if error is None:
-        return None
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path).lstrip(".")
-    subject = f"'{place}'" if place else "the arguments"
-    limit: Any = error.validator_value
-    instance: Any = error.instance
-    known = error.schema.get("properties", {}) if isinstance(error.schema, Mapping) else {}
-    unknown = ", ".join(repr(name) for name in instance if name not in known) if isinstance(instance, dict) else ""
-    match error.validator:
-        case "required":
-            absent = ", ".join(repr(name) for name in limit if name not in instance)
-            has = f", but {'has' if place else 'have'} {unknown}" if unknown else ""
-            return f"{subject} lack{'s' if place else ''} {absent}{has}"
-        case "type":
-            return f"{subject} must be of type {' or '.join(limit) if isinstance(limit, list) else limit}"
-        case "enum":
-            return f"{subject} must be one of {', '.join(json.dumps(value) for value in limit)}"
-        case "additionalProperties":
-            return f"{subject} must not have {unknown}"
-    shown = json.dumps(limit) if isinstance(limit, (str, int, float, bool)) else "see its schema"
-    return f"{subject} must satisfy {error.validator}: {shown}"
+    return None if error is None else describe_violation(error)
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

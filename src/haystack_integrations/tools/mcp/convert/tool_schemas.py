@@ -538,6 +538,38 @@ def _describe(error: SchemaViolation) -> str:
     return f"at {path}: '{error.validator or 'false'}' is violated"
 
 
+def describe_violation(error: SchemaViolation) -> str:
+    """
+    Return what is wrong with an argument, without its value.
+
+    :param error: What jsonschema found.
+    :returns: A clause.
+    """
+    where = error.json_path.removeprefix("$").removeprefix(".")
+    prefix = f"'{where}' " if where else ""
+    wanted: Any = error.validator_value
+    instance: Any = error.instance
+    schema: Any = error.schema
+    if error.validator == "required":
+        missing = ", ".join(repr(name) for name in wanted if name not in instance)
+        return f"{missing} missing in '{where}'" if where else f"{missing} missing"
+    if error.validator == "type":
+        return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
+    if error.validator in ("enum", "const"):
+        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
+    if error.validator == "additionalProperties":
+        known = schema.get("properties", {})
+        unknown = ", ".join(repr(name) for name in instance if name not in known)
+        return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
+    if error.validator in ("anyOf", "oneOf"):
+        # Of an optional argument, what is wrong with the only alternative to null.
+        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
+        if len({each.absolute_schema_path[-2] for each in others}) == 1:
+            return describe_violation(others[0])
+        return f"{prefix}must be one of the allowed forms"
+    return f"{prefix}violates '{error.validator}: {wanted}'"
+
+
 def _check_time() -> None:
     if perf_counter() > _deadline.get():
         raise _CutOffError

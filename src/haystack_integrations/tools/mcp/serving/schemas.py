@@ -56,6 +56,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from referencing import Registry
 from typing_extensions import TypedDict
 
+from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
 from haystack_integrations.tools.mcp.haystack_compat import (
     contains_callable,
     is_state_type,
@@ -576,7 +577,7 @@ class ArgumentCheck:
             while True in [_read_at(arguments, error) for error in errors]:
                 errors = self._errors(arguments)
         if errors:
-            raise invalid_arguments(self._tool_name, map(_describe, errors))
+            raise invalid_arguments(self._tool_name, map(describe_violation, errors))
         return arguments
 
     def _errors(self, arguments: dict[str, Any]) -> list[SchemaViolation]:
@@ -609,33 +610,6 @@ def _read(text: str, kinds: Collection[str]) -> Any:
 def _names_all(schema: _Schema) -> bool:
     """Return whether a schema names all arguments, though it does not say that there are no others."""
     return "properties" in schema and "additionalProperties" not in schema and _NAMING.isdisjoint(schema)
-
-
-def _describe(error: SchemaViolation) -> str:
-    """Describe what is wrong with an argument, without its value."""
-    where = error.json_path.removeprefix("$").removeprefix(".")
-    prefix = f"'{where}' " if where else ""
-    wanted: Any = error.validator_value
-    instance: Any = error.instance
-    schema: Any = error.schema
-    if error.validator == "required":
-        missing = ", ".join(repr(name) for name in wanted if name not in instance)
-        return f"{missing} missing in '{where}'" if where else f"{missing} missing"
-    if error.validator == "type":
-        return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
-    if error.validator in ("enum", "const"):
-        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
-    if error.validator == "additionalProperties":
-        known = schema.get("properties", {})
-        unknown = ", ".join(repr(name) for name in instance if name not in known)
-        return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
-    if error.validator in _ALTERNATIVES:
-        # Of an optional argument, what is wrong with the only alternative to null.
-        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
-        if len({each.absolute_schema_path[-2] for each in others}) == 1:
-            return _describe(others[0])
-        return f"{prefix}must be one of the allowed forms"
-    return f"{prefix}violates '{error.validator}: {wanted}'"
 
 
 def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
