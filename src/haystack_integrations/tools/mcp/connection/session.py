@@ -263,9 +263,11 @@ class Session:
         self.is_stateless: bool = False
         # Who made a request last.
         self._user: Identity | None = None
-        self._life = client.life = SessionLife(self._lost)
-        self._life.redact = client.redactor.text
-        self._watch = SilenceWatch(self._life)
+        # Who ends the session, and when the server was heard last.
+        self.life: SessionLife = SessionLife(self._lost)
+        client.life = self.life
+        self.life.redact = client.redactor.text
+        self._watch = SilenceWatch(self.life)
         self._login_info = server_info if server_info is not None and server_info._longest_login else None
         self._pinged_at = 0.0
         client.time_left = self._time_left
@@ -280,7 +282,7 @@ class Session:
         """
         Whether it takes calls. From any thread.
         """
-        return self._life.state is SessionState.OPEN
+        return self.life.state is SessionState.OPEN
 
     async def open(self) -> None:
         """
@@ -319,7 +321,7 @@ class Session:
 
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
-            self._life.opening()
+            self.life.opening()
             number, asked_at = next_moment(), monotonic()
             self._is_connecting = True
             try:
@@ -330,26 +332,26 @@ class Session:
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
             self._listed(tools, number, asked_at)
-            self._life.opened()
+            self.life.opened()
             self.opened_at = monotonic()
             if not opened.done():
                 opened.set_result(None)
-            await self._life.over.wait()
+            await self.life.over.wait()
             await self.client.find_reason()
         except asyncio.CancelledError:
             # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
-            if self._life.loss is not None and not opened.done():
-                opened.set_exception(self._not_opened(self._life.loss))
-            self._life.end()
+            if self.life.loss is not None and not opened.done():
+                opened.set_exception(self._not_opened(self.life.loss))
+            self.life.end()
         except Exception as error:
             failure = self.client.redactor.error(error)
-            self._life.end(describe_error(failure), SessionState.LOST if opened.done() else SessionState.CLOSED)
+            self.life.end(describe_error(failure), SessionState.LOST if opened.done() else SessionState.CLOSED)
             if not opened.done():
                 opened.set_exception(failure)
         except BaseException as error:
             if isinstance(error, GeneratorExit) or opened.done():
                 raise
-            self._life.end(_raised_by_server(error), SessionState.CLOSED)
+            self.life.end(_raised_by_server(error), SessionState.CLOSED)
             opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._watch.stop()
@@ -361,8 +363,8 @@ class Session:
             abandoning = asyncio.create_task(self._abandon_calls())
             try:
                 await self._close_client()
-                self._life.end("the transport was cancelled")  # if nobody knows better
-                if self.opened_at is not None and self._life.state is SessionState.CLOSED:
+                self.life.end("the transport was cancelled")  # if nobody knows better
+                if self.opened_at is not None and self.life.state is SessionState.CLOSED:
                     self._on_end(self, None)
             finally:
                 await abandoning
@@ -408,8 +410,8 @@ class Session:
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
             self._on_end(self, reason)
-        if self._life.state is SessionState.DRAINING and not self._watch.requests:
-            self._life.end()
+        if self.life.state is SessionState.DRAINING and not self._watch.requests:
+            self.life.end()
 
     async def close(self) -> None:
         """
@@ -420,7 +422,7 @@ class Session:
             await asyncio.wait({self._task})
 
     def _end(self, reason: str) -> None:
-        self._life.end(reason, SessionState.CLOSED)
+        self.life.end(reason, SessionState.CLOSED)
         if self._is_connecting and self._task is not None and self._task is not asyncio.current_task():
             self._is_connecting = False
             self._task.cancel()
@@ -493,15 +495,15 @@ class Session:
                 else:
                     with extended_by_logins(under_way.limit, self._login_info):
                         result = await request
-            self._life.heard()  # there are no streams in process, and a custom client may have none
+            self.life.heard()  # there are no streams in process, and a custom client may have none
             return result
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is
         except Exception as error:
             failure = error
             if isinstance(error, TimeoutError) and under_way.limit.expired():
-                is_over = self._life.over.is_set()
-                failure = unanswered(self._life.reason or "the session ended") if is_over else DeadlineError()
+                is_over = self.life.over.is_set()
+                failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
@@ -512,8 +514,8 @@ class Session:
             self._watch.end(under_way)
             if pings is not None:
                 pings.cancel()
-            if self._life.state is SessionState.DRAINING and not self._watch.requests:
-                self._life.end()
+            if self.life.state is SessionState.DRAINING and not self._watch.requests:
+                self.life.end()
         raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
     async def _ping(self, interval: float) -> None:
@@ -521,7 +523,7 @@ class Session:
         current_identity.set(self._user)
         began = monotonic()
         while True:
-            due_in = max(began, self._life.heard_at, self._pinged_at) + interval - monotonic()
+            due_in = max(began, self.life.heard_at, self._pinged_at) + interval - monotonic()
             if due_in > 0:
                 await asyncio.sleep(due_in)
                 continue
@@ -531,12 +533,6 @@ class Session:
                     return  # neither this client nor another one of this session can
             except Exception as error:
                 logger.debug("A ping of {server} failed: {error}", server=self._server, error=type(error).__name__)
-
-    def heard(self) -> None:
-        """
-        Note that the server sent something.
-        """
-        self._life.heard()
 
     @classmethod
     async def close_all(cls) -> None:
@@ -564,15 +560,6 @@ class Session:
         """
         loop = asyncio.get_running_loop()
         return [session for session in cls.live if session._task is not None and session._task.get_loop() is loop]
-
-    def was_silent_since(self, moment: float) -> bool:
-        """
-        Return whether the server has sent nothing since a moment.
-
-        :param moment: In the seconds of `time.monotonic`.
-        :returns: True if it has not.
-        """
-        return self._life.heard_at < moment
 
     @property
     def in_flight(self) -> int:

@@ -39,7 +39,6 @@ from haystack import logging
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.connection.gate import Passage
-from haystack_integrations.tools.mcp.connection.limits import CallClock
 from haystack_integrations.tools.mcp.connection.session import CANCEL_TIMEOUT, DeadlineError, UnderWay, holding_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS
@@ -84,6 +83,9 @@ E = TypeVar("E", bound=MCPInvocationError)
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
+
+# A timer of an event loop may fire a little early, in seconds.
+_CLOCK_TOLERANCE = 0.05
 
 # How long a handler may take to answer where tasks have no limit, in seconds.
 _LONGEST_ANSWER = 86_400.0
@@ -137,7 +139,10 @@ class ToolCall:
         supervisor.base.calls += 1
         if request.secrets:
             supervisor.redactor.remember(request.secrets)
-        self._clock, self._began = CallClock(request.limits), monotonic()
+        self._began = monotonic()
+        # How long its attempts have taken, and how much longer they may. Opening a session takes nothing of it.
+        self._used, self._left = 0.0, request.limits.invocation_timeout
+        self._has_progressed = False
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
         try:
@@ -208,30 +213,34 @@ class ToolCall:
     async def _check(self, session: Session, admission: Admission) -> None:
         supervisor, timeout, name = self._supervisor, self._patience(), self.request.tool_name
         try:
-            reason = await admission.refusal(name, await supervisor.tools_now(session, timeout))
-            if reason is not None:
+            for again in (False, True):
                 # A server that was started again, as it was before, does not say so: it has forgotten the session. And
                 # since nothing is sent, nothing else would find that out.
-                reason = await admission.refusal(
-                    name, await supervisor.tools_now(session, self._patience(), again=True)
-                )
+                listing = await supervisor.tools_now(session, self._patience(), again=again)
+                reason = await admission.refusal(name, listing)
+                if reason is None:
+                    return
         except ReadInterruptedError as error:  # the next session has a listing of its own
             raise CallDidNotRunError(str(error)) from error
         except TimeoutError:
             msg = f"{failed_to('list_tools', supervisor.description)}: timed out after {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
-        if reason is not None:
-            name = self.request.display_name
-            msg = f"Failed to invoke Tool `{name}`: {reason} Nothing was sent."
-            raise MCPDriftedCallError(msg, name, self.request.tool_args)
+        name = self.request.display_name
+        msg = f"Failed to invoke Tool `{name}`: {reason} Nothing was sent."
+        raise MCPDriftedCallError(msg, name, self.request.tool_args)
 
     async def _enter(self, passage: Passage) -> None:
-        began, left = monotonic(), self._clock.begin()
+        began, left = monotonic(), self._within_total(self._left)
         try:
             await passage.enter(left)
         finally:
             waited = monotonic() - began
-            self._clock.end(waited, None if left is None else left - waited)
+            self._used += waited
+            self._left = None if left is None else left - waited
+
+    def _within_total(self, seconds: float | None, taken: float = 0.0) -> float | None:
+        total = self.request.limits.max_total_timeout
+        return seconds if seconds is None or total is None else min(seconds, total - self._used - taken)
 
     def _note(self, error: Exception, entered_at: float) -> None:
         # See the table of the gate.
@@ -246,7 +255,7 @@ class ToolCall:
             case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
                 gate.failed(str(error), entered_at, was_reached=False)
             case DeadlineError():
-                if self._session.was_silent_since(self._attempt_began):
+                if self._session.life.heard_at < self._attempt_began:
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
                 gate.answered()
@@ -259,7 +268,7 @@ class ToolCall:
 
     def _patience(self) -> float:
         # How much longer it waits for sessions, in seconds.
-        waited = monotonic() - self._began - self._clock.used
+        waited = monotonic() - self._began - self._used
         return max(self.request.connection_timeout - waited, 0.0)
 
     def _may_probe_again(self, session: Session | None, error: Exception) -> bool:
@@ -289,7 +298,9 @@ class ToolCall:
     async def _attempt(self, session: Session) -> types.CallToolResult:
         request, limits = self.request, self.request.limits
         self._session, self._attempt_began = session, monotonic()
-        under_way = self._under_way = UnderWay(self._clock.begin(), limits.longest_silence, limits.ping_interval)
+        under_way = self._under_way = UnderWay(
+            self._within_total(self._left), limits.longest_silence, limits.ping_interval
+        )
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         try:
@@ -315,21 +326,23 @@ class ToolCall:
 
     def _end_attempt(self) -> float | None:
         # Returns how much longer it could have taken, in seconds.
-        left = self._under_way.seconds_left
-        self._clock.end(monotonic() - self._attempt_began, left)
-        return left
+        self._used += monotonic() - self._attempt_began
+        self._left = self._under_way.seconds_left
+        return self._left
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
         under_way = self._under_way
         if under_way.is_over:
             return
-        self._session.heard()
+        self._session.life.heard()
         gate = self._supervisor.gate
         if gate.state == "half-open":
             gate.heard(under_way.task)
         if self.request.limits.reset_timeout_on_progress:
-            left = self._clock.progress(monotonic() - self._attempt_began)
+            self._has_progressed = True
+            limits, taken = self.request.limits, monotonic() - self._attempt_began
+            left = self._within_total(limits.invocation_timeout, taken)
             under_way.limit.reschedule(None if left is None else asyncio.get_running_loop().time() + left)
         self._report(progress, total, message)
 
@@ -359,8 +372,19 @@ class ToolCall:
         name, arguments = self.request.display_name, self.request.tool_args
         if not isinstance(error, DeadlineError):
             return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
-        what, advice = self._clock.describe()
-        msg = f"Failed to invoke Tool `{name}`: {what}. The request was cancelled; the tool may have run. {advice}"
+        limits, total, has_progressed = self.request.limits, self.request.limits.max_total_timeout, self._has_progressed
+        parameter, what = limits.timeout_name, f"timed out after {limits.invocation_timeout:g} seconds"
+        advice = ""
+        if total is not None and has_progressed and self._used >= total - _CLOCK_TOLERANCE:
+            parameter, what = "max_total_timeout", f"timed out after {total:g} seconds although it made progress"
+        elif has_progressed:
+            what += " without progress"
+        elif not limits.reset_timeout_on_progress:
+            advice = ", or set `reset_timeout_on_progress` if it reports progress"
+        msg = (
+            f"Failed to invoke Tool `{name}`: {what}. The request was cancelled; the tool may have run. If the tool "
+            f"needs longer, raise `{parameter}`{advice}."
+        )
         return MCPCallTimeoutError(msg, name, arguments)
 
 
