@@ -50,6 +50,7 @@ SCHEMA = normalize_parameters(
         ({"point": {"x": None, "y": None}}, {"point": {"x": None}}),
         ({"points": '[{"x": "1", "y": null}, {"x": 2.0}]'}, {"points": [{"x": 1}, {"x": 2}]}),
         ({"maybe": " [1, 2]\n"}, {"maybe": [1, 2]}),
+        ({"maybe": "null"}, {"maybe": None}),
         ({"point": '{"x": 1}', "one": '{"x": "1"}'}, {"point": {"x": 1}, "one": {"x": 1}}),
         ({"whole": 5.0, "choice": "2"}, {"whole": 5, "choice": 2}),
         ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),

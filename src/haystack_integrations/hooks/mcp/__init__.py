@@ -39,19 +39,19 @@ else:
         "MCPInstructionsHook": "instructions",
         "confirmation_strategies_for": "confirmation",
     }
-    _NEED_HAYSTACK_3 = ("MCPCallBudgetHook", "MCPConfirmationHook", "MCPInstructionsHook")
+    # What needs Haystack 3, and what there is on Haystack 2 instead.
+    _INSTEAD = {
+        "MCPCallBudgetHook": "`with haystack_integrations.tools.mcp.call_budget(…)` around `agent.run`",
+        "MCPConfirmationHook": "`confirmation_strategies_for(…)` as the Agent's `confirmation_strategies`",
+        "MCPInstructionsHook": "`instructions_for_model(toolset)` in a system message",
+    }
 
     def __getattr__(name: str) -> object:
         if name not in _MODULES:
             msg = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        if name in _NEED_HAYSTACK_3 and not HAS_HOOKS:
-            instead = {
-                "MCPCallBudgetHook": "`with haystack_integrations.tools.mcp.call_budget(…)` around `agent.run`",
-                "MCPConfirmationHook": "`confirmation_strategies_for(…)` as the Agent's `confirmation_strategies`",
-                "MCPInstructionsHook": "`instructions_for_model(toolset)` in a system message",
-            }
-            msg = f"{name} needs Haystack 3: Haystack 2 has no hooks. Use {instead[name]} instead."
+        if name in _INSTEAD and not HAS_HOOKS:
+            msg = f"{name} needs Haystack 3: Haystack 2 has no hooks. Use {_INSTEAD[name]} instead."
             raise ImportError(msg)
         value: object = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
         globals()[name] = value

@@ -12,14 +12,11 @@ Servers that check their arguments refuse that; those of pydantic convert some o
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Final
 from urllib.parse import unquote
 
-_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_BOOLEANS: Final = {"true": True, "True": True, "false": False, "False": False}
 _DEEPEST: Final = 32
 # References within a schema may lead in circles.
 _MOST_REFERENCES: Final = 32
@@ -44,8 +41,8 @@ def fit_arguments(
     Make arguments fit a schema.
 
     Only values are changed that the schema does not allow: `null` for what is not required is left out, a text is read
-    as JSON where an object, a list, a number or a boolean must be, and 5.0 is 5 where it must be an integer. A text
-    stays one wherever the schema allows texts.
+    as JSON where no text may be, and 5.0 is 5 where it must be an integer. A text stays one wherever the schema allows
+    texts.
 
     :param arguments: The arguments. They are not changed.
     :param schema: The result of `normalize_parameters`, or a part of it.
@@ -57,13 +54,9 @@ def fit_arguments(
     properties, required = schema.get("properties", {}), schema.get("required", ())
     fitted = {}
     for name, value in arguments.items():
-        if name in properties:
-            of_property = properties[name]
-            if value is None and name not in required and not _allows_null(of_property, root):
-                continue
-            fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
-        else:
-            fitted[name] = value
+        of_property = properties.get(name, True)
+        if value is not None or name in required or _allows_null(of_property, root):
+            fitted[name] = _fit(value, of_property, root, depth)
     return fitted
 
 
@@ -96,13 +89,8 @@ def _read(text: str, types: frozenset[str]) -> Any:
     """
     Return what a text stands for if it is of one of the types; otherwise the text.
     """
-    stripped = text.strip()
-    if "boolean" in types and stripped in _BOOLEANS:
-        return _BOOLEANS[stripped]
-    if not (stripped.startswith(("{", "[")) or _NUMBER.fullmatch(stripped)):
-        return text
     try:
-        value = json.loads(stripped)
+        value = json.loads(text.lower() if text in ("True", "False") else text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, float):
