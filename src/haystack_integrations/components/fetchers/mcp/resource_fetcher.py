@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,12 +28,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
 # The inputs of `run` that are not variables of a template.
 _INPUTS = ("uris", "prefix")
-
-
-@dataclass(frozen=True)
-class _Failure:
-    uri: str
-    error: Exception
 
 
 @component
@@ -234,18 +227,18 @@ class MCPResourceFetcher(ReaderBase):
         outcomes = await gather_bounded(
             [partial(self._read_one, uri, listed) for uri, listed in wanted.items()], self.max_concurrency
         )
-        failures = [outcome for outcome in outcomes if isinstance(outcome, _Failure)]
-        read = [item for outcome in outcomes if not isinstance(outcome, _Failure) for item in outcome]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, dict)]
+        read = [item for outcome in outcomes if isinstance(outcome, list) for item in outcome]
         for failure in failures:
             logger.warning(
                 "A resource of {server} is left out: {error}",
                 server=self.server_info.describe(),
-                error=str(failure.error),
+                error=failure["error"],
             )
         return {
             "documents": [item for item in read if isinstance(item, Document)],
             "streams": [item for item in read if isinstance(item, ByteStream)],
-            "failures": [{"uri": failure.uri, "error": str(failure.error)} for failure in failures],
+            "failures": failures,
         }
 
     def _limited(self, listed: dict[str, types.Resource]) -> dict[str, types.Resource]:
@@ -259,14 +252,14 @@ class MCPResourceFetcher(ReaderBase):
         )
         return dict(list(listed.items())[: self.max_resources])
 
-    async def _read_one(self, uri: str, listed: types.Resource | None) -> list[Document | ByteStream] | _Failure:
+    async def _read_one(self, uri: str, listed: types.Resource | None) -> list[Document | ByteStream] | dict[str, str]:
         try:
             result = await self._connection.read_resource_async(uri)
             return self._converted(uri, result, listed)
         except (MCPConnectionError, ValueError) as error:
             if self.raise_on_failure or not _concerns_one_resource(error):
                 raise
-            return _Failure(uri, error)
+            return {"uri": uri, "error": str(error)}
 
     def _converted(
         self, uri: str, result: types.ReadResourceResult, listed: types.Resource | None
