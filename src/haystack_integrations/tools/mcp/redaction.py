@@ -364,7 +364,7 @@ def _written(value: str) -> Iterator[str]:
 
 def secrets_in(fields: Mapping[str, Any]) -> set[str]:
     """
-    Find what the fields of a server info declare secret, with the values that Secrets have now.
+    Return what the fields of a server info declare secret, with the values that Secrets have now.
 
     These are: every Secret; the values of `SECRET_FIELDS`, but of `headers` none of harmless names (`Accept`,
     `User-Agent`, …); in URLs the user info, the query and keys in the path; in `args` and in other mappings the values

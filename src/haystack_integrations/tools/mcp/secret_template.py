@@ -86,7 +86,7 @@ class SecretTemplate(Secret):
 
     def missing(self) -> list[str]:
         """
-        Name the variables without which the text cannot be resolved now.
+        Return the variables without which the text cannot be resolved now.
 
         :returns: Those that are not set and have no default.
         """
@@ -125,7 +125,7 @@ class SecretTemplate(Secret):
 
     def __str__(self) -> str:
         """
-        Show the text with the names of its variables, and without their defaults.
+        Return the text with the names of its variables, and without their defaults.
         """
         return _substitute(self._template, lambda variable: f"${{{variable.name}}}")
 
@@ -194,7 +194,7 @@ def _parsed(match: re.Match[str]) -> _Variable:
 
 def from_template(text: str) -> str | Secret:
     """
-    Make a value of a text that may have variables.
+    Return the value of a text that may have variables.
 
     :param text: The text.
     :returns: The text itself, if it has none; Haystack's own Secret, if it is one variable without a default and
@@ -259,7 +259,7 @@ def resolved(value: str | Secret) -> str:
 
 def shown(value: str | Secret) -> str:
     """
-    Show a text that may be a Secret, without what it hides.
+    Return a text that may be a Secret, without what it hides.
 
     :param value: The text, or the Secret.
     :returns: The text, with names in place of variables.

@@ -302,7 +302,7 @@ class Flow(ABC):
 
     async def provided(self, parameter: str) -> str:
         """
-        Ask a function of the user for an assertion, or resolve the Secret that it is.
+        Return the assertion that a function of the user gives, or that a Secret holds.
 
         :param parameter: The parameter of the configuration.
         :returns: The assertion.
@@ -349,7 +349,7 @@ class Flow(ABC):
 
     async def revoke(self) -> None:
         """
-        Have the tokens revoked (RFC 7009), where the authorization server says how. If it refuses, that is logged.
+        Revoke the tokens (RFC 7009), where the authorization server says how. If it refuses, that is logged.
         """
         tokens, found = self.record["tokens"], Discovered.of(self.record)
         endpoint = found.server.revocation_endpoint if found is not None else None
@@ -412,7 +412,7 @@ class JwtBearer(Flow):
 
     async def assertion(self, scope: str | None) -> str:  # noqa: ARG002
         """
-        Ask the `assertion_provider`.
+        Return what the `assertion_provider` gives.
 
         :param scope: The scopes to ask for.
         :returns: The assertion.
@@ -437,7 +437,7 @@ class IdJag(JwtBearer):
 
     async def assertion(self, scope: str | None) -> str:
         """
-        Have the identity provider exchange the ID token for an ID-JAG.
+        Exchange the ID token for an ID-JAG at the identity provider.
 
         :param scope: The scopes to ask for.
         :returns: The ID-JAG.

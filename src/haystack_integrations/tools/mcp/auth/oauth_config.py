@@ -455,7 +455,7 @@ _logins: dict[str, list[float]] = {}
 @contextmanager
 def login_under_way(server_url: str) -> Iterator[None]:
     """
-    Note that a person is logging in.
+    Count the time for which a person is logging in.
 
     :param server_url: The MCP server.
     :returns: A context manager.

@@ -142,7 +142,7 @@ class Callbacks:
 
     async def answer(self, request: types.InputRequest) -> _Answer:
         """
-        Let a handler answer what the server asks. It is there.
+        Return the answer of a handler, which is there, to what the server asks.
 
         :param request: The request.
         :returns: The answer.
@@ -157,7 +157,7 @@ class Callbacks:
 
     def miss(self, field: str) -> None:
         """
-        Take note that the server wants a handler that is not there.
+        Count that the server wants a handler that is not there, and log it the first time.
 
         :param field: The field of MCPHandlers.
         """
@@ -172,9 +172,9 @@ class Callbacks:
 
     def wanted(self) -> dict[str, int]:
         """
-        Say which handlers the server wanted that are not there.
+        Return how often the server wanted handlers that are not there.
 
-        :returns: How often, by the field of MCPHandlers.
+        :returns: The numbers, by the field of MCPHandlers.
         """
         return dict(self._wanted)
 
@@ -182,7 +182,7 @@ class Callbacks:
         self, version: str, capabilities: types.ServerCapabilities, server_name: str | None
     ) -> types.LoggingLevel | None:
         """
-        Take note of what was negotiated, and warn of handlers that will never be called.
+        Keep what was negotiated, and warn of handlers that will never be called.
 
         :param version: The revision of the protocol.
         :param capabilities: Those of the server.
@@ -219,7 +219,7 @@ class Callbacks:
 
     def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
         """
-        Say which handlers to configure, for the error of a call.
+        Return which handlers to configure, for the error of a call.
 
         :param before: What `wanted` said before the call.
         :param code: The code of the protocol error, if it is one.
@@ -314,7 +314,7 @@ class Callbacks:
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """
-        Ask the user's handler for what a server wants.
+        Return the answer of the user's handler to what a server wants.
 
         :param params: The request.
         :returns: The answer.
@@ -415,7 +415,7 @@ def _imported(path: str) -> Any:
 
 def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
     """
-    Make what the server gets of what a handler, or a caller, answers.
+    Convert what a handler, or a caller, answers to what the server gets.
 
     :param params: The request of the server.
     :param answer: A dictionary, True, False, None, or an ElicitResult or ErrorData of the MCP SDK.

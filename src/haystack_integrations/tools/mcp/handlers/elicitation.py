@@ -151,7 +151,7 @@ def defaults(schema: dict[str, Any]) -> dict[str, Any]:
 
 def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     """
-    Find the required fields without a value.
+    Return the required fields without a value.
 
     :param schema: The schema of a form.
     :param values: What was filled in.
