@@ -121,13 +121,13 @@ async def check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHealt
     providers: list[MCPProviderHealth] = list(await asyncio.gather(*checks))
     error: str | None = None
     tools: list[str] = []
-    if all(each.ok or not each.required for each in providers):
+    ok = all(each.ok or not each.required for each in providers)
+    if ok:
         try:
             toolset._settle()
             tools = [tool.name for tool in toolset]
         except (MCPConfigurationError, MCPToolNotFoundError) as failure:
-            error = str(failure)
-    ok = error is None and all(each.ok or not each.required for each in providers)
+            ok, error = False, str(failure)
     seconds = max((each.seconds for each in providers), default=0.0)
     return MCPAliasHealth(
         tool_alias=toolset.tool_alias, ok=ok, seconds=seconds, providers=providers, error=error, tools=tools

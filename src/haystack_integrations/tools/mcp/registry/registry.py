@@ -78,16 +78,14 @@ class MCPRegistry(Compound):
             configuration names an unknown provider.
         """
         self._providers: dict[str, Provider] = providers_by_name(providers)
-        self._configs: dict[str, ToolConfig] = {}
+        self._users = Holds()
+        self._toolsets: dict[str, MCPAliasToolset] = {}
         for each in tool_configs or ():
             config = ToolConfig.of(each)
-            if config.tool_alias in self._configs:
+            if config.tool_alias in self._toolsets:
                 msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
                 raise MCPConfigurationError(msg)
-            self._configs[config.tool_alias] = config
-        self._toolsets = {alias: MCPAliasToolset(config, self._providers) for alias, config in self._configs.items()}
-        self._users = Holds()
-        for toolset in self._toolsets.values():
+            toolset = self._toolsets[config.tool_alias] = MCPAliasToolset(config, self._providers)
             toolset._holds.count_those_of(self._users)
 
     @classmethod
@@ -141,14 +139,14 @@ class MCPRegistry(Compound):
         """
         The configurations by alias.
         """
-        return dict(self._configs)
+        return {alias: toolset.tool_config for alias, toolset in self._toolsets.items()}
 
     @property
     def aliases(self) -> list[str]:
         """
         The aliases.
         """
-        return list(self._configs)
+        return list(self._toolsets)
 
     def tool_config(self, tool_alias: str) -> ToolConfig:
         """
@@ -158,8 +156,7 @@ class MCPRegistry(Compound):
         :returns: The configuration.
         :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
         """
-        self.toolset(tool_alias)
-        return self._configs[tool_alias]
+        return self.toolset(tool_alias).tool_config
 
     def toolset(self, tool_alias: str) -> MCPAliasToolset:
         """
@@ -319,7 +316,7 @@ class MCPRegistry(Compound):
         """
         Check the servers like `health_check`, without blocking the event loop.
         """
-        toolsets = [self.toolset(alias) for alias in (self._configs if aliases is None else aliases)]
+        toolsets = [self.toolset(alias) for alias in (self._toolsets if aliases is None else aliases)]
         running_loop()
         checked = await asyncio.gather(*(check_alias(toolset, timeout) for toolset in toolsets))
         report = MCPHealthReport({alias.tool_alias: alias for alias in checked})
@@ -341,7 +338,7 @@ class MCPRegistry(Compound):
         """
         running_loop()
         outcomes = await asyncio.gather(
-            *(self.toolset(alias).warm_up_async() for alias in self._configs), return_exceptions=True
+            *(toolset.warm_up_async() for toolset in self._toolsets.values()), return_exceptions=True
         )
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
@@ -367,7 +364,7 @@ class MCPRegistry(Compound):
         return default_to_dict(
             self,
             providers={name: provider.to_dict() for name, provider in self._providers.items()},
-            tool_configs=[config.to_dict() for config in self._configs.values()],
+            tool_configs=[config.to_dict() for config in self.tool_configs.values()],
         )
 
     @classmethod
