@@ -209,7 +209,7 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
         ({"oauth_config": OAuthConfig(), "token_provider": make_store}, "`token_provider` and `oauth_config` exclude"),
         ({"oauth_config": OAuthConfig(), "headers": {"authorization": "x"}}, "a header `Authorization` and"),
         ({"auth": "basic"}, "`auth` must be 'oauth', an httpx2.Auth, the import path"),
-        ({"oauth_config": {}}, "`oauth_config` must be an OAuthConfig or None, got dict"),
+        ({"oauth_config": {}}, "`oauth_config` must be an instance of OAuthConfig, got dict"),
         ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
     ],
 )

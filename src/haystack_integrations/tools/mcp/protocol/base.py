@@ -382,7 +382,7 @@ class MCPClient(ABC):
 
     async def notify_roots_changed(self) -> bool:
         """
-        Tell the server that the roots have changed.
+        Notify the server that the roots have changed.
 
         :returns: False if this kind of client, or the revision of the protocol, has no such notification.
         """
@@ -398,7 +398,7 @@ class MCPClient(ABC):
 
     def unusable_tools(self) -> dict[str, str]:
         """
-        Tell which tools were left out of the listing, although the server has them.
+        Return which tools were left out of the listing, although the server has them.
 
         :returns: The reasons, by the names of the tools.
         """
@@ -433,7 +433,7 @@ class MCPClient(ABC):
 
     def details(self) -> ServerDetails:
         """
-        Give what the server said about itself.
+        Return what the server said about itself.
 
         :returns: The details, empty if they are not known.
         """
@@ -441,7 +441,7 @@ class MCPClient(ABC):
 
     def progress(self) -> str:
         """
-        Say how far `connect` has come, for the message of a timeout.
+        Describe how far `connect` has come, for the message of a timeout.
 
         :returns: A clause, or the empty string.
         """
@@ -775,7 +775,7 @@ class MCPClient(ABC):
 
     async def answer_for_task(self, requests: Mapping[str, Any]) -> Responses:
         """
-        Let the handlers answer what a server wants to know for a task.
+        Answer by the handlers what a server wants to know for a task.
 
         :param requests: The requests by their keys, as in the protocol.
         :returns: The responses by the same keys, likewise.

@@ -74,7 +74,7 @@ class WantedChanges:
 
     def as_changes(self) -> list[ServerChange]:
         """
-        Give a change of each, for when any of them may have been missed.
+        Return a change of each, for when any of them may have been missed.
 
         :returns: The changes.
         """

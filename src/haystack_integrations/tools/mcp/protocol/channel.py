@@ -100,7 +100,7 @@ class Transport(ABC):
 
     def cancels_by_closing(self, exchange: Exchange) -> bool:  # noqa: ARG002 - for subclasses
         """
-        Tell whether the server knows of a request that was given up because its way is closed.
+        Return whether the server knows of a request that was given up because its way is closed.
 
         :param exchange: The request.
         :returns: If not, it is told.

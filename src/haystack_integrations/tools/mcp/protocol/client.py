@@ -129,19 +129,19 @@ class WireClient(MCPClient):
         """Make the transport, not opened yet."""
 
     async def _post_mortem(self) -> str | None:
-        """Say more about the end of a session, before the transport is closed."""
+        """Describe the end of a session, before the transport is closed."""
         return None
 
     def _explain(self, error: BaseException) -> str:
-        """Say what an exception of the connect means."""
+        """Describe what an exception of the connect means."""
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        """Say what to do about a failed connect."""
+        """Describe what to do about a failed connect."""
         return None
 
     def _combine(self, what: str, advice: str | None) -> str:
-        """Say what went wrong with a connect and what to do about it, each thing once."""
+        """Describe what went wrong with a connect and what to do about it, each thing once."""
         return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
 
     def _note_error(self, error: ProtocolError) -> None:
@@ -284,7 +284,7 @@ class WireClient(MCPClient):
 
     def progress(self) -> str:
         """
-        Say how far `connect` has come, for the message of a timeout.
+        Describe how far `connect` has come, for the message of a timeout.
 
         :returns: A clause, or the empty string.
         """
@@ -405,7 +405,7 @@ class WireClient(MCPClient):
 
     def unusable_tools(self) -> dict[str, str]:
         """
-        Tell which tools were left out of the listing, although the server has them.
+        Return which tools were left out of the listing, although the server has them.
 
         :returns: The reasons, by the names of the tools; by their numbers for those without a valid name.
         """
@@ -455,13 +455,13 @@ class WireClient(MCPClient):
         return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
 
     async def _reason(self, error: RefusedError | LostError) -> str:
-        """Say why a request is not answered; of one that ended with its session, why that ended."""
+        """Describe why a request is not answered; of one that ended with its session, why that ended."""
         if error.reason:
             return error.reason
         return (await self.find_reason() if self.life.over.is_set() else self.life.reason) or CLOSED_DURING_CALL
 
     def _describe_answer(self, error: Exception) -> str | None:
-        """Say what is wrong with the answer to a request, or None if it is the request itself."""
+        """Describe what is wrong with the answer to a request, or None if it is the request itself."""
         if isinstance(error, ProtocolError):
             self._note_error(error)
             is_vague = error.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND)
@@ -636,7 +636,7 @@ class WireClient(MCPClient):
 
     async def notify_roots_changed(self) -> bool:
         """
-        Tell the server that the roots have changed.
+        Notify the server that the roots have changed.
 
         :returns: False if the revision of the protocol has no such notification: the server asks in each call.
         :raises MCPConnectionError: If that fails.

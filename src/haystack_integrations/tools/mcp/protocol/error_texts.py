@@ -113,7 +113,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 def describe_validation(error: ValidationError) -> str:
     """
-    Say what is wrong with a value, without the value.
+    Describe what is wrong with a value, without the value.
 
     :param error: A validation error of pydantic.
     :returns: How many fields are invalid, and where the first one is.
@@ -127,7 +127,7 @@ def describe_validation(error: ValidationError) -> str:
 
 def describe_error(error: BaseException) -> str:
     """
-    Say what went wrong: the innermost errors, each by its text, or by its name if it has none.
+    Describe what went wrong: the innermost errors, each by its text, or by its name if it has none.
 
     :param error: An exception, perhaps a group of them.
     :returns: The text. It contains no value that was validated.
@@ -145,7 +145,7 @@ def describe_error(error: BaseException) -> str:
 
 def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
     """
-    Say which argument cannot be written as JSON.
+    Describe which argument cannot be written as JSON.
 
     :param tool_args: The arguments.
     :param error: The error of writing them all.
@@ -224,7 +224,7 @@ _READS = {
 
 def failed_to(operation: str, server: str) -> str:
     """
-    Say which operation failed.
+    Describe which operation failed.
 
     :param operation: Its name; the method of a request that has none.
     :param server: The server.

@@ -419,7 +419,7 @@ LONGEST_REST_OF_OTHERS = 30.0
 
 def wants_rest(seconds: float) -> str:
     """
-    Say that the server wants no requests.
+    Return the clause that the server wants no requests.
 
     :param seconds: For how long.
     :returns: A clause.
@@ -450,7 +450,7 @@ class ServerRest:
 
     def describe(self) -> str:
         """
-        Say for how long.
+        Describe for how long.
 
         :returns: A clause.
         """

@@ -83,7 +83,7 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
 
 def too_large(limit: int) -> str:
     """
-    Say that a message is too large, and what bounds it.
+    Return the clause that a message is too large, and what bounds it.
 
     :param limit: How many bytes it may have.
     :returns: A clause.

@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from numbers import Real
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
@@ -117,7 +115,7 @@ class MCPServerInfo(ABC):
 
     def _login_seconds(self) -> float | None:
         """
-        Tell how long a person has been logging in at the server, in seconds; None if nobody is.
+        Return how long a person has been logging in at the server, in seconds; None if nobody is.
         """
         return None
 
@@ -186,7 +184,7 @@ class MCPServerInfo(ABC):
 
     def _secrets(self) -> set[str]:
         """
-        Give the credentials that the server gets, with the values that Secrets have now.
+        Return the credentials that the server gets, with the values that Secrets have now.
         """
         return secrets_in(self._fields())
 
@@ -263,16 +261,6 @@ def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
         msg = f"'{data['type']}' is not a subclass of MCPServerInfo, so no server info is built from it"
         raise TypeError(msg)
     return cls.from_dict(dict(data))
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """
-    Tell whether a value is a finite number, and no bool.
-
-    :param value: The value.
-    :returns: Whether it is one.
-    """
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]:

@@ -99,7 +99,7 @@ async def diagnose(
     redact: Callable[[str], str] = redact_text,
 ) -> str | None:
     """
-    Say what is wrong with a URL that did not connect.
+    Describe what is wrong with a URL that did not connect.
 
     The headers go to the origin of `url` only: redirects are reported, not followed.
 

@@ -87,7 +87,7 @@ class _HttpClient(WireClient):
 
     def progress(self) -> str:
         """
-        Say how far `connect` has come, for the message of a timeout.
+        Describe how far `connect` has come, for the message of a timeout.
 
         :returns: A clause.
         """
@@ -217,7 +217,7 @@ class StreamableHttpClient(_HttpClient):
 
 def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
     """
-    Let what gets tokens use the proxy, the certificates and the allow list of a server info.
+    Give what gets tokens the proxy, the certificates and the allow list of a server info.
 
     :param auth: What `OAuthConfig.create_auth` made.
     :param info: The server info.

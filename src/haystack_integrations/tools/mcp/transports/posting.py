@@ -413,7 +413,7 @@ def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 def describe_failure(error: Exception) -> str:
     """
-    Say what went wrong with a request that was not answered.
+    Describe what went wrong with a request that was not answered.
 
     :param error: The failure.
     :returns: A clause.
@@ -429,7 +429,7 @@ def describe_failure(error: Exception) -> str:
 
 def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
     """
-    Tell whether all that was meant for the URL of a request is meant for the target of its redirect, too.
+    Return whether all that was meant for the URL of a request is meant for the target of its redirect, too.
     """
     sent = response.request
     keeps_method = sent.method == "GET" or response.status_code in {307, 308}

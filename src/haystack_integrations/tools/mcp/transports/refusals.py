@@ -141,7 +141,7 @@ def status_of(response: httpx2.Response) -> str:
 
 def retry_after(response: httpx2.Response) -> float | None:
     """
-    Tell when a server that is too busy wants to get the request again, which it has not processed.
+    Return when a server that is too busy wants to get the request again, which it has not processed.
 
     :param response: A response.
     :returns: In how many seconds, for the statuses 429 and 503 with `Retry-After`; otherwise None.
@@ -185,7 +185,7 @@ def media_type(response: httpx2.Response) -> str:
 
 def is_event_stream(response: httpx2.Response) -> bool:
     """
-    Tell whether the body of a response is an event stream.
+    Return whether the body of a response is an event stream.
 
     :param response: The response.
     :returns: Whether its content type says so.
@@ -195,7 +195,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
 
 def says_unknown_session(message: str) -> bool:
     """
-    Tell whether a text says that the session is unknown, and nothing else.
+    Return whether a text says that the session is unknown, and nothing else.
 
     :param message: The text of an error.
     :returns: Whether it does.
@@ -218,7 +218,7 @@ def _why_lost(
     response: httpx2.Response, message: str, exchange: Exchange, *, answers_request: bool, code: Any
 ) -> str | None:
     """
-    Say why the session of a refused request is to take no more requests, if so.
+    Describe why the session of a refused request is to take no more requests, if so.
 
     If the server does not know the session, the request did not run; if that only seems so, it may have.
     """

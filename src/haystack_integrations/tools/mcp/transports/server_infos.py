@@ -86,7 +86,7 @@ _WINDOWS_NAMES = frozenset(
 
 def is_always_inherited(name: str) -> bool:
     """
-    Tell whether every server inherits a variable.
+    Return whether every server inherits a variable.
 
     :param name: Its name, or a pattern of names that ends in `*`.
     :returns: True if it does; for a pattern, if it does whatever the pattern stands for.
@@ -371,7 +371,7 @@ class TokenSource(Protocol):
 
     def resolve(self) -> str:
         """
-        Give a token that is valid now.
+        Return a token that is valid now.
 
         :returns: The token.
         """
@@ -464,7 +464,7 @@ class HttpServerInfo(BuiltInServerInfo):
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
-    oauth_config: Annotated[OAuthConfig | None, _UNCHECKED] = None
+    oauth_config: OAuthConfig | None = None
     auth: Annotated[str | Auth | None, _UNCHECKED] = None
 
     _always_stored = "url base_url token headers timeout max_retries base_delay max_delay".split()
@@ -523,8 +523,6 @@ class HttpServerInfo(BuiltInServerInfo):
                 self._refuse(f"`token` must be a string, a Secret, a token source or None, got {kind}")
             if getattr(source, "requires_subject_token", False):
                 self._refuse(f"`token` cannot be a {kind}, which needs a token of each user. Use `token_provider`")
-        if self.oauth_config is not None and not isinstance(self.oauth_config, OAuthConfig):
-            self._refuse(f"`oauth_config` must be an OAuthConfig or None, got {type(self.oauth_config).__name__}")
         auth = self.auth
         if isinstance(auth, OAuthConfig):
             self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
@@ -656,7 +654,7 @@ class HttpServerInfo(BuiltInServerInfo):
 
 def has_authorization(headers: Iterable[str]) -> bool:
     """
-    Tell whether headers have an `Authorization`.
+    Return whether headers have an `Authorization`.
 
     :param headers: Their names.
     :returns: Whether they have.
@@ -666,7 +664,7 @@ def has_authorization(headers: Iterable[str]) -> bool:
 
 def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
     """
-    Give the timeout of each phase of a request, in seconds.
+    Return the timeout of each phase of a request, in seconds.
 
     :param info: The server info.
     :returns: Those of `connect`, `write`, `pool`, and `read`, which is None unless `timeout` has one.
@@ -678,7 +676,7 @@ def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
 
 def resolve_url(info: HttpServerInfo) -> str:
     """
-    Give the URL of a server info, with the values of its variables.
+    Return the URL of a server info, with the values of its variables.
 
     :param info: The server info.
     :returns: The URL.

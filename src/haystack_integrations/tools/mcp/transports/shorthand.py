@@ -31,7 +31,7 @@ from typing import Any, Literal, NoReturn
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, is_number
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.server_infos import (
@@ -170,7 +170,7 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
         parameters = {key: known[key] for key in _TOOLSET_KEYS if key in known}
         timeout = known.get("timeout")
         if timeout is not None:
-            if not is_number(timeout) or timeout <= 0:
+            if isinstance(timeout, bool) or not timeout > 0:
                 _refuse_entry(f"`timeout` must be a number greater than 0, got {timeout!r}")
             seconds = float(timeout) if timeout <= _LONGEST_IN_SECONDS else timeout / 1000
             parameters.setdefault("invocation_timeout", seconds)
@@ -263,7 +263,7 @@ def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
 
 def is_sse_url(url: str) -> bool:
     """
-    Tell whether a URL is that of an SSE endpoint, by its name.
+    Return whether a URL is that of an SSE endpoint, by its name.
 
     :param url: The URL.
     :returns: Whether its path ends in `/sse`.

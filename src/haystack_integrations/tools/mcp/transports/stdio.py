@@ -318,7 +318,7 @@ class StdioClient(WireClient):
 
     def progress(self) -> str:
         """
-        Say how far `connect` has come, for the message of a timeout.
+        Describe how far `connect` has come, for the message of a timeout.
 
         :returns: A clause.
         """

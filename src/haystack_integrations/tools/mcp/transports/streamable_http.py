@@ -116,7 +116,7 @@ class StreamableHttpTransport(HttpTransport):
 
     def cancels_by_closing(self, exchange: Exchange) -> bool:
         """
-        Tell whether a request is cancelled by closing its response.
+        Return whether a request is cancelled by closing its response.
 
         :param exchange: The request.
         :returns: True since revision 2026-07-28.
