@@ -125,7 +125,7 @@ class Negotiation:
                 return await self.discover()
         except TimeoutError:
             return await self.handshake_first()  # a server that is only slow refuses it
-        except (ValidationError, UnreadableError):
+        except (ValidationError, UnreadableError, NegotiationError):
             pass
         except ProtocolError as error:
             if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _lists_handshake(error.data):
@@ -133,8 +133,6 @@ class Negotiation:
         except (RefusedError, LostError) as error:
             if error.status is None or error.status.startswith(_NO_VERDICT):
                 raise
-        except NegotiationError:
-            pass
         return await self.shake_hands()
 
     async def shake_hands(self) -> Opening:
