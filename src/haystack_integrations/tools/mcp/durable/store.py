@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -330,7 +330,7 @@ class Store:
     @contextmanager
     def _connection(self) -> Iterator[sql.Connection]:
         try:
-            with self._lock if self._is_sqlite else _unlocked(), self._connected().connect() as connection:
+            with self._lock if self._is_sqlite else nullcontext(), self._connected().connect() as connection:
                 yield connection
         except IntegrityError:
             raise
@@ -625,8 +625,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-@contextmanager
-def _unlocked() -> Iterator[None]:
-    yield
