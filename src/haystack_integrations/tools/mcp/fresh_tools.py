@@ -23,7 +23,8 @@ import threading
 import uuid
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -117,19 +118,36 @@ class LiveToolset(Toolset):
 
         :param index: The position, the name, or a slice of positions.
         :returns: The tool; a list of tools for a slice.
-        :raises IndexError: If there is no such position.
+        :raises IndexError: If there is no such position. The message says what there is.
         :raises KeyError: If there is no such name. The message has the closest names.
         """
-        tools = list(self)
-        if not isinstance(index, str):
+        tools = self._shown()
+        if isinstance(index, str):
+            for tool in tools:
+                if tool.name == index:
+                    return tool
+            raise KeyError(self._describe_missing(f"no tool '{index}'", [index]))
+        try:
             return tools[index]
-        for tool in tools:
-            if tool.name == index:
-                return tool
-        raise KeyError(self._no_tool(index, [tool.name for tool in tools]))
+        except IndexError:
+            raise IndexError(self._describe_missing(f"no tool at position {index}", [])) from None
 
-    def _no_tool(self, name: str, names: Sequence[str]) -> str:
-        return f"{type(self).__name__} has no tool '{name}'. {describe_choices([name], names, 'It')}"
+    def _shown(self) -> list[Tool]:
+        """
+        Return the tools that can be looked up.
+        """
+        return list(self)
+
+    def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
+        """
+        Return the message of an error about a tool that is not there.
+
+        :param missing: What is missing, as in "no tool 'search'".
+        :param wanted: The name that was looked up, if it was one.
+        :param why: A colon and why it is missing, instead of what there is.
+        """
+        choices = describe_choices(wanted, [tool.name for tool in self], "It")
+        return f"{type(self).__name__} has {missing}{why or f'. {choices}'}"
 
     def __contains__(self, item: Any) -> bool:
         """
@@ -137,7 +155,27 @@ class LiveToolset(Toolset):
 
         :param item: Tool instance or tool name.
         """
-        return any(tool is item or tool.name == item for tool in self)
+        return any(tool is item or tool.name == item for tool in self._shown())
+
+    @staticmethod
+    def _to_add(tool: Any, present: Iterable[Tool]) -> list[Tool]:
+        """
+        Return the tools that are to be added.
+
+        :param tool: A Tool, or a Toolset whose tools are added.
+        :param present: The tools that are there.
+        :raises ValueError: If a tool of the same name is already there.
+        :raises TypeError: If `tool` is neither.
+        """
+        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
+        if added is None:
+            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
+            raise TypeError(msg)
+        owners = Counter(each.name for each in [*present, *added])
+        if twice := sorted(name for name, count in owners.items() if count > 1):
+            msg = f"Duplicate tool names found: {', '.join(twice)}"
+            raise ValueError(msg)
+        return added
 
     def get_selectable_tools(self) -> list[Tool]:
         """
@@ -334,18 +372,8 @@ class FreshToolset(ToolBase, LiveToolset):
         :raises ValueError: If a tool of the same name is already there.
         :raises TypeError: If `tool` is neither.
         """
-        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
-        if added is None:
-            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
-            raise TypeError(msg)
         with self._lock():
-            names = {present.name for present in [*self._own_tools(), *self._added_tools()]}
-            for one in added:
-                if one.name in names:
-                    msg = f"Duplicate tool names found: {one.name}"
-                    raise ValueError(msg)
-                names.add(one.name)
-            self.tools = [*self.tools, *added]
+            self.tools = [*self.tools, *self._to_add(tool, [*self._own_tools(), *self._added_tools()])]
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -426,16 +426,8 @@ class MCPToolset(Reading, Watching, FreshToolset):
         :raises IndexError: If there is no such position. The message says whether the toolset was warmed up.
         :raises KeyError: If there is no such name. The message has the closest names.
         """
-        tools = cast("list[MCPTool]", self._shown())
-        if isinstance(index, str):
-            for tool in tools:
-                if tool.name == index:
-                    return tool
-            raise KeyError(self._say_what_is_there(f"no tool '{index}'", [index]))
-        try:
-            return tools[index]
-        except IndexError:
-            raise IndexError(self._say_what_is_there(f"no tool at position {index}", [])) from None
+        found: MCPTool | list[MCPTool] = super().__getitem__(index)
+        return found
 
     def continue_call(
         self,
@@ -483,17 +475,15 @@ class MCPToolset(Reading, Watching, FreshToolset):
         msg = f"This MCPToolset does not have the tool '{call.tool_name}' of the pending call."
         raise MCPToolNotFoundError(msg, call.tool_name, available)
 
-    def _say_what_is_there(self, missing: str, wanted: list[str]) -> str:
+    def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
+        left_out = [self._left_out[name] for name in wanted if name in self._left_out]
         if self._absence is not None:
-            return f"This MCPToolset has {missing}: its server cannot be reached. {self._absence}"
-        if not self._generation and self._guard is None:
-            return (
-                f"This MCPToolset has {missing}: it is not warmed up. Call warm_up(), which loads the server's tools."
-            )
-        for name in wanted:
-            if name in self._left_out:
-                return f"This MCPToolset has {missing}: the server has it, but {self._left_out[name]}."
-        return f"This MCPToolset has {missing}. {describe_choices(wanted, [tool.name for tool in self], 'It')}"
+            why = f": its server cannot be reached. {self._absence}"
+        elif not self._generation and self._guard is None:
+            why = ": it is not warmed up. Call warm_up(), which loads the server's tools."
+        elif left_out:
+            why = f": the server has it, but {left_out[0]}."
+        return super()._describe_missing(missing, wanted, why)
 
     def __contains__(self, item: Any) -> bool:
         """
@@ -502,8 +492,7 @@ class MCPToolset(Reading, Watching, FreshToolset):
         :param item: Tool instance or tool name.
         :returns: True if contained, False otherwise.
         """
-        wanted = item._as(item.name) if isinstance(item, MCPTool) else item
-        return any(tool is wanted or tool.name == wanted for tool in self._shown())
+        return super().__contains__(item._as(item.name) if isinstance(item, MCPTool) else item)
 
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -265,9 +265,10 @@ class MCPAliasToolset(Compound, LiveToolset):
         """
         return iter(self._arranged())
 
-    def _no_tool(self, name: str, names: Sequence[str]) -> str:
-        cold = "" if self._was_warm or not self._members else " It is not warmed up."
-        return f"Alias '{self.tool_alias}' has no tool '{name}'.{cold} {describe_choices([name], names, 'It')}"
+    def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
+        if self._members and not self._was_warm:
+            why = ": it is not warmed up. Call warm_up(), which loads the tools of its servers."
+        return super()._describe_missing(missing, wanted, why)
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -277,15 +278,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises ValueError: If a tool of the same name is already there.
         :raises TypeError: If `tool` is neither.
         """
-        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
-        if added is None:
-            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
-            raise TypeError(msg)
-        names = [present.name for present in self._arranged()] + [one.name for one in added]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            msg = f"Duplicate tool names found: {', '.join(twice)}"
-            raise ValueError(msg)
-        self._added = [*self._added, *added]
+        self._added = [*self._added, *self._to_add(tool, self._arranged())]
 
     def to_dict(self) -> dict[str, Any]:
         """
