@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
-from fastmcp.tools.base import ToolResult
 from fastmcp.utilities.types import Image
 from haystack import Pipeline, SuperComponent, component
 from haystack.components.joiners import DocumentJoiner
@@ -129,31 +128,17 @@ async def test_outputs_are_chosen_and_named(outputs: Any, expected: list[str]):
 
 @component
 class Painter:
-    """Makes an image, and a result of its own."""
+    """Makes an image."""
 
-    @component.output_types(result=ToolResult, image=Image)
+    @component.output_types(image=Image)
     def run(self, text: str) -> dict[str, Any]:
-        result = ToolResult(content=text, structured_content={"length": len(text)}, meta={"milliseconds": 145})
-        return {"result": result, "image": Image(data=b"pixels", format="png")}
-
-
-async def test_a_result_that_a_component_made_is_sent_as_it_is():
-    pipeline = Pipeline()
-    pipeline.add_component("painter", Painter())
-    async with serving(pipeline, outputs=["result"]) as client:
-        (tool,) = await client.list_tools()
-        result = await client.call_tool("ask", {"text": "tea"})
-
-    assert tool.output_schema is None
-    assert [block.text for block in result.content] == ["tea"]
-    assert result.structured_content == {"length": 3}
-    assert result.meta is not None and result.meta["milliseconds"] == 145
+        return {"image": Image(data=b"pixels", format="png")}
 
 
 async def test_an_image_that_a_component_made_is_content():
     pipeline = Pipeline()
     pipeline.add_component("painter", Painter())
-    async with serving(pipeline, outputs=["image"]) as client:
+    async with serving(pipeline) as client:
         result = await client.call_tool("ask", {"text": "tea"})
 
     assert [block.type for block in result.content] == ["text", "image"]

@@ -38,9 +38,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 Listing = Literal["tools", "resources", "prompts"]
 Unsubscribe = Callable[[], None]
 
-# How many sessions are notified, the newest ones, and how many resources each may subscribe to.
+# How many sessions are notified, the newest ones.
 _MOST_SESSIONS = 1000
-_MOST_SUBSCRIPTIONS = 1000
 
 _EVENTS: dict[Listing, ServerEvent] = {
     "tools": ToolsListChanged(),
@@ -222,9 +221,7 @@ class ChangeAnnouncer(Middleware):
         return self._sessions[context.session_id]
 
     async def _subscribe(self, params: Any, context: Context) -> EmptyResult:
-        subscriptions = self._session(context).subscriptions
-        if len(subscriptions) < _MOST_SUBSCRIPTIONS:
-            subscriptions.add(str(params.get("uri")))
+        self._session(context).subscriptions.add(str(params.get("uri")))
         return EmptyResult()
 
     async def _unsubscribe(self, params: Any, context: Context) -> EmptyResult:

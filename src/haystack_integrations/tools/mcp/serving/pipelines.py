@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from fastmcp.tools.base import Tool, ToolResult
+from fastmcp.tools.base import Tool
 from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 from haystack.core.pipeline.base import PipelineBase
@@ -119,17 +119,8 @@ class _ServedPipeline:
             options=self._options,
             pool=pool,
             kind="pipelines",
-            output_schema=None
-            if self._makes_result
-            else output_schema(declared, include_embeddings=self._options.include_embeddings),
+            output_schema=output_schema(declared, include_embeddings=self._options.include_embeddings),
         )
-
-    @property
-    def _makes_result(self) -> bool:
-        """
-        Whether the only output is the result of the call, as a component made it.
-        """
-        return [declared for _, declared in self._outputs.values()] == [ToolResult]
 
     async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
         data = self._inputs.to_run(arguments)
@@ -139,8 +130,7 @@ class _ServedPipeline:
                 found = await self._run_in_loop(data, wanted, progress)
             else:
                 found = await self._run_in_thread(data, wanted, call, progress)
-        results = _results(found, self._outputs)
-        return next(iter(results.values()), None) if self._makes_result else results
+        return _results(found, self._outputs)
 
     async def _run_in_loop(self, data: dict[str, Any], wanted: set[str], progress: ProgressReporter) -> dict[str, Any]:
         tasks: set[asyncio.Task[Any]] = set()
