@@ -32,12 +32,7 @@ from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import combine_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
-from haystack_integrations.tools.mcp.transports.shorthand import (
-    ENTRY_MARKS,
-    foreign_keys,
-    server_info_of,
-    settings_of,
-)
+from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

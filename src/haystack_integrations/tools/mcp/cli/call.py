@@ -24,14 +24,7 @@ from haystack_integrations.tools.mcp.cli.call_arguments import (
     typed_arguments,
 )
 from haystack_integrations.tools.mcp.cli.output import Output, as_json, one_line, protocol_json, save_bytes, visible
-from haystack_integrations.tools.mcp.cli.targets import (
-    OUTPUT,
-    ServerOptions,
-    Target,
-    connected,
-    named,
-    server_of,
-)
+from haystack_integrations.tools.mcp.cli.targets import OUTPUT, ServerOptions, Target, connected, named, server_of
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers

@@ -33,14 +33,7 @@ from haystack_integrations.tools.mcp.cli.output import (
     one_line,
     visible,
 )
-from haystack_integrations.tools.mcp.cli.targets import (
-    TARGET,
-    ServerOptions,
-    Session,
-    connected,
-    for_each,
-    servers_of,
-)
+from haystack_integrations.tools.mcp.cli.targets import TARGET, ServerOptions, Session, connected, for_each, servers_of
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.redaction import redact_url

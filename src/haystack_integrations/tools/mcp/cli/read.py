@@ -16,14 +16,7 @@ from cyclopts import Parameter
 
 from haystack_integrations.tools.mcp.cli.call_arguments import check_arguments, text_arguments
 from haystack_integrations.tools.mcp.cli.output import CommandError, protocol_json, save_bytes
-from haystack_integrations.tools.mcp.cli.targets import (
-    OUTPUT,
-    ServerOptions,
-    Target,
-    connected,
-    named,
-    server_of,
-)
+from haystack_integrations.tools.mcp.cli.targets import OUTPUT, ServerOptions, Target, connected, named, server_of
 from haystack_integrations.tools.mcp.convert.results import model_text
 
 

@@ -59,12 +59,7 @@ from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import from_template
-from haystack_integrations.tools.mcp.transports.server_infos import (
-    InProcessServerInfo,
-    SSEServerInfo,
-    StdioServerInfo,
-    StreamableHttpServerInfo,
-)
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, InProcessServerInfo, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:
@@ -149,7 +144,7 @@ class ServerOptions(OutputOptions):
         """
         changes: dict[str, Any] = {}
         if self.header or self.token_env or self.oauth:
-            if not isinstance(info, StreamableHttpServerInfo | SSEServerInfo):
+            if not isinstance(info, HttpServerInfo):
                 msg = f"--header, --token-env and --oauth are for servers with a URL, not for the {info.describe()}"
                 raise CommandError(msg)
             if self.header:

@@ -9,11 +9,7 @@ import time
 from collections import UserDict
 from dataclasses import dataclass, field
 
-from haystack_integrations.tools.mcp.errors import (
-    MCPConfigurationError,
-    MCPConnectionError,
-    MCPToolNotFoundError,
-)
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
