@@ -236,6 +236,11 @@ def test_odd_members_of_a_handshake_are_mended(method: str, version: str, result
             {"messages": [{"role": "user", "content": {**TEXT, "annotations": []}}], "maxTokens": 5, "metadata": []},
             {"messages": [{"role": "user", "content": {**TEXT, "annotations": {}}}], "maxTokens": 5, "metadata": {}},
         ),
+        (
+            "sampling/createMessage",
+            {"messages": [{"role": "user", "content": [TEXT, {**TEXT, "_meta": []}]}, {}, {}], "maxTokens": 5},
+            {"messages": [{"role": "user", "content": [TEXT, {**TEXT, "_meta": {}}]}], "maxTokens": 5},
+        ),
         ("unknown/method", {"_meta": []}, {"_meta": []}),
         ("elicitation/create", {"message": 5}, {"message": 5}),
     ],

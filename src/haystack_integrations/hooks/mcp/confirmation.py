@@ -231,7 +231,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         self, tool_name: str, tool_description: str, tool_params: dict[str, Any], confirmation_result: Any
     ) -> None:
         """
-        Tell an override what the user has answered.
+        Pass what the user has answered on to an override.
 
         :param tool_name: Name of the tool.
         :param tool_description: Its description.

@@ -153,7 +153,7 @@ def file_uri(skill: MCPSkill, path: str) -> str:
 
 def skills_by_name(skills: Iterable[MCPSkill]) -> dict[str, MCPSkill]:
     """
-    Give every skill a name that no other has.
+    Name skills so that no two have the same name.
 
     :param skills: The skills of a server.
     :returns: The skills by their names, or, where several have the same name, by the paths of their folders, or else by
