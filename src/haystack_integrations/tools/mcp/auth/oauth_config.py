@@ -12,8 +12,8 @@ import dataclasses
 import hashlib
 import json
 import re
-import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -448,34 +448,29 @@ class OAuthConfig(Options):
         return super().from_dict(parameters)
 
 
-# When the logins began that wait for a person now, by the URL of the MCP server.
-_logins: dict[str, list[float]] = {}
+# How many persons are logging in now, by the URL of the MCP server.
+_logins: Counter[str] = Counter()
 
 
 @contextmanager
 def login_under_way(server_url: str) -> Iterator[None]:
     """
-    Count the time for which a person is logging in.
+    Note that a person is logging in.
 
     :param server_url: The MCP server.
     :returns: A context manager.
     """
-    began = time.monotonic()
-    _logins.setdefault(server_url, []).append(began)
+    _logins[server_url] += 1
     try:
         yield
     finally:
-        _logins[server_url].remove(began)
-        if not _logins[server_url]:
-            del _logins[server_url]
+        _logins[server_url] -= 1
 
 
-def login_seconds(server_url: str) -> float | None:
+def is_logging_in(server_url: str) -> bool:
     """
-    Return for how long the longest login at a server has been under way.
+    Return whether a person is logging in at a server.
 
     :param server_url: The MCP server.
-    :returns: Seconds, or None if there is none.
     """
-    logins = _logins.get(server_url)
-    return time.monotonic() - min(logins) if logins else None
+    return _logins[server_url] > 0

@@ -183,7 +183,7 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
     :returns: A context manager.
     """
     async with asyncio.timeout(seconds) as limit:
-        if server_info._longest_login:
+        if server_info._may_log_in:
             with extended_by_logins(limit, server_info):
                 yield
         else:
@@ -206,7 +206,7 @@ def extended_by_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> It
             looked_at = now()
             await asyncio.sleep(_LOGIN_POLL)
             end = limit.when()
-            if server_info._login_seconds() is not None and end is not None and not limit.expired():
+            if server_info._is_logging_in() and end is not None and not limit.expired():
                 limit.reschedule(end + now() - looked_at)
 
     looking = asyncio.create_task(look())

@@ -268,7 +268,7 @@ class Session:
         client.life = self.life
         self.life.redact = client.redactor.text
         self._watch = SilenceWatch(self.life)
-        self._login_info = server_info if server_info is not None and server_info._longest_login else None
+        self._login_info = server_info if server_info is not None and server_info._may_log_in else None
         self._pinged_at = 0.0
         client.time_left = self._time_left
 

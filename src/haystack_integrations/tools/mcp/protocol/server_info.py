@@ -107,17 +107,17 @@ class MCPServerInfo(ABC):
         return False
 
     @property
-    def _longest_login(self) -> float:
+    def _may_log_in(self) -> bool:
         """
-        How long a person may take to log in at the server, in seconds; 0 if nobody has to.
+        Whether a person may have to log in at the server.
         """
-        return 0.0
+        return False
 
-    def _login_seconds(self) -> float | None:
+    def _is_logging_in(self) -> bool:
         """
-        Return how long a person has been logging in at the server, in seconds; None if nobody is.
+        Return whether a person is logging in at the server now.
         """
-        return None
+        return False
 
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """

@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
-from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig, login_seconds
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig, is_logging_in
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -553,12 +553,12 @@ class HttpServerInfo(BuiltInServerInfo):
         return self.auth is not None or self.oauth_config is not None or self._token_source is not None
 
     @property
-    def _longest_login(self) -> float:
+    def _may_log_in(self) -> bool:
         config = self._oauth
-        return config.login_timeout if config is not None and config.grant_type == "authorization_code" else 0.0
+        return config is not None and config.grant_type == "authorization_code"
 
-    def _login_seconds(self) -> float | None:
-        return login_seconds(resolved(self.url))
+    def _is_logging_in(self) -> bool:
+        return is_logging_in(resolved(self.url))
 
     @property
     def _has_providers(self) -> bool:
