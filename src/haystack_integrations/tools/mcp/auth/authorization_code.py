@@ -33,7 +33,6 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import ResourceM
 from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, is_loopback, login_under_way
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.import_paths import provide
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -208,7 +207,7 @@ class AuthorizationCode(Flow):
     async def _answer(self, request: MCPLoginRequest, listener: Listener | None) -> Mapping[str, str | None]:
         self.outgoing.step = "opening the page of the authorization server"
         if self.config.redirect_handler is not None:
-            await self._handled("redirect_handler", request)
+            await self._asked("redirect_handler", request)
         # In a thread: it starts a program, and may wait for it.
         elif await anyio.to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True):
             logger.info("Waiting for a login in the browser")
@@ -220,7 +219,7 @@ class AuthorizationCode(Flow):
             async with asyncio.timeout(self.config.login_timeout):
                 if listener is not None:
                     return await listener.answer
-                answer = await self._handled("callback_handler", request)
+                answer = await self._asked("callback_handler", request)
         except TimeoutError:
             msg = f"nobody logged in within {self.config.login_timeout:g} seconds (`login_timeout`)"
             raise MCPAuthorizationError(msg) from None
@@ -230,13 +229,6 @@ class AuthorizationCode(Flow):
             msg = f"`callback_handler` must give a URL or a dict, it gave {type(answer).__name__}"
             raise MCPAuthorizationError(msg)
         return answer
-
-    async def _handled(self, parameter: str, request: MCPLoginRequest) -> Any:
-        try:
-            return await provide(getattr(self.config, parameter), request)
-        except Exception as error:
-            msg = f"`{parameter}` failed ({type(error).__name__}: {error})"
-            raise MCPAuthorizationError(msg) from error
 
     def _code_in(self, answer: Mapping[str, str | None], expected: str) -> str:
         code, state, iss = (answer.get(name) for name in ("code", "state", "iss"))

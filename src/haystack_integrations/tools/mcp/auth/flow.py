@@ -315,17 +315,23 @@ class Flow(ABC):
         else:
             resource = self.config.resource or resource_url_from_server_url(self.key.server_url)
             request = MCPAssertionRequest(audience=audience, resource=resource, user=self.key.user)
-            try:
-                value = await provide(source, request)
-            except Exception as error:
-                # Not its text, which may quote a credential.
-                msg = f"`{parameter}` failed ({type(error).__name__})"
-                raise MCPAuthorizationError(msg) from error
+            value = await self._asked(parameter, request, quotes_credentials=True)
         if not isinstance(value, str) or not value:
             msg = f"`{parameter}` must give a string that is not empty, it gave {type(value).__name__}"
             raise MCPAuthorizationError(msg)
         self.secrets.add(value)
         return value
+
+    async def _asked(self, parameter: str, request: object, *, quotes_credentials: bool = False) -> Any:
+        """
+        Call a function of the user, whose errors may quote a credential.
+        """
+        try:
+            return await provide(getattr(self.config, parameter), request)
+        except Exception as error:
+            text = "" if quotes_credentials else f": {error}"
+            msg = f"`{parameter}` failed ({type(error).__name__}{text})"
+            raise MCPAuthorizationError(msg) from error
 
     async def _saved(self, tokens: dict[str, Any], asked_for: list[str], message: str) -> Record:
         record: Record = {
