@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPToolset,
 )
-from haystack_integrations.tools.mcp.protocol import base
 from tests.support.rows import rows
 
 
@@ -92,7 +91,7 @@ def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta(list
 )
 def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, way, limits, count, reason):
     for name, limit in limits.items():
-        monkeypatch.setattr(base, name, limit)
+        monkeypatch.setattr(mcp_client, name, limit)
     with MCPConnection(PagedServer(repeats=way).info) as connection:
         assert [prompt.name for prompt in connection.list_prompts()] == [str(number) for number in range(count)]
     assert f"does not end as it should: {reason}" in caplog.text

@@ -29,8 +29,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPInvocationError
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 
 SEEDS: Final = range(1_000, 1_200)
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")

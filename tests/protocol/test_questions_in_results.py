@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.base import AnswerRefusedError
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows

@@ -61,7 +61,7 @@ async def test_pages_are_read_to_the_end(version, pages, expected, requests, sai
 
 
 async def test_a_listing_without_an_end_is_cut_off(monkeypatch, caplog):
-    limits = "haystack_integrations.tools.mcp.protocol.base."
+    limits = "haystack_integrations.tools.mcp.protocol.mcp_client."
     client = ScriptedClient(
         lambda _, params: page(str(number := int(params.get("cursor", 0)) + 1), following=str(number))
     )

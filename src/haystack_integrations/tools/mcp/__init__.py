@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset
     from .options import FromState, ToolOptions, ToolOverride, ToolSelection
-    from .protocol.base import MCPClient
+    from .protocol.mcp_client import MCPClient
     from .protocol.server_info import MCPServerInfo
     from .registry.configuration import ToolConfig
     from .registry.registry import MCPRegistry
@@ -110,7 +110,7 @@ else:
     _NAMES = {
         "auth.oauth_config": ["OAuthConfig"],
         "budgets": ["call_budget"],
-        "protocol.base": ["MCPClient"],
+        "protocol.mcp_client": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],
         "mcp_json": ["load_mcp_toolsets"],
         "connection.connection": ["MCPConnection"],

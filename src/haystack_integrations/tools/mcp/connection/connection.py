@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
-    from haystack_integrations.tools.mcp.protocol.base import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.mcp_client import ServerDetails
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
+    from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
 
 P = ParamSpec("P")
 T = TypeVar("T")

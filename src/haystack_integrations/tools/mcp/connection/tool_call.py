@@ -56,7 +56,6 @@ from haystack_integrations.tools.mcp.handlers.calling import call as call_functi
 from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
 from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets, is_question
-from haystack_integrations.tools.mcp.protocol.base import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     failed_to,
@@ -66,6 +65,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 

@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.base import MCPClient
+    from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -18,9 +18,9 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import REQUEST_T
 from haystack_integrations.tools.mcp.auth.request_auth import OAuth, OwnAuth, TokenSourceAuth, load_auth
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.exchange import SessionState
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown

@@ -21,8 +21,8 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
+from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
 from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
 

@@ -17,11 +17,11 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.client import WireClient
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
 from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE, Unreadable
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
+from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command
 from haystack_integrations.tools.mcp.transports.process import ServerProcess

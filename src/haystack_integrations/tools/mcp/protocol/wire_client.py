@@ -27,7 +27,6 @@ from haystack_integrations.tools.mcp.errors import (
     lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-from haystack_integrations.tools.mcp.protocol.base import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
 from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
@@ -55,6 +54,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     UnreadableError,
 )
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
