@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPToolset,
 )
+from haystack_integrations.tools.mcp.protocol import mcp_client
 from tests.support.rows import rows
 
 
