@@ -9,10 +9,12 @@ What a server has kept of a call, a task or an open question, is recorded once i
 from typing import Any
 
 import pytest
+from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp import CallOptions, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset, StdioServerInfo
 from haystack_integrations.tools.mcp.durable import RunJournal
-from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError
+from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
+from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import in_a_process_that_is_killed
 from tests.support.waiting import wait_until
 
@@ -73,3 +75,26 @@ def test_a_task_that_is_not_waited_for_any_more_is_taken_up_again(patient, journ
     with MCPToolset(info) as tools, journal.run("run"):
         assert tools["bake"].call(seconds=2).text == "a plain cake"
     assert len(log.events("bake")) == 1
+
+
+@pytest.mark.parametrize("is_answered_elsewhere", [False, True])
+def test_an_open_question_is_answered_when_the_run_goes_on_or_elsewhere(patient, journal, is_answered_elsewhere):
+    info, log = patient
+    bound = {"order": {"bound_arguments": {"drink": Secret.from_token("Earl-Grey-4711")}}}
+    for _ in range(2):
+        with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later), tool_overrides=bound) as tools:
+            with pytest.raises(MCPCallPendingError) as raised, journal.run("run"):
+                tools["order"].call()
+        assert raised.value.pending_call.withheld == ("drink",)
+        [entry] = journal.calls("run")
+        assert (entry.state, entry.result["arguments"]) == ("pending", {})
+    if is_answered_elsewhere:
+        with MCPToolset(info, tool_overrides=bound) as tools:
+            text = tools["order"].continue_call(raised.value.pending_call, {"size": {"size": "big"}}).text
+        journal.decide("run", entry.number, "done", text)
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "big"}), tool_overrides=bound) as tools:
+        with journal.run("run"):
+            assert tools["order"].call().text == "a big Earl-Grey-4711"
+    assert len(log.events("order")) == 1
+    [entry] = journal.calls("run")
+    assert entry.state == "done"

@@ -205,10 +205,10 @@ class RunJournal:
 
     def decide(self, name: str, number: int, decision: Literal["repeat", "model"] | str, result: Any = None) -> None:
         """
-        Decide about a call that was sent and has no result, before the run is continued.
+        Decide about a call that has no result, before the run is continued: it was sent, or it waits for an answer.
 
         :param name: Name of the run.
-        :param number: Number of the call, as an MCPCallInDoubtError has it.
+        :param number: Number of the call, as an MCPCallInDoubtError or `calls` has it.
         :param decision: "repeat": it did not run, and is sent. "done": it ran, and `result` is what it gave, as text.
             "model": the model is told that it may have run.
         :param result: With "done": the text.

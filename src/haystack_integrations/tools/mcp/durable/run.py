@@ -345,10 +345,7 @@ class OpenRun:
         """
         request, key = call.request, entry.request["key"]
         arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
-        continues = None
-        if entry.result is not None:
-            withheld = arguments_with_secrets(arguments, call.secrets)
-            continues = dataclasses.replace(MCPPendingCall.from_dict(entry.result), withheld=withheld), None
+        continues = None if entry.result is None else (_handle(entry, arguments, call.secrets), None)
         return dataclasses.replace(
             request,
             meta={**(request.meta or {}), KEY_IN_META: key},
@@ -492,6 +489,11 @@ class OpenRun:
         """
         redactor = Redactor(call.secrets)
         name = call.request.display_name
+        if entry.result is not None and isinstance(error, ValueError):  # nobody can answer its questions now
+            # The module imports the types of the protocol, which takes a quarter of a second.
+            from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
+
+            raise pending_error(_handle(entry, call.request.tool_args, call.secrets), call.request) from error
         if isinstance(error, MCPCallPendingError):
             self._note_pending(entry, error.pending_call)
             raise error
@@ -709,6 +711,12 @@ def _differences_of_requests(recorded: dict[str, Any], asked: dict[str, Any]) ->
         if here != there
     ]
     return "; ".join(differences) and f"{'; '.join(differences)}."
+
+
+def _handle(entry: Entry, arguments: dict[str, Any], secrets: Sequence[str]) -> MCPPendingCall:
+    withheld = arguments_with_secrets(arguments, secrets)
+    kept = {name: value for name, value in arguments.items() if name not in withheld}
+    return dataclasses.replace(MCPPendingCall.from_dict(entry.result), arguments=kept, withheld=withheld)
 
 
 def _json(value: Any) -> Any:

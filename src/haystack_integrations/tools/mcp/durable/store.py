@@ -76,6 +76,8 @@ _ENTRIES: Final = sql.Table(
 )
 
 
+# Of calls without a result.
+_OPEN: Final = ("started", "pending")
 _PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
 
 # Made once: making a statement takes ten times as long as SQLite takes to execute it.
@@ -95,7 +97,7 @@ _FINISH: Final = (
     .where(
         _ENTRIES.c.number == sql.bindparam("own_number"),
         _ENTRIES.c.epoch == sql.bindparam("own_epoch"),
-        _ENTRIES.c.state.in_(("started", "pending")),
+        _ENTRIES.c.state.in_(_OPEN),
     )
     .values({name: sql.bindparam(name) for name in ("state", "result", "ended")})
 )
@@ -547,7 +549,7 @@ class Store:
 
     def _is_in_doubt(self, name: str, number: int) -> Any:
         free = sql.select(sql.literal(1)).where(_RUNS.c.name == name, self._is_free()).exists()
-        return sql.and_(_is_of(name), _ENTRIES.c.number == number, _ENTRIES.c.state == "started", free)
+        return sql.and_(_is_of(name), _ENTRIES.c.number == number, _ENTRIES.c.state.in_(_OPEN), free)
 
     def forget(self, name: str, number: int) -> bool:
         """
