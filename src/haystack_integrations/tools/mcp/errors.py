@@ -386,7 +386,7 @@ NO_DESCRIPTORS = (
 
 def lacks_descriptors(error: BaseException | None) -> bool:
     """
-    Tell whether the operating system had no file descriptor left.
+    Return whether the operating system had no file descriptor left.
 
     :param error: An exception, perhaps a group, or one with a cause.
     :returns: True if that is what went wrong.

@@ -378,7 +378,7 @@ class FreshToolset(ToolBase, LiveToolset):
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Give a run of an Agent the tools that this toolset has now. Haystack 3 calls this at the start of each run.
+        Return the tools that this toolset has now. Haystack 3 calls this at the start of each run of an Agent.
 
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
         :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
@@ -555,7 +555,7 @@ class FreshToolset(ToolBase, LiveToolset):
 
     def _publish(self) -> None:
         """
-        Have what the server has, as far as that is known.
+        Take over what the server has, as far as that is known.
         """
         if self._fetched is not None:
             with self._lock():

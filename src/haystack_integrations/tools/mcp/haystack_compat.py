@@ -78,7 +78,7 @@ HANDLER_PARAMETERS = tuple(_SERIALIZERS)
 
 def parts_of(message: ChatMessage) -> list[Any]:
     """
-    Give the parts of a message in their order, in which texts and images may take turns.
+    Return the parts of a message in their order, in which texts and images may take turns.
 
     :param message: The message.
     :returns: Its texts, images, files, tool calls and so on.
@@ -142,7 +142,7 @@ def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 def contains_callable(declared: Any) -> bool:
     """
-    Tell whether values of a type are functions.
+    Return whether values of a type are functions.
 
     :param declared: The type of an input.
     :returns: True for `Callable`, and for unions with it.
@@ -153,7 +153,7 @@ def contains_callable(declared: Any) -> bool:
 
 def is_state_type(declared: Any) -> bool:
     """
-    Tell whether an input takes the State of an Agent.
+    Return whether an input takes the State of an Agent.
 
     :param declared: The type of the input.
     :returns: True for `State` and for `State | None`.
@@ -188,7 +188,7 @@ def input_sockets(component: Any) -> dict[str, Any]:
 
 def component_of(tool: Any) -> Any:
     """
-    Give the component of a ComponentTool or PipelineTool.
+    Return the component of a ComponentTool or PipelineTool.
 
     :param tool: The tool.
     :returns: The component.
@@ -198,7 +198,7 @@ def component_of(tool: Any) -> Any:
 
 def has_all_inputs_of_a_pipeline(tool: Any) -> bool:
     """
-    Tell whether a PipelineTool, or a ComponentTool of a SuperComponent, takes each input of each component.
+    Return whether a PipelineTool, or a ComponentTool of a SuperComponent, takes each input of each component.
 
     :param tool: The ComponentTool or PipelineTool.
     :returns: False if the user said which inputs it has, or if it has no pipeline.
@@ -310,7 +310,7 @@ def _forget(module: Any, index: str) -> None:
 
 def is_async_agent(agent: Any) -> bool:
     """
-    Tell whether an Agent should run in an event loop.
+    Return whether an Agent should run in an event loop.
 
     An Agent of Haystack 2 would stop the whole loop until its tools end when it is cancelled.
 
@@ -322,7 +322,7 @@ def is_async_agent(agent: Any) -> bool:
 
 def is_async_pipeline(pipeline: Any) -> bool:
     """
-    Tell whether a pipeline should run in an event loop.
+    Return whether a pipeline should run in an event loop.
 
     :param pipeline: A pipeline.
     :returns: True if it can, and if there is a component in it that does not need a thread.
@@ -343,7 +343,7 @@ def super_component_class() -> Any:
 
 def has_chosen_inputs(super_component: Any) -> bool:
     """
-    Tell whether the author of a SuperComponent chose its inputs.
+    Return whether the author of a SuperComponent chose its inputs.
 
     :param super_component: The SuperComponent.
     :returns: False if it simply has all inputs of its pipeline.
@@ -372,7 +372,7 @@ def arguments_of_model(tool_name: str, tool_call_id: str | None, arguments: Mapp
 
 def was_declined(result: ToolCallResult) -> bool:
     """
-    Tell whether a user declined a tool call, by the text that Haystack's confirmation strategies give the model.
+    Return whether a user declined a tool call, by the text that Haystack's confirmation strategies give the model.
 
     :param result: What the model was told of the call.
     :returns: False for a strategy with a `reject_template` of its own.

@@ -26,7 +26,7 @@ _IMPORT_PATH = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w
 
 def is_import_path(value: object) -> bool:
     """
-    Tell whether a value is like `"package.module:attribute"`.
+    Return whether a value is like `"package.module:attribute"`.
 
     :param value: Any value.
     :returns: True for such a string.
@@ -36,7 +36,7 @@ def is_import_path(value: object) -> bool:
 
 def leads_to_a_module(path: str) -> bool:
     """
-    Tell whether the first package in an import path is there, without importing it.
+    Return whether the first package in an import path is there, without importing it.
 
     :param path: `"package.module:attribute"`.
     :returns: True if it is.
@@ -69,7 +69,7 @@ def import_object(path: str) -> Any:
 
 def import_path_of(owner: object, parameter: str, value: Any) -> str:
     """
-    Give the path by which a function can be stored.
+    Return the path by which a function can be stored.
 
     :param owner: The server info.
     :param parameter: Name of the field.

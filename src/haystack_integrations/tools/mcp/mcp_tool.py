@@ -421,7 +421,7 @@ class MCPTool(ToolBase, Tool):
 
     def _selects(self, definition: types.Tool) -> bool:
         """
-        Tell whether it is the definition of this tool.
+        Return whether it is the definition of this tool.
         """
         return definition.name == self.remote_name
 
@@ -498,7 +498,7 @@ class MCPTool(ToolBase, Tool):
 
     def _has_hint(self, *names: str) -> bool:
         """
-        Tell whether the server annotates the tool with one of the hints.
+        Return whether the server annotates the tool with one of the hints.
 
         An Agent's run goes on with the tools that it began with. What relaxes a check must also hold for what the
         server has said since.

@@ -228,7 +228,7 @@ class MCPToolset(Reading, Watching, FreshToolset):
 
     def _selects(self, definition: types.Tool) -> bool:
         """
-        Tell whether the toolset has a tool of the server.
+        Return whether the toolset has a tool of the server.
         """
         return self._choice().selects(definition)
 

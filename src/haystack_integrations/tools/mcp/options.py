@@ -296,7 +296,7 @@ class ToolSelection(Options):
 
     def excludes(self, name: str) -> bool:
         """
-        Tell whether `exclude_tools` leaves a tool out.
+        Return whether `exclude_tools` leaves a tool out.
 
         :param name: The server's name of the tool.
         :returns: Whether a name or a pattern in it matches.
@@ -305,7 +305,7 @@ class ToolSelection(Options):
 
     def has_pinned(self, definition: types.Tool) -> bool:
         """
-        Tell whether a tool of a snapshot is shown. `tool_filter` was asked when it was captured.
+        Return whether a tool of a snapshot is shown. `tool_filter` was asked when it was captured.
 
         :param definition: What the snapshot has of it.
         :returns: Whether its name and its annotations are as they must be.
@@ -321,7 +321,7 @@ class ToolSelection(Options):
 
     def unknown_exclusions(self, listed: Iterable[str]) -> list[str]:
         """
-        Tell which names in `exclude_tools` the server does not have. A pattern need not match anything.
+        Return which names in `exclude_tools` the server does not have. A pattern need not match anything.
 
         :param listed: The names of the server's tools.
         :returns: The names.
@@ -331,7 +331,7 @@ class ToolSelection(Options):
 
     def reason_against(self, definition: types.Tool) -> str | None:
         """
-        Say why a tool is not loaded.
+        Return why a tool is not loaded.
 
         :param definition: What the server says of it.
         :returns: The reason; None if it is loaded.
@@ -355,7 +355,7 @@ class ToolSelection(Options):
 
 def unusable_by_model(definition: types.Tool) -> str | None:
     """
-    Say why a model must not see a tool, whatever is configured.
+    Return why a model must not see a tool, whatever is configured.
 
     :param definition: What the server says of it.
     :returns: The reason; None if there is none.
@@ -372,7 +372,7 @@ def unusable_by_model(definition: types.Tool) -> str | None:
 
 def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool]:
     """
-    Tell what a tool's annotations mean, with the protocol's defaults for what they do not say.
+    Return what a tool's annotations mean, with the protocol's defaults for what they do not say.
 
     :param annotations: The annotations.
     :returns: The four hints by their names. A read-only tool is idempotent and not destructive.
@@ -512,7 +512,7 @@ class BoundArguments:
 
     def overridden(self, arguments: Iterable[str]) -> list[str]:
         """
-        Tell which arguments somebody passed in vain.
+        Return which arguments somebody passed in vain.
 
         :param arguments: The names of the arguments that were passed.
         :returns: Those that are bound.

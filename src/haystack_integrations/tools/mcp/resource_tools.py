@@ -304,7 +304,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
 
 def toolset_of_reader(tool: Tool | None) -> MCPResourceToolset | None:
     """
-    Give the toolset of a tool that lists or reads resources.
+    Return the toolset of a tool that lists or reads resources.
 
     :param tool: Any tool; None for one that is unknown.
     :returns: The toolset; None if it is another tool.

@@ -311,7 +311,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Give a run of an Agent a search of its own. Haystack 3 calls this at the start of each run.
+        Return a search of its own for a run of an Agent. Haystack 3 calls this at the start of each run.
 
         :param selected_tool_names: Names of the tools that the run may find and use. Default: all.
         :returns: A toolset for the run.

@@ -59,7 +59,7 @@ def instructions_for_model(
     template: InstructionsTemplate = TEMPLATE,
 ) -> str | None:
     """
-    Give what the servers of tools say about their use, fenced as the text of third parties and limited in length.
+    Return what the servers of tools say about their use, fenced as the text of third parties and limited in length.
 
     For a system message among the `messages` of an Agent. Not for its `system_prompt`: for Haystack, that is a Jinja
     template, and a server could write one. On Haystack 3, MCPInstructionsHook does it.
@@ -82,7 +82,7 @@ def instructions_for_model(
 
 def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
     """
-    Give the instructions of servers, each server's once. Where there is a snapshot, they are those that it allows.
+    Return the instructions of servers, each server's once. Where there is a snapshot, they are those that it allows.
 
     :param tools: MCPTools and MCPToolsets.
     :returns: The instructions by the names of the servers; servers of one name are told apart by a number.
