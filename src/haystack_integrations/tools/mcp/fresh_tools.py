@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["MCPToolsChange"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # The shortest time between two listings in the background, in seconds: a server may say a thousand times a second that
 # its tools changed.
@@ -275,6 +277,23 @@ def _not_connected(**_arguments: Any) -> str:
     raise MCPConnectionError(msg)
 
 
+def while_alive(method: Callable[[T], None]) -> Callable[[T], None]:
+    """
+    Return a function that calls a method, and that does not keep its object alive, as what a connection holds.
+
+    :param method: The method.
+    :returns: The function. It does nothing after the object is gone.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def called(argument: T) -> None:
+        bound = reference()
+        if bound is not None:
+            bound(argument)
+
+    return called
+
+
 class FreshToolset(ToolBase, LiveToolset):
     """
     Base of MCPToolset: a toolset whose tools stay those that its server has.
@@ -307,15 +326,8 @@ class FreshToolset(ToolBase, LiveToolset):
         self._telling = threading.Lock()
         # What runs of Agents of Haystack 3 began with.
         self._spawned: list[weakref.ref[ToolsOfRun]] = []
-        # Held by the connection, which must not keep the toolset alive.
-        noting = weakref.WeakMethod(self._note_change)
-
-        def note(change: ServerChange) -> None:
-            method = noting()
-            if method is not None:
-                method(change)
-
-        self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), note))
+        watcher = Watcher(WantedChanges(lists=frozenset({"tools"})), while_alive(self._note_change))
+        self._connection._watch(watcher)
 
     @abstractmethod
     def _reasons_against(self, listing: ToolListing) -> dict[str, str]:

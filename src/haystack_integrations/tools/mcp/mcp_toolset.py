@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import os
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from haystack import logging
@@ -24,7 +23,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPDriftError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.fresh_tools import FreshToolset
+from haystack_integrations.tools.mcp.fresh_tools import FreshToolset, while_alive
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
@@ -207,7 +206,7 @@ class MCPToolset(Reading, Watching, FreshToolset):
         self._begin()
         guard = self._pin(self._choice())
         if guard is not None:
-            guard.take_over = self._weak_take_over()
+            guard.take_over = while_alive(self._take_over)
             self._show_pinned(guard)
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
@@ -231,17 +230,6 @@ class MCPToolset(Reading, Watching, FreshToolset):
         Return whether the toolset has a tool of the server.
         """
         return self._choice().selects(definition)
-
-    def _weak_take_over(self) -> Callable[[ToolListing], None]:
-        # Held by the connection, which must not keep the toolset alive.
-        reference = weakref.ref(self)
-
-        def take_over(listing: ToolListing) -> None:
-            toolset = reference()
-            if toolset is not None:
-                toolset._take_over(listing)
-
-        return take_over
 
     def _take_over(self, listing: ToolListing) -> None:
         try:
