@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import threading
 import time
 import uuid
@@ -33,6 +34,11 @@ from haystack_integrations.tools.mcp.errors import MCPRunError
 
 # Other processes may make the tables of a new database at the same time.
 _ATTEMPTS: Final = 5
+
+# For so many seconds, a process waits for others that use the database. SQLite does not wait by itself for one that
+# sets the journal mode, so that is tried again, after so many seconds.
+_LONGEST_WAIT: Final = 30.0
+_PAUSE: Final = 0.02
 
 # Journals of other formats are refused.
 FORMAT: Final = 2
@@ -312,18 +318,22 @@ class Store:
         options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
         if self._is_sqlite:
             # One connection: a pool costs more than the writes.
-            options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": 30}}
+            options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
-        for attempts_left in range(_ATTEMPTS - 1, -1, -1):
+        attempts, give_up = 0, time.monotonic() + _LONGEST_WAIT
+        while True:
             try:
                 _tables.create_all(engine)
-                break
-            except SQLAlchemyError:
-                if not attempts_left:
+                return engine
+            except SQLAlchemyError as error:
+                is_busy = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                attempts += not is_busy
+                if attempts == _ATTEMPTS or time.monotonic() > give_up:
                     raise
-        return engine
+                if is_busy:
+                    time.sleep(_PAUSE)
 
     def _prepare(self, connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
