@@ -13,8 +13,8 @@ PYTEST_ARGS ?= -n 4 --dist worksteal
 # What runs on Haystack 2.31 too: what the package gives to Haystack and what it does with it, examples and guides that
 # tell the majors apart, and what is served, because FastMCP is another version there.
 SERVED_ON_ONE_MAJOR := $(patsubst %,tests/serving/test_%.py,foreign_clients load)
-HAYSTACK2_TESTS := tests/components tests/hooks tests/durable/test_journal.py tests/durable/test_decisions.py \
-	 tests/cli/test_serve.py tests/convert/test_results.py \
+HAYSTACK2_TESTS := tests/components tests/hooks $(patsubst %,tests/durable/test_%.py,cassette decisions journal) \
+	tests/cli/test_serve.py tests/convert/test_results.py \
 	$(patsubst %,tests/journeys/test_%.py,agents_and_pipelines examples handlers_in_agents) \
 	tests/journeys/test_docs.py::test_the_python_blocks_of_a_page_run_and_print_what_they_say \
 	tests/registry/test_loops.py $(patsubst %,tests/tools/test_%.py,mcp_tool mcp_toolset serialization) \
