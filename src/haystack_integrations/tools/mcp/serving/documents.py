@@ -80,7 +80,8 @@ class DocumentStoreSource(Source):
         :returns: The resources.
         """
         listed = await asyncio.gather(*(store.resources() for store in self._stores))
-        return [resource for resources in listed for resource in resources]
+        found = zip(self._stores, listed, strict=True)
+        return [await marked(resource, store.options) for store, resources in found for resource in resources]
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
         """
@@ -89,7 +90,8 @@ class DocumentStoreSource(Source):
         :param uri: The URI.
         :returns: The resource, whether the store has the document or not; none if it is no URI of these stores.
         """
-        return [resource for store in self._stores for resource in await store.resources_at(uri)]
+        found = [(store, store.resource_at(uri)) for store in self._stores]
+        return [await marked(resource, store.options) for store, resource in found if resource is not None]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
@@ -97,7 +99,7 @@ class DocumentStoreSource(Source):
 
         :returns: The templates.
         """
-        return [template for store in self._stores for template in await store.shown_templates()]
+        return [await marked(template, store.options) for store in self._stores for template in store.templates]
 
 
 class _ServedStore:
@@ -116,13 +118,13 @@ class _ServedStore:
         check_name("`document_stores`", name)
         self._name = name
         self._store = store
-        self._options = options
-        unknown = sorted(set(self._options.bound) - {"filters"})
+        self.options = options
+        unknown = sorted(set(self.options.bound) - {"filters"})
         if unknown:
             msg = f"`options[{name!r}].bound` may have `filters` for a document store, not {', '.join(unknown)}"
             raise ValueError(msg)
-        self._places = Reads(f"Reading from '{name}'", self._options, pool, ResourceError)
-        self._limit = self._options.max_documents or _DEFAULT_LIMIT
+        self._places = Reads(f"Reading from '{name}'", self.options, pool, ResourceError)
+        self._limit = self.options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
         self._list = Resource.from_function(self._read_list, self.uri, **{**self._shared("all"), "mime_type": _JSON})
         self.templates: list[ResourceTemplate] = [
@@ -138,13 +140,13 @@ class _ServedStore:
         """
         What resources and templates of this store have in common.
         """
-        name = self._options.name or self._name
+        name = self.options.name or self._name
         descriptions = {
             "all": f"The documents of '{name}'.",
             "document": f"One document of '{name}', by its id: the text, and the binary data if it has some.",
             "search": _SEARCH_HELP.format(name=name),
         }
-        given = self._options.of_component()
+        given = self.options.of_component()
         if what != "all":
             given.pop("title", None)
             given.pop("description", None)
@@ -159,7 +161,7 @@ class _ServedStore:
         The list of documents, and each document if there are few.
         """
         try:
-            documents = await self.few_documents()
+            documents = await self._places.run(self._few_documents)
         # Of any kind: each store has errors of its own.
         except Exception as error:
             logger.warning(
@@ -168,23 +170,13 @@ class _ServedStore:
                 error=repr(error),
             )
             documents = []
-        return await self._marked([self._list, *map(self._document_resource, documents)])
+        return [self._list, *map(self._document_resource, documents)]
 
-    async def resources_at(self, uri: str) -> list[Resource]:
+    def resource_at(self, uri: str) -> Resource | None:
         """
-        The list of documents, or one document, by the URI.
+        Return the list of documents, or one document, by the URI.
         """
-        resource = self._list if uri == self.uri else self._document_at(uri)
-        return [] if resource is None else await self._marked([resource])
-
-    async def shown_templates(self) -> list[ResourceTemplate]:
-        """
-        How to read a document, and how to search.
-        """
-        return [await marked(template, self._options) for template in self.templates]
-
-    async def _marked(self, resources: list[Resource]) -> list[Resource]:
-        return [await marked(resource, self._options) for resource in resources]
+        return self._list if uri == self.uri else self._document_at(uri)
 
     def _document_at(self, uri: str) -> Resource | None:
         store, _, written = uri.rpartition("/")
@@ -193,13 +185,10 @@ class _ServedStore:
         # However the client wrote it, so that a document that is disabled is so by every name.
         return self._resource_of(unquote(written), self._shared("document"))
 
-    async def few_documents(self) -> list[Document]:
-        """
-        All documents, or none if there are more than a listing has.
-        """
-        return await self._places.run(self._few_documents)
-
     def _few_documents(self) -> list[Document]:
+        """
+        Return all documents, or none if there are more than a listing has.
+        """
         if self._store.count_documents() > self._limit:
             return []
         documents: list[Document] = self._store.filter_documents(filters=self._restricted(None))
@@ -244,7 +233,7 @@ class _ServedStore:
             # Not its text, which may be about anything in the store.
             msg = f"`filters` cannot be used with '{self._name}': check fields, operators and the types of values"
             raise refused(msg) from error
-        writer = JsonWriter(self._options)
+        writer = JsonWriter(self.options)
         part = found[offset : offset + limit]
         documents = [
             {"uri": self._uri_of(document.id), **written}
@@ -266,10 +255,10 @@ class _ServedStore:
             msg = f"There is no document with this id in '{self._name}'"
             raise NoSuchThingError(msg)
         document = found[0]
-        meta = {"haystack": {"id": document.id, "meta": JsonWriter(self._options).write(document.meta)}}
+        meta = {"haystack": {"id": document.id, "meta": JsonWriter(self.options).write(document.meta)}}
         contents = []
         if document.content is not None:
-            text = JsonWriter(self._options).text(document.content)
+            text = JsonWriter(self.options).text(document.content)
             contents.append(ResourceContent(text, mime_type=_text_type(document), meta=meta))
         if document.blob is not None:
             contents.append(ResourceContent(document.blob.data, mime_type=document.blob.mime_type, meta=meta))
@@ -279,7 +268,7 @@ class _ServedStore:
         """
         Combine filters with those that clients neither see nor set.
         """
-        bound = self._options.bound.get("filters")
+        bound = self.options.bound.get("filters")
         conditions = [each for each in (bound, filters) if each]
         return {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
 
