@@ -70,9 +70,9 @@ __all__ = [
 ]
 
 
-def _pickled(error: BaseException) -> tuple[Any, ...]:
+def _pickled(self: BaseException) -> tuple[Any, ...]:
     # By default, unpickling passes only the message to the constructor.
-    return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}  # type: ignore[attr-defined]
+    return copyreg.__newobj__, (type(self),), {**vars(self), "args": self.args}  # type: ignore[attr-defined]
 
 
 class MCPError(Exception):
