@@ -70,9 +70,9 @@ __all__ = [
 ]
 
 
-def _pickled(self: BaseException) -> tuple[Any, ...]:
+def _pickled(error: BaseException) -> tuple[Any, ...]:
     # By default, unpickling passes only the message to the constructor.
-    return copyreg.__newobj__, (type(self),), {**vars(self), "args": self.args}  # type: ignore[attr-defined]
+    return copyreg.__newobj__, (type(error),), {**vars(error), "args": error.args}  # type: ignore[attr-defined]
 
 
 class MCPError(Exception):
@@ -89,7 +89,11 @@ class MCPError(Exception):
         super().__init__(message)
         self.message = message
 
-    __reduce__ = _pickled
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the error with all its fields.
+        """
+        return _pickled(self)
 
 
 class MCPConnectionError(MCPError):
@@ -302,7 +306,11 @@ class MCPInvocationError(ToolInvocationError):
         self.code = code
         self.data = data
 
-    __reduce__ = _pickled
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the error with all its fields.
+        """
+        return _pickled(self)
 
 
 class MCPCallRefusedError(MCPInvocationError):
