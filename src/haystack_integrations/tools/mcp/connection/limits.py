@@ -183,20 +183,26 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
     :returns: A context manager.
     """
     async with asyncio.timeout(seconds) as limit:
+
+        def extend(more: float) -> None:
+            end = limit.when()
+            if end is not None and not limit.expired():
+                limit.reschedule(end + more)
+
         if server_info._may_log_in:
-            with extended_by_logins(limit, server_info):
+            with extended_by_logins(server_info, extend):
                 yield
         else:
             yield
 
 
 @contextmanager
-def extended_by_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> Iterator[None]:
+def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None]) -> Iterator[None]:
     """
     Extend a limit by the time in which a person logs in: what was left when the login began is left when it ends.
 
-    :param limit: The limit.
     :param server_info: The server.
+    :param extend: Moves the end of the limit by so many seconds.
     :returns: A context manager.
     """
     now = asyncio.get_running_loop().time
@@ -205,9 +211,8 @@ def extended_by_logins(limit: asyncio.Timeout, server_info: MCPServerInfo) -> It
         while True:
             looked_at = now()
             await asyncio.sleep(_LOGIN_POLL)
-            end = limit.when()
-            if server_info._is_logging_in() and end is not None and not limit.expired():
-                limit.reschedule(end + now() - looked_at)
+            if server_info._is_logging_in():
+                extend(now() - looked_at)
 
     looking = asyncio.create_task(look())
     try:

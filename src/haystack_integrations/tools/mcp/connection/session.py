@@ -64,7 +64,7 @@ class UnderWay:
     One request that is under way.
     """
 
-    __slots__ = ("caller", "has_ended", "limit", "longest_silence", "ping_interval", "task")
+    __slots__ = ("caller", "deadline", "has_ended", "limit", "longest_silence", "ping_interval", "task")
 
     def __init__(
         self,
@@ -82,8 +82,10 @@ class UnderWay:
         self.task: Any = asyncio.current_task()
         self.caller: Caller | None = caller_of_operation.get()
         self.has_ended: bool = False
-        # Also ends the request when its session ends.
-        self.limit: asyncio.Timeout = asyncio.timeout(timeout)
+        # When the request is given up, in the seconds of `time.monotonic`; None for never.
+        self.deadline: float | None = None if timeout is None else monotonic() + timeout
+        # Ends the request, by `give_up`. It has no timer: the `Watch` has one for all requests, which is quicker.
+        self.limit: asyncio.Timeout = asyncio.timeout(None)
         self.longest_silence: float | None = longest_silence
         self.ping_interval: float | None = ping_interval
 
@@ -99,14 +101,30 @@ class UnderWay:
         """
         How much longer it may take; None for no limit.
         """
-        end = self.limit.when()
-        return None if end is None else max(end - asyncio.get_running_loop().time(), 0.0)
+        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+
+    def extend(self, seconds: float) -> None:
+        """
+        Move the deadline, if there is one.
+
+        :param seconds: By how many seconds.
+        """
+        if self.deadline is not None:
+            self.deadline += seconds
+
+    def give_up(self) -> None:
+        """
+        End the request, whose `limit` was entered, if it is not over.
+        """
+        if not self.is_over:
+            self.limit.reschedule(0.0)
 
 
-class SilenceWatch:
+class Watch:
     """
-    Gives a session up whose server is silent for too long. Used in the event loop of the session.
+    Gives up requests at their deadlines, and a session whose server is silent for too long.
 
+    It is used in the event loop of the session.
     Silence is counted only while requests are under way, and from the last thing that the server sent, whatever that
     was. Of several requests, the most patient one decides. One timer serves all of them, and goes on for a while after
     the last one.
@@ -114,7 +132,7 @@ class SilenceWatch:
 
     def __init__(self, life: SessionLife) -> None:
         """
-        Initialize the SilenceWatch.
+        Initialize the Watch.
 
         :param life: The life of the session, which hears the server.
         """
@@ -137,10 +155,12 @@ class SilenceWatch:
         if not self.requests:
             self._since += now - self._paused_at
         self.requests[request.task] = request
+        look_at = request.deadline
         if request.longest_silence is not None:
             silent_at = request.longest_silence + max(self._since, self._life.heard_at)
-            if self._timer is None or silent_at < self._looks_at:
-                self._look_in(silent_at - now)
+            look_at = silent_at if look_at is None else min(look_at, silent_at)
+        if look_at is not None and (self._timer is None or look_at < self._looks_at):
+            self._look_at(look_at)
 
     def end(self, request: UnderWay) -> None:
         """
@@ -163,27 +183,42 @@ class SilenceWatch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_in(self, seconds: float) -> None:
+    def _look_at(self, moment: float) -> None:
         self.stop()
-        self._looks_at = monotonic() + seconds
-        self._timer = asyncio.get_running_loop().call_later(max(seconds, 0.001), self._look, context=_no_context)
+        self._looks_at = moment
+        seconds = max(moment - monotonic(), 0.001)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look, context=_no_context)
 
     def _look(self) -> None:
         self._timer = None
+        now = monotonic()
+        moments = []
+        for request in self.requests.values():
+            if request.deadline is None:
+                continue
+            if request.deadline <= now:
+                request.give_up()
+            else:
+                moments.append(request.deadline)
+        moments += self._silent_at(now)
+        if moments:
+            self._look_at(min(moments))
+
+    def _silent_at(self, now: float) -> Iterator[float]:
         limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
         is_second_look, self._is_second_look = self._is_second_look, False
         if not limits:
             return
-        left = max(limits) + max(self._since, self._life.heard_at) - monotonic()
+        silent_at = max(limits) + max(self._since, self._life.heard_at)
         if len(limits) < len(self.requests):
-            self._look_in(min(limits))  # the most patient request may have ended by then
-        elif left > 0:
-            self._look_in(left)
+            yield now + min(limits)  # the most patient request may have ended by then
+        elif now < silent_at:
+            yield silent_at
         elif is_second_look:
             self._give_up(max(limits))
         else:
             self._is_second_look = True
-            self._look_in(_SECOND_LOOK)
+            yield now + _SECOND_LOOK
 
     def _give_up(self, limit: float) -> None:
         self._life.end(
@@ -267,7 +302,7 @@ class Session:
         self.life: SessionLife = SessionLife(self._lost)
         client.life = self.life
         self.life.redact = client.redactor.text
-        self._watch = SilenceWatch(self.life)
+        self._watch = Watch(self.life)
         self._login_info = server_info if server_info is not None and server_info._may_log_in else None
         self._pinged_at = 0.0
         client.time_left = self._time_left
@@ -404,8 +439,7 @@ class Session:
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
         for request in self._watch.requests.values():
-            if not request.is_over:
-                request.limit.reschedule(0.0)
+            request.give_up()
 
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
@@ -493,7 +527,7 @@ class Session:
                 if self._login_info is None:
                     result = await request
                 else:
-                    with extended_by_logins(under_way.limit, self._login_info):
+                    with extended_by_logins(self._login_info, under_way.extend):
                         result = await request
             self.life.heard()  # there are no streams in process, and a custom client may have none
             return result

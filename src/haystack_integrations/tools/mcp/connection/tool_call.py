@@ -343,7 +343,7 @@ class ToolCall:
             self._has_progressed = True
             limits, taken = self.request.limits, monotonic() - self._attempt_began
             left = self._within_total(limits.invocation_timeout, taken)
-            under_way.limit.reschedule(None if left is None else asyncio.get_running_loop().time() + left)
+            under_way.deadline = None if left is None else monotonic() + left
         self._report(progress, total, message)
 
     def _report(self, progress: float, total: float | None, message: str | None) -> None:
