@@ -131,6 +131,18 @@ def test_on_a_full_disk_no_call_is_sent_and_a_result_is_kept_until_there_is_room
     assert [each.state for each in journal.calls("run")] == ["done"]
 
 
+def test_a_result_that_the_database_refuses_for_good_ends_the_run_with_its_reason(journal, server, monkeypatch, caplog):
+    def refuse(*_args: Any, **_options: Any) -> bool:
+        raise MCPRunError("The journal cannot be used: string or blob too big")
+
+    monkeypatch.setattr(Store, "finish", refuse)
+    with MCPToolset(server.info) as tools:
+        with pytest.raises(MCPRunError, match="too big"), journal.run("run"):
+            tools["look"].call()  # the lease is prolonged meanwhile
+    assert [each.state for each in journal.calls("run")] == ["started"]
+    assert caplog.text.count("The outcome of 'look' in run 'run' was not written, and is tried again") == 1
+
+
 def limit_pages(journal: RunJournal, more: int) -> None:
     """Let the database have so many pages more than it has."""
     with journal._store._connection() as connection:

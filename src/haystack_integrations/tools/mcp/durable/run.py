@@ -523,14 +523,25 @@ class OpenRun:
         :param result: The result, the error or the handle.
         :raises MCPRunError: If another process has sent the call again, or the journal cannot be reached any more.
         """
+        # What a tool gave is not thrown away at once, and not waited for longer than the lease that there is now: a
+        # database that refuses just this write may go on prolonging it.
+        until, is_told = self._deadline, False
         while True:
             try:
                 is_noted = self._store.finish(entry, state=state, result=result)
                 break
-            except MCPRunError:
-                # What a tool gave is not thrown away while the run is ours.
-                if boot_clock() > self._deadline or self._ended.wait(_PAUSE):
+            except MCPRunError as error:
+                if boot_clock() > until or self._ended.is_set():
                     raise
+                if not is_told:
+                    logger.warning(
+                        "The outcome of '{tool}' in run '{run}' was not written, and is tried again: {error}",
+                        tool=entry.place.name,
+                        run=self.name,
+                        error=str(error),
+                    )
+                is_told = True
+                self._ended.wait(_PAUSE)
         if not is_noted:
             self._lost = "another process has taken it over"
             msg = f"The run '{self.name}' cannot go on here: another process has taken it over."
