@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
 from weakref import WeakSet
@@ -110,7 +110,7 @@ _FINISH: Final = (
 )
 
 
-@cache
+@lru_cache(maxsize=16)  # each engine has a dialect of its own
 def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str] | None]:
     compiled = statement.compile(dialect=dialect)
     return compiled.string, dict(compiled.params), compiled.positiontup if compiled.positional else None
