@@ -157,6 +157,17 @@ def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
             assert "***" in redacted
 
 
+def test_a_token_is_found_after_what_is_no_letter_of_it_and_short_ones_are_found_too():
+    for text, redacted in (
+        (f"令牌ghp_{KEY}", "令牌***"),
+        (f"token_ghp_{KEY}", "token_***"),
+        ("x-sk_live_abcdefghij12", "x-***"),
+        ("=xoxb-1234567890ab", "=***"),
+        (f"task-{KEY}", f"task-{KEY}"),
+    ):
+        assert redact_text(text) == redacted
+
+
 def test_the_credentials_of_a_scheme_and_of_a_url_are_redacted():
     for text, redacted in (
         ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),

@@ -242,6 +242,20 @@ def test_a_function_that_keeps_calls_may_fail(patient_stdio_server: Any, caplog:
     assert "The handler `pending_calls` for stdio server" in caplog.text
 
 
+def test_a_function_that_keeps_calls_for_ever_is_not_waited_for(
+    patient_stdio_server: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep(_call: MCPPendingCall) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.tool_call._KEEP_TIMEOUT", 0.1)
+    server = patient_stdio_server()
+    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
+    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
+    assert "failed: TimeoutError" in caplog.text
+
+
 def test_an_async_function_that_keeps_calls_runs_in_the_loop_of_the_caller(patient_stdio_server: Any) -> None:
     loops = []
 

@@ -17,10 +17,11 @@ import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
+from mcp import MCPError, types
 
 from haystack_integrations.tools.mcp import MCPTool, MCPToolset, StdioServerInfo
 from haystack_integrations.tools.mcp.durable import Cassette, JournaledChatGenerator, RunJournal
-from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
+from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPRunChangedError, MCPRunError
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.prepared import prepared_python
 from tests.support.processes import run_to_end
@@ -39,9 +40,12 @@ class Bank(ForeignServer):
 
     def __init__(self) -> None:
         super().__init__(definition("pay", AMOUNT), definition("look", AMOUNT))
+        self.refusal: Exception | None = None
 
     async def _call_tool(self, context: Any, params: Any) -> Any:
         await super()._call_tool(context, params)
+        if self.refusal is not None:
+            raise self.refusal
         return text_result(f"paid {params.arguments}")
 
 
@@ -119,6 +123,17 @@ def test_all_records_again_and_what_fails_is_not_written(file):
     with Cassette(file, "all"), MCPToolset(Bank().info) as tools:
         tools["pay"].call(amount=7)
     assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 7}}]
+
+
+def test_a_call_that_did_not_run_is_played_as_it_was_recorded(file):
+    server = Bank()
+    server.refusal = MCPError(types.INVALID_PARAMS, "no such account")
+    messages = []
+    for cassette, toolset in ((Cassette(file, "once"), MCPToolset(server.info)), (Cassette(file), absent())):
+        with cassette, toolset as tools, pytest.raises(MCPInvocationError, match="no such account") as raised:
+            tools["pay"].call(amount=1)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
 
 
 def test_the_same_run_writes_the_same_file(file):

@@ -159,6 +159,18 @@ def test_a_session_validates_in_one_thread(threads):
         assert [text(call.result(LIMIT)) for call in calls] == ["found"] * 3
 
 
+def test_without_a_thread_to_validate_it_in_a_result_passes(monkeypatch):
+    def start_no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", 0.0)
+    monkeypatch.setattr(listed_tools, "start_in_thread", start_no_thread)
+    server = server_with(INTEGER, {"x": 1})
+    with MCPConnection(server.info) as connection:
+        assert text(connection.call_tool("search")) == "found"
+    assert len(server.calls) == 1
+
+
 def test_after_it_was_cut_off_in_a_thread_a_tool_is_given_up_with_one_warning(threads, caplog):
     threads.verdict = Verdict(cut_off=True)
     threads.may_end.set()

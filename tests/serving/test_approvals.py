@@ -196,6 +196,29 @@ async def test_what_one_client_approved_is_not_approved_for_another(era: str):
     assert (len(shop.questions), shop.did) == (3, [1, 1])
 
 
+class LockedPolicy(AlwaysAskPolicy):  # type: ignore[misc, unused-ignore]
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@ERAS
+async def test_a_policy_that_cannot_be_copied_for_each_run_is_named(era: str):
+    shop = Shop(call("pay", amount=1), say("Done."), strategy=ClientConfirmationStrategy(LockedPolicy()))
+    async with shop.client(shop.server(), era) as client:
+        with pytest.raises(ToolError, match=r"`confirmation_policy` \(LockedPolicy\) cannot be copied"):
+            await client.call_tool("shop", {"task": "Shop."})
+    assert (shop.questions, shop.did) == ([], [])
+
+
+@ERAS
+@pytest.mark.parametrize("amount", [float("inf"), "half an emoji \ud83d"])
+async def test_what_is_approved_is_what_is_made_whatever_the_value(era: str, amount: Any):
+    shop = Shop(call("pay", amount=amount), say("Done."))
+    async with shop.client(shop.server(), era) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+    assert (len(shop.questions), shop.did) == (1, [amount])
+
+
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
 @ERAS
 async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):

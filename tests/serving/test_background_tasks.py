@@ -93,6 +93,19 @@ async def test_a_task_can_be_cancelled():
                 await anyio.sleep(0.01)
 
 
+async def test_a_task_that_exits_ends_itself_and_not_the_server():
+    async def leave(text: str) -> str:
+        sys.exit(text)
+
+    server = create_mcp_server("shop", tools=[(leave, TASK), (Tool("slow", "Does it.", TEXT, _slow), TASK)])
+    async with Client(server) as client:
+        task = await tasks.call_tool_task(client, "leave", {"text": "x"})
+        with pytest.raises(ToolError, match="Error calling tool 'leave'"):
+            await task.result()
+        task = await tasks.call_tool_task(client, "slow", {"text": "tea"})
+        assert (await task.result()).content[0].text == "TEA"
+
+
 _SHORT, _LONG = Timeout(dt.timedelta(seconds=0.2)), Timeout(dt.timedelta(seconds=60))
 
 

@@ -93,6 +93,7 @@ class TestStarting:
                 assert await read_line(process) is None
                 assert process.has_exited()
                 await process._exited.wait()
+                assert process.exit_code_is_unknown
 
         run(start())
 
@@ -101,6 +102,7 @@ class TestStarting:
             async with process_of("import time; time.sleep(1000)") as process:
                 os.kill(process._process.pid, 9)
                 assert await process.exit_code(LIMIT) == -9
+                assert not process.exit_code_is_unknown
 
         run(start())
 

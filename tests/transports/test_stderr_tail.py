@@ -96,6 +96,20 @@ class TestSecrets:
     def test_short_values_are_words_like_others(self):
         assert tail("listening on 8080, debug true\n", secrets=["8080", "true"]) == "listening on 8080, debug true"
 
+    def test_the_beginning_of_one_does_not_show_when_the_process_ends_there(self):
+        assert tail("token=kw8-4f_Zq0-mV") == "token="
+
+    @pytest.mark.parametrize("filler", ["x", " ", f"{SECRET} "])
+    @pytest.mark.parametrize("end", ["", "\n"])
+    def test_a_cut_never_shows_a_part_of_one(self, filler, end):
+        # Wherever a long line is cut, and however much shorter its text is when shown.
+        for before in [0, 480, 495, *range(1980, 2030)]:
+            for after in [0, 495, *range(1980, 2001)]:
+                text = f"{filler * (before // len(filler))}{SECRET}{'z' * after}"
+                for size in (1000, 65_536):
+                    shown = tail(*(text[i : i + size] for i in range(0, len(text), size)), end)
+                    assert not any(SECRET[i : i + 6] in shown for i in range(len(SECRET) - 5)), (before, after, size)
+
 
 @pytest.mark.parametrize("script", ["sys.exit(3)", "sys.stdin.read()"], ids=["exits", "hangs"])
 @pytest.mark.parametrize("end", ["", "\\n"], ids=["no newline", "newline"])

@@ -58,18 +58,16 @@ _TOKENS = (
     r"gh[opusr]_",
     r"github_pat_",
     r"gl(?:pat|dt|rt|ptt)-",
-    r"sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})",  # names may have hyphens, too
-    r"[srp]k_(?:live|test|prod)_",
-    r"xox[a-z](?:\.xox[a-z])?-",
-    r"xapp-",
+    r"(?<![\w-])sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})",  # names may have hyphens, too
     r"A[KS]IA",
     r"AIza",
     r"ya29\.",
     r"hf_",
     r"npm_",
     r"pypi-AgE",
-    r"eyJ",
+    r"(?<![\w-])eyJ",
 )
+_SHORT_TOKENS = (r"[srp]k_(?:live|test|prod)_", r"xox[a-z](?:\.xox[a-z])?-", r"xapp-")
 
 # What follows `Bearer`, but not in a sentence ("Bearer authentication is required"): there must be a digit, an inner
 # capital, or more letters than a word has.
@@ -79,7 +77,8 @@ _CREDENTIALS = r"(?![\w-]+=[\"'])(?=\S{0,200}[0-9]|[\w-]{0,100}[a-z][A-Z]|\S{24}
 _WELL_KNOWN = [
     re.compile(pattern)
     for pattern in (
-        rf"(?<![\w-])()(?:{'|'.join(_TOKENS)})[\w-]{{16,}}(?:\.[\w-]+)*",
+        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_TOKENS)})[\w-]{{16,}}(?:\.[\w-]+)*",
+        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_SHORT_TOKENS)})[\w-]{{10,}}",
         r"(hooks\.slack\.com/services/|/api/webhooks/)[\w/-]+",
         # User info of a URL; a name of a few letters without a password, as in `ssh://git@host`, is none.
         r"(://)(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)",

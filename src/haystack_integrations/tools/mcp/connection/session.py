@@ -305,6 +305,8 @@ class Session:
         self._watch = Watch(self.life)
         self._login_info = server_info if server_info is not None and server_info._may_log_in else None
         self._pinged_at = 0.0
+        # Whether the client can, as far as is known.
+        self._may_ping = True
         client.time_left = self._time_left
 
     def _latest_caller(self) -> Caller | None:
@@ -519,7 +521,7 @@ class Session:
         self._last_caller = under_way.caller
         self._user = current_identity.get()
         current_request.set(under_way.task)
-        interval = under_way.ping_interval
+        interval = under_way.ping_interval if self._may_ping else None
         pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
         self._watch.begin(under_way)
         try:
@@ -564,7 +566,8 @@ class Session:
             self._pinged_at = monotonic()
             try:
                 if not await self.client.ping():
-                    return  # neither this client nor another one of this session can
+                    self._may_ping = False
+                    return
             except Exception as error:
                 logger.debug("A ping of {server} failed: {error}", server=self._server, error=type(error).__name__)
 

@@ -78,6 +78,9 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
+# How long a journal or a handler may take to keep a call, in seconds. Nothing else limits how long a caller waits.
+_KEEP_TIMEOUT = 60.0
+
 T = TypeVar("T")
 E = TypeVar("E", bound=MCPInvocationError)
 
@@ -674,7 +677,8 @@ async def keep(call: MCPPendingCall, request: CallRequest, supervisor: Superviso
 
 async def _pass(call: MCPPendingCall, name: str, function: Callable[..., Any], supervisor: Supervisor) -> None:
     try:
-        await call_function(function, call)
+        async with asyncio.timeout(_KEEP_TIMEOUT):
+            await call_function(function, call)
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -392,7 +392,8 @@ class OpenRun:
                 msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
                 raise self._changed(msg)
             return self._write(place, request), True
-        if entry.state == "failed" and entry.result["outcome"] == "did_not_run" and not self._is_replied_to(place):
+        may_be_made = entry.state == "failed" and entry.result["outcome"] == "did_not_run" and self._refuse is None
+        if may_be_made and not self._is_replied_to(place):
             self._check_may_go_on(place, entry.request)
             return self._again(dataclasses.replace(entry, result=None)), True
         if entry.state in ("done", "failed"):

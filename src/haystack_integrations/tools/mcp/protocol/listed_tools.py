@@ -148,8 +148,12 @@ class ListedTools:
             async with self._one_in_thread:
                 if self._schemas.get(tool_name) is not schema:
                     return  # given up meanwhile
+                try:
+                    running = start_in_thread(schema.validate, value, _SECONDS_IN_THREAD)
+                except RuntimeError:  # there are too many threads; the tool has run, so its result passes
+                    return
                 # A caller who gives up does not end the thread, which ends by itself.
-                verdict = await asyncio.shield(start_in_thread(schema.validate, value, _SECONDS_IN_THREAD))
+                verdict = await asyncio.shield(running)
         if verdict.violation is not None:
             raise InvalidResultError(verdict.violation)
         takes_long = f"that takes longer than {_SECONDS_IN_THREAD:g} s" if verdict.cut_off else None

@@ -58,7 +58,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -240,7 +240,7 @@ class Approvals:
         :param call: The call that waits for the run.
         """
         self.call = call
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._waiting: set[Future[Verdict | None]] = set()
         self._wanted: list[ToolCall] = []
         self._asked: Counter[str] = Counter()
@@ -256,10 +256,15 @@ class Approvals:
 
         :param policy: A ConfirmationPolicy, which may learn from answers.
         :returns: The copy, the same one each time.
+        :raises ToolError: If it cannot be copied.
         """
         if id(policy) not in self._policies:
             # With the policy, so that no other one gets its id.
-            self._policies[id(policy)] = (policy, copy.deepcopy(policy))
+            try:
+                self._policies[id(policy)] = (policy, copy.deepcopy(policy))
+            except TypeError as error:  # with a lock or a connection in it
+                msg = f"`confirmation_policy` ({type(policy).__name__}) cannot be copied; give it a `__deepcopy__`"
+                raise ToolError(msg) from error
         return self._policies[id(policy)][1]
 
     def begin_step(self, replies: Iterable[ChatMessage], verdicts: Mapping[str, Verdict] | None = None) -> None:
@@ -301,7 +306,7 @@ class Approvals:
         # Read where the call is made, which context variables tell.
         chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
         deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
-        waiting = asyncio.run_coroutine_threadsafe(deciding, self._loop)
+        waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
         self._waiting.add(waiting)
         waiting.add_done_callback(self._waiting.discard)
         return waiting.result()
@@ -408,7 +413,8 @@ class Pause:
         :returns: The questions for the client, and all that is needed to go on.
         :raises ToolError: If there is too much of it.
         """
-        state = _PAUSE.dump_json(self).decode()
+        # Not by pydantic, whose JSON has neither Infinity nor half of a surrogate pair.
+        state = json.dumps(_PAUSE.dump_python(self))
         if len(state) > _MOST_STATE:
             msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
             raise ToolError(msg)
@@ -427,8 +433,8 @@ class Pause:
         :raises ToolError: If it is of something else.
         """
         pause = None
-        with suppress(ValidationError):
-            pause = _PAUSE.validate_json(state)
+        with suppress(ValueError):
+            pause = _PAUSE.validate_python(json.loads(state))
         if pause is None or (pause.version, pause.agent) != (_VERSION, agent):
             msg = "The request state belongs to another call."
             raise ToolError(msg)
@@ -568,6 +574,8 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         approvals = current_approvals.get()
         if approvals is None:
             return self.run(**call)
+        if asyncio.get_running_loop() is not approvals.loop:  # an Agent that a tool runs in an event loop of its own
+            return await asyncio.to_thread(self.run, **call)
         return await approvals.call.in_thread(lambda: self.run(**call))
 
     def to_dict(self) -> dict[str, Any]:

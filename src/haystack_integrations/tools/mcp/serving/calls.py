@@ -522,6 +522,8 @@ class ServedTool(Tool):
         except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
             # Not from the error, whose cause it is.
             failure = _for_client(error)
+        except _EXITS as error:
+            raise CodeExitedError(error) from error
         raise failure
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from haystack import logging
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor, redact_text
 
 _LINES = 50
 _LINE_LENGTH = 500
@@ -59,6 +59,7 @@ class StderrTail:
         """
         # As they show: a value of several lines is printed as several lines.
         self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
+        self._kept_length = _KEPT_LENGTH + max(map(len, self._redactor.forms), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -71,8 +72,8 @@ class StderrTail:
         :returns: The lines that are now complete, redacted.
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
-        *lines, self._unfinished = (line[:_KEPT_LENGTH] for line in text.split("\n"))
-        cleaned = [text for line in lines if (text := self._clean(line))]
+        *lines, self._unfinished = (line[: self._kept_length] for line in text.split("\n"))
+        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
         self._lines.extend(cleaned)
         return cleaned
 
@@ -82,17 +83,27 @@ class StderrTail:
 
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
-        lines = [*self._lines, self._clean(self._unfinished)]
+        lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
         text = " | ".join(" ".join(line.split()) for line in lines if _WORD.search(line))
         return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
 
-    def _clean(self, line: str) -> str:
+    def _clean(self, line: str, *, is_whole: bool) -> str:
         # The sequences first, because one within a secret would hide it.
-        return self._redactor.text(_printable(line)).rstrip()[:_LINE_LENGTH]
+        line = _printable(line)
+        if not is_whole:
+            # It may end in the first part of a secret, which a search for the whole does not find.
+            line = line[: len(line) - max((_overlap(line, secret) for secret in self._redactor.forms), default=0)]
+        return self._redactor.text(line).rstrip()[:_LINE_LENGTH]
 
 
 def _printable(text: str) -> str:
     return _ESCAPE_SEQUENCE.sub("", text).translate(_CONTROL_CHARACTERS)
+
+
+def _overlap(line: str, secret: str) -> int:
+    # Only proper prefixes count: the search finds a whole secret.
+    lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
+    return next((length for length in lengths if line.endswith(secret[:length])), 0)
 
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -151,6 +162,8 @@ class ServerProcess:
         # Called with what the process writes to its standard output, and with nothing at the end. Must not raise.
         self.on_output: Callable[[bytes], object] = bool
         self.output_is_over: bool = False
+        # Whether the process has exited, and somebody else has its exit code.
+        self.exit_code_is_unknown: bool = False
         # The Popen and its pipes, once it is started.
         self._process: Any = None
         self._stdin: Any = None
@@ -305,7 +318,18 @@ class ServerProcess:
 
         :returns: True if it certainly has.
         """
-        return self._process is not None and self._process.poll() is not None
+        process = self._process
+        if process is None or process.returncode is not None:
+            return process is not None
+        try:
+            pid, status = os.waitpid(process.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Other code of this program waited for it, as init processes of containers do. Popen would say 0.
+            self.exit_code_is_unknown = True
+            pid, status = process.pid, 0
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+        return bool(pid)
 
     @property
     def has_closed_output(self) -> bool:

@@ -280,6 +280,8 @@ class StdioClient(WireClient):
         code = await process.exit_code()
         if code is None:
             what = f"closed its {'output' if process.has_closed_output else 'input'}"
+        elif process.exit_code_is_unknown:
+            what = "ended with an unknown exit code"
         else:
             what = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {what}{self._last_lines()}"
@@ -298,7 +300,7 @@ class StdioClient(WireClient):
         process = self._process
         if not self.life.loss or (process is not None and process.stderr.text()):
             return None  # its standard error says it
-        if process is not None and await process.exit_code() == 0:
+        if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
         advice = "Run its command in a terminal to see why."
