@@ -124,6 +124,17 @@ async def test_tokens_are_collected_and_sent_in_few_notifications():
     assert len(texts) < 20
 
 
+async def test_half_an_emoji_spoils_no_report():
+    notes = Notes()
+    agent = Agent(chat_generator=StreamingChatGenerator(["\ud83d", "\ude00", " \ud83d"]), tools=[])
+    async with serving(agent) as client:
+        result = await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
+        await client.list_tools()
+
+    assert "".join(each or "" for each in notes.messages[1:]) == "\U0001f600 \ufffd"
+    assert result.structured_content == {"answer": "\U0001f600 \ufffd"}
+
+
 async def test_nothing_of_a_run_is_copied_with_its_callback():
     copies: list[Any] = []
 

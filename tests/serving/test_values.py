@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 from fastmcp import Client
+from fastmcp.exceptions import ToolError
 from haystack import Pipeline, component
 from haystack.dataclasses import ByteStream, ChatMessage, Document
 from jsonschema import Draft202012Validator
@@ -242,6 +243,16 @@ async def test_half_an_emoji_does_not_spoil_a_result():
     assert written["x"][0]["content"] == [{"text": "\ufffd"}]
     assert json.loads(got.content[0].text) == written
     assert said.content[0].text == said.structured_content["result"] == "\U0001f600 \ufffd"
+
+
+async def test_half_an_emoji_does_not_spoil_an_error():
+    def fail() -> str:
+        """Fails."""
+        raise ToolError(f"No {HALF}.")
+
+    async with Client(create_mcp_server("chat", tools=[fail])) as client:
+        with pytest.raises(ToolError, match=r"^No \ufffd\.$"):
+            await client.call_tool("fail", {})
 
 
 def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():

@@ -519,6 +519,12 @@ class ServedTool(Tool):
                     current_call.reset(token)
         except ServerBusyError as busy:
             raise ToolError(str(busy)) from None
+        except ToolError as error:
+            text = well_formed(str(error))
+            if text == str(error):
+                raise
+            # The client gets it, and could not parse it.
+            raise ToolError(text, log_level=error.log_level) from error
         except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
             # Not from the error, whose cause it is.
             failure = _for_client(error)
