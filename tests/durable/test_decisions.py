@@ -52,7 +52,7 @@ def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[Cha
     generator = journal.generator(ScriptedChatGenerator(replies))
     agent = Agent(chat_generator=generator, tools=tools, state_schema={"card": {"type": str}}, **how)
     with journal.run("run"):
-        messages = agent.run(messages=GO, card="4929-1234-5678")["messages"]
+        messages = agent.run(messages=GO, card="card-of-ann-4929")["messages"]
     told = [result.result for message in messages for result in message.tool_call_results]
     return [*filter(None, (message.text for message in messages)), *told]
 
@@ -76,7 +76,7 @@ def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
     kinds = [entry.place.kind for entry in journal.calls("run")]
     assert [kinds.count(kind) for kind in ("reply", "decision", "call")] == [2, 3, 2]
     journal.close()
-    assert b"4929" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    assert b"card-of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
 
 
 @needs_hooks

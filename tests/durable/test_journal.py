@@ -505,12 +505,12 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
         generator = ScriptedChatGenerator([call("pay", text="coffee"), say("done")])
         agent = Agent(chat_generator=journal.generator(generator), tools=tools, state_schema={"card": {"type": str}})
         with journal.run("run"):
-            agent.run(messages=GO, card="4929-1234-5678")
+            agent.run(messages=GO, card="card-of-ann-4929")
     journal.close()
     written = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
     assert b"coffee" in written
-    assert b"4711" not in written
-    assert b"4929" not in written
+    assert b"sk-hidden" not in written
+    assert b"card-of-ann" not in written
 
 
 def test_results_are_encrypted_with_a_key(bank, tmp_path):
