@@ -89,7 +89,7 @@ def ended(worker: int) -> int:
 def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run_is_opened_anew(
     journal, server, monkeypatch
 ):
-    monkeypatch.setattr(run.OpenRun, "_beat", lambda _self: None)
+    monkeypatch.setattr(run.OpenRun, "beat", lambda _self: None)
     with MCPToolset(server.info) as tools:
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"), journal.run("run"):
             clock = store.boot_clock
@@ -145,7 +145,7 @@ def test_a_result_that_the_database_refuses_for_good_ends_the_run_with_its_reaso
 
 def limit_pages(journal: RunJournal, more: int) -> None:
     """Let the database have so many pages more than it has."""
-    with journal._store._connection() as connection:
+    with journal._store._connected().connect() as connection:
         pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
         connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
 

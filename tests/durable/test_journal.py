@@ -15,7 +15,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -308,21 +307,20 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
 
 def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_path, monkeypatch):
     slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
-    connection = Store._connection
+    execute = Store._execute
     done: list[int] = []
     others: list[int] = []
 
-    @contextmanager
-    def standing_still(store: Store) -> Any:
-        with connection(store) as opened:
-            yield opened
+    def standing_still(store: Store, *arguments: Any, **values: Any) -> Any:
+        executed = execute(store, *arguments, **values)
         if store is slow._store and not done:
             done.append(1)
             wait_for(lambda: quick.unfinished() == ["run"])
             with quick.run("run") as other:
                 others.append(other._lease.epoch)
+        return executed
 
-    monkeypatch.setattr(Store, "_connection", standing_still)
+    monkeypatch.setattr(Store, "_execute", standing_still)
     with pytest.raises(MCPRunError), slow.run("run") as opened:
         assert (opened._lease.epoch, others) == (1, [2])
         opened.recall("value", "now").record(1)
@@ -377,7 +375,7 @@ def test_a_run_is_in_one_place_at_a_time(journal, bank, tmp_path):
 
 def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, tmp_path, monkeypatch):
     slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
-    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun._beat", lambda _self: None)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
     with MCPToolset(bank.info) as tools:
         with slow.run("run"):
             tools["pay"].call(amount=1)
@@ -402,7 +400,7 @@ def test_a_lease_counts_from_before_it_was_asked_for(bank, tmp_path, monkeypatch
         return claimed
 
     monkeypatch.setattr(slow._store, "claim", claim_slowly)
-    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun._beat", lambda _self: None)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
     with MCPToolset(bank.info) as tools, slow.run("run"):
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
             tools["pay"].call(amount=1)
@@ -511,6 +509,16 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
     assert b"coffee" in written
     assert b"sk-hidden" not in written
     assert b"card-of-ann" not in written
+
+
+def test_results_are_kept_whole(journal, bank):
+    large = f"{'x' * 60_000} see https://bob:mellon@example.com/ and ghp_{'a1' * 20}"
+    bank.reply = lambda _name, _given: text_result(large)
+    with MCPToolset(bank.info) as tools:
+        for _ in range(2):
+            with journal.run("run"):
+                assert tools["pay"].call(amount=1).text == large
+    assert len(bank.calls) == 1
 
 
 def test_results_are_encrypted_with_a_key(bank, tmp_path):

@@ -27,7 +27,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
 
@@ -271,6 +271,9 @@ class Redactor:
         return f"{beginning} [... {len(text):,} characters in all ...] {end}"
 
     def _searched(self, text: str) -> str:
+        return redact_text(self._without_declared(text))
+
+    def _without_declared(self, text: str) -> str:
         forms = self.forms
         if found := [form for latest in self._latest.values() for form in latest if form in text]:
             forms = sorted({*forms, *found}, key=len, reverse=True)
@@ -278,7 +281,7 @@ class Redactor:
             text = text.replace(form, REDACTED)
         if "input_value=" in text:
             text = _REFUSED_VALUE.sub(self._without_abbreviated, text)
-        return redact_text(text)
+        return text
 
     def _without_abbreviated(self, quoted: re.Match[str]) -> str:
         ends = (end for secret in self.secrets for end in (secret[:SHORTEST_SECRET], secret[-SHORTEST_SECRET:]))
@@ -294,14 +297,16 @@ class Redactor:
         """
         if isinstance(value, (Mapping, list, tuple)) and not _is_short(value):
             return f"{REDACTED} (left out, because it is too large)"
-        return self._value(value)
+        return _mapped(value, self.text)
 
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, Mapping):
-            return {self._value(name): self._value(item) for name, item in value.items()}
-        return type(value)(map(self._value, value)) if type(value) in (list, tuple) else value
+    def whole(self, value: Any) -> Any:
+        """
+        Redact the secrets, and nothing else, in a value that is written down to be used again.
+
+        :param value: JSON of any size.
+        :returns: A copy without the secrets; the value, if there are none.
+        """
+        return _mapped(value, self._without_declared) if self.secrets else value
 
     def error(self, error: Exception) -> Exception:
         """
@@ -335,6 +340,14 @@ class Redactor:
         shown = f"{error} {error!r}"
         known[id(error)] = all([self._searched(shown) == shown, *(self._clean(member, known) for member in members)])
         return known[id(error)]
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {_mapped(name, change): _mapped(item, change) for name, item in value.items()}
+    return type(value)(_mapped(item, change) for item in value) if type(value) in (list, tuple) else value
 
 
 def _is_short(value: Any) -> bool:

@@ -120,7 +120,8 @@ class OpenRun:
         self._on_unknown = on_unknown
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._entries: dict[Place, Entry] = {entry.place: entry for entry in store.entries(name)}
+        recorded = store.entries(name) if lease.epoch > 1 else []
+        self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
         # How many replies were used, by scope; how many equal calls and values there were.
         self._steps: Counter[str] = Counter()
         self._seen: Counter[Place] = Counter()
@@ -132,8 +133,7 @@ class OpenRun:
         self._deadline = deadline
         self._lost: str | None = None
         self._ended = threading.Event()
-        self._heart = threading.Thread(target=self._beat, name=f"mcp-haystack-run-{self.name}", daemon=True)
-        self._heart.start()
+        store.keep(self.beat, every=seconds / 3)
 
     # A cassette
 
@@ -184,18 +184,22 @@ class OpenRun:
 
     # The lease
 
-    def _beat(self) -> None:
-        while not self._ended.wait(self._seconds / 3):
-            asked = boot_clock()
-            try:
-                is_ours = self._store.renew(self._lease, self._seconds)
-            except MCPRunError as error:  # perhaps it is there again before the lease ends
-                logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
-                continue
-            if not is_ours:
-                self._lost = "another process has taken it over"
-                return
+    def beat(self) -> None:
+        """
+        Prolong the lease.
+        """
+        if self._ended.is_set() or self._lost is not None:
+            return
+        asked = boot_clock()
+        try:
+            is_ours = self._store.renew(self._lease, self._seconds)
+        except MCPRunError as error:  # perhaps it is there again before the lease ends
+            logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
+            return
+        if is_ours:
             self._deadline = asked + self._seconds
+        elif not self._ended.is_set():
+            self._lost = "another process has taken it over"
 
     def _check_may_go_on(self, place: Place, request: Any = None) -> None:
         """
@@ -224,7 +228,7 @@ class OpenRun:
         :param error: Why the run ends, if it is to be continued.
         """
         self._ended.set()
-        self._heart.join()
+        self._store.let_go(self.beat)
         if self._pid != os.getpid() or self._lost is not None:
             return
         if self._under_way:
@@ -387,7 +391,7 @@ class OpenRun:
             entry = self._entries.get(place)
         if entry is None:
             key = hashlib.sha256(f"{self._lease.run}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
-            request = {"arguments": Redactor(secrets).value(_json(arguments)), "key": key}
+            request = {"arguments": Redactor(secrets).whole(_json(arguments)), "key": key}
             if self._is_replied_to(place):
                 msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
                 raise self._changed(msg)
@@ -512,7 +516,7 @@ class OpenRun:
 
     def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
         stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.note(entry, "done", Redactor(call.secrets).value(stored))
+        self.note(entry, "done", Redactor(call.secrets).whole(stored))
         return result
 
     def note(self, entry: Entry, state: str, result: Any) -> None:

@@ -17,8 +17,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +27,8 @@ from weakref import WeakSet
 import sqlalchemy as sql
 from cryptography.fernet import Fernet, InvalidToken
 from sqlalchemy import event
+from sqlalchemy.dialects.postgresql import insert as insert_into_postgresql
+from sqlalchemy.dialects.sqlite import insert as insert_into_sqlite
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -87,42 +88,82 @@ _ENTRIES: Final = sql.Table(
 _OPEN: Final = ("started", "pending")
 _PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
 
-# Two for each call, made once: making a statement takes ten times as long as SQLite takes to execute it.
-_LATEST: Final = (
-    sql.select(sql.literal(1))
-    .where(_RUNS.c.id == sql.bindparam("run"), _RUNS.c.epoch == sql.bindparam("epoch"))
-    .exists()
-)
-_WRITTEN: Final = [column for column in _ENTRIES.c if column.name != "number"]
-_INSERT: Final = (
-    sql.insert(_ENTRIES)
-    .from_select(_WRITTEN, sql.select(*(sql.bindparam(each.name, type_=each.type) for each in _WRITTEN)).where(_LATEST))
-    .returning(_ENTRIES.c.number)
-)
-_FINISH: Final = (
-    sql.update(_ENTRIES)
-    .where(
-        _ENTRIES.c.number == sql.bindparam("own_number"),
-        _ENTRIES.c.epoch == sql.bindparam("own_epoch"),
-        sql.or_(*(_ENTRIES.c.state == each for each in _OPEN)),
-    )
-    .values({name: sql.bindparam(name) for name in ("state", "result", "ended")})
-)
+
+class _Statements:
+    """
+    What is executed, made once: making a statement takes ten times as long as SQLite takes to execute it.
+    """
+
+    def __init__(self, *, is_sqlite: bool) -> None:
+        given = sql.bindparam
+
+        def new(*names: str) -> dict[str, Any]:
+            return {name: given(f"new_{name}") for name in names}
+
+        runs, entries = _RUNS.c, _ENTRIES.c
+        # PostgreSQL is shared by machines, whose clocks differ; a file of SQLite by the processes of one.
+        now: Any = given("now", type_=sql.Float)
+        insert: Any = insert_into_sqlite
+        if not is_sqlite:
+            now = sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float)
+            insert = insert_into_postgresql
+        until = now + given("seconds", type_=sql.Float)
+        is_free = sql.or_(runs.owner.is_(None), runs.lease_until < now, runs.boot != given("boot"))
+        is_leased = sql.and_(runs.id == given("run"), runs.epoch == given("epoch"))
+        is_latest = sql.select(sql.literal(1)).where(is_leased).exists()
+
+        self.format = sql.select(runs.format).where(runs.name == given("name"))
+        fresh = {each.name: given(each.name, type_=each.type) for each in _RUNS.c}
+        self.claim = (
+            insert(_RUNS)
+            .values(**{**fresh, "lease_until": until})
+            .on_conflict_do_update(
+                index_elements=[runs.name],
+                set_={
+                    "owner": given("owner"),
+                    "epoch": runs.epoch + 1,
+                    "lease_until": until,
+                    "boot": given("boot"),
+                    "changed": given("changed"),
+                    "error": None,
+                },
+                where=sql.and_(is_free, runs.format == given("format")),
+            )
+            # In the same statement: later, another process may have the next lease.
+            .returning(runs.id, runs.epoch)
+        )
+        self.renew = sql.update(_RUNS).where(is_leased, runs.owner.is_not(None)).values(lease_until=until)
+        self.release = sql.update(_RUNS).where(is_leased).values(owner=None, **new("state", "error", "changed"))
+        left = sql.case((is_free, 0.0), else_=runs.lease_until - now).label("left")
+        self.runs = sql.select(_RUNS, left).order_by(runs.created)
+        self.delete = sql.delete(_RUNS).where(runs.name == given("name"), is_free).returning(runs.id)
+        self.delete_entries = sql.delete(_ENTRIES).where(entries.run == given("run"))
+
+        is_of = entries.run == sql.select(runs.id).where(runs.name == given("name")).scalar_subquery()
+        self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
+        written = [column for column in _ENTRIES.c if column.name != "number"]
+        values = sql.select(*(given(each.name, type_=each.type) for each in written)).where(is_latest)
+        self.insert = sql.insert(_ENTRIES).from_select(written, values).returning(entries.number)
+        is_open = sql.or_(*(entries.state == each for each in _OPEN))
+        is_entry = sql.and_(entries.number == given("own_number"), entries.epoch == given("own_epoch"))
+        self.finish = sql.update(_ENTRIES).where(is_entry, is_open).values(new("state", "result", "ended"))
+        again = new("epoch", "attempt", "started")
+        begin = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest)
+        self.take_up = begin.values(again)
+        self.send_again = begin.values({**again, "state": "started", "result": None})
+        free = sql.select(sql.literal(1)).where(runs.name == given("name"), is_free).exists()
+        is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
+        self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
+        self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
 
 
-@lru_cache(maxsize=16)  # each engine has a dialect of its own
+_statements: Final = lru_cache(_Statements)
+
+
+@lru_cache(maxsize=64)  # each engine has a dialect of its own
 def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str] | None]:
     compiled = statement.compile(dialect=dialect)
     return compiled.string, dict(compiled.params), compiled.positiontup if compiled.positional else None
-
-
-def _execute(connection: sql.Connection, statement: Any, values: dict[str, Any]) -> sql.CursorResult[Any]:
-    """
-    Execute a statement that was made once, which takes half as long as by `connection.execute`.
-    """
-    text, constants, order = _compiled(statement, connection.dialect)
-    given = constants | values
-    return connection.exec_driver_sql(text, given if order is None else tuple(given[name] for name in order))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,27 +354,34 @@ class Store:
         self._is_sqlite = self._url.get_backend_name() == "sqlite"
         self._synchronous = "FULL" if power_loss_safe else "NORMAL"
         self._boot = _boot_id() if self._is_sqlite else ""
+        self._statements = _statements(is_sqlite=self._is_sqlite)
         self._engine: sql.Engine | None = None
+        self._held: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
+        # What prolongs the leases that this process has, in one thread while there are some.
+        self._kept: list[Callable[[], None]] = []
+        self._keeper: threading.Event | None = None
         _stores.add(self)
 
     def _forked(self) -> None:
         # A thread of the parent may have held the lock, and its connection is not ours to close.
         self._lock = threading.RLock()
+        self._kept, self._keeper = [], None
         if self._engine is not None:
-            _inherited.append(self._engine)
-            self._engine = None
+            _inherited.append((self._engine, self._held))
+            self._engine = self._held = None
 
     def _connected(self) -> sql.Engine:
         with self._lock:
             if self._engine is None:
                 self._engine = self._connect()
+                self._held = self._engine.raw_connection() if self._is_sqlite else None
             return self._engine
 
     def _connect(self) -> sql.Engine:
         options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
         if self._is_sqlite:
-            # One connection: a pool costs more than the writes.
+            # One connection, which is kept: a pool costs more than the writes.
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
@@ -355,17 +403,76 @@ class Store:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
-    @contextmanager
-    def _connection(self) -> Iterator[sql.Connection]:
+    def _execute(self, statement: Any, **values: Any) -> tuple[Sequence[Any], int]:
+        """
+        Execute a statement.
+
+        :param statement: One of `_statements`.
+        :param values: Its parameters.
+        :returns: The rows, and how many were changed.
+        :raises IntegrityError: If there is an equal entry. SQLite raises one of its own.
+        :raises MCPRunError: If the journal cannot be used.
+        """
         try:
-            with self._lock if self._is_sqlite else nullcontext(), self._connected().connect() as connection:
-                yield connection
-        except IntegrityError:
+            engine = self._connected()
+            text, constants, order = _compiled(statement, engine.dialect)
+            given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
+            if self._held is None:
+                with engine.connect() as connection:
+                    result = connection.exec_driver_sql(text, given)
+                    return result.fetchall() if result.returns_rows else [], result.rowcount
+            with self._lock:  # by SQLAlchemy's connection, it would take twice as long
+                cursor = self._held.cursor()
+                cursor.execute(text, tuple(given[name] for name in order or ()))
+                return cursor.fetchall(), cursor.rowcount
+        except (IntegrityError, sqlite3.IntegrityError):
             raise
-        except SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or type(error).__name__)
+        except (SQLAlchemyError, sqlite3.Error) as error:
+            reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
             raise MCPRunError(msg) from error
+
+    def _changes(self, statement: Any, **values: Any) -> bool:
+        """
+        Execute a statement, and return whether it changed something.
+        """
+        return self._execute(statement, **values)[1] > 0
+
+    def keep(self, renew: Callable[[], None], *, every: float) -> None:
+        """
+        Prolong a lease again and again.
+
+        :param renew: Prolongs it. It must not raise.
+        :param every: After so many seconds.
+        """
+        with self._lock:
+            self._kept.append(renew)
+            if self._keeper is None:
+                self._keeper = threading.Event()
+                arguments = self._keeper, every
+                threading.Thread(target=self._beat, args=arguments, name="mcp-haystack-journal", daemon=True).start()
+
+    def let_go(self, renew: Callable[[], None]) -> None:
+        """
+        Prolong a lease no more.
+
+        :param renew: What prolonged it.
+        """
+        with self._lock:
+            self._kept = [each for each in self._kept if each != renew]
+
+    def _beat(self, stop: threading.Event, every: float) -> None:
+        # A thread is kept for a while when the last run has ended, because the next one often begins then.
+        while True:
+            if stop.wait(every):
+                stop.clear()
+            with self._lock:
+                kept = list(self._kept)
+                if not kept:
+                    self._keeper = None
+                    return
+            for renew in kept:
+                renew()
 
     def describe(self) -> str:
         """
@@ -379,26 +486,14 @@ class Store:
         """
         Close the connections.
         """
-        if self._engine is not None:
-            self._engine.dispose()
-        self._engine = None
-
-    def _now(self) -> Any:
-        # PostgreSQL is shared by machines, whose clocks differ; a file of SQLite by the processes of one.
-        if self._is_sqlite:
-            return sql.literal(boot_clock(), sql.Float)
-        return sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float)
-
-    def _is_free(self) -> Any:
-        runs = _RUNS.c
-        return sql.or_(runs.owner.is_(None), runs.lease_until < self._now(), runs.boot != self._boot)
-
-    def _changes(self, statement: Any) -> bool:
-        """
-        Execute a statement, and return whether it changed something.
-        """
-        with self._connection() as connection:
-            return bool(connection.execute(statement).rowcount)
+        with self._lock:
+            if self._keeper is not None and not self._kept:
+                self._keeper.set()
+            if self._held is not None:
+                self._held.close()
+            if self._engine is not None:
+                self._engine.dispose()
+            self._engine = self._held = None
 
     def claim(self, name: str, owner: str, seconds: float) -> Lease | None:
         """
@@ -411,41 +506,17 @@ class Store:
         :raises MCPRunError: If the journal is of another format.
         """
         at = time.time()
-        new = {
-            "name": name,
-            "id": uuid.uuid4().hex,
-            "format": FORMAT,
-            "state": "open",
-            "epoch": 0,
-            "lease_until": 0.0,
-            "boot": self._boot,
-            "created": at,
-            "changed": at,
-        }
-        lease = (
-            sql.update(_RUNS)
-            .where(_RUNS.c.name == name, self._is_free())
-            .values(
-                owner=owner,
-                epoch=_RUNS.c.epoch + 1,
-                lease_until=self._now() + seconds,
-                boot=self._boot,
-                changed=at,
-                error=None,
-            )
-            # In the same statement: later, another process may have the next lease.
-            .returning(_RUNS.c.id, _RUNS.c.epoch)
-        )
-        with self._connection() as connection:
-            known = connection.execute(sql.select(_RUNS.c.format).where(_RUNS.c.name == name)).scalar()
-            if known not in (None, FORMAT):
-                msg = f"The run '{name}' was written in format {known}; this version reads format {FORMAT}"
-                raise MCPRunError(msg)
-            if known is None:
-                with suppress(IntegrityError):  # another process was quicker
-                    connection.execute(sql.insert(_RUNS).values(**new))
-            taken = connection.execute(lease).one_or_none()
-        return None if taken is None else Lease(run=taken.id, epoch=taken.epoch)
+        new = {"name": name, "id": uuid.uuid4().hex, "format": FORMAT, "state": "open", "epoch": 1, "error": None}
+        given = {**new, "owner": owner, "seconds": seconds, "created": at, "changed": at}
+        taken, _ = self._execute(self._statements.claim, **given)
+        if taken:
+            run, epoch = taken[0]
+            return Lease(run=run, epoch=epoch)
+        known, _ = self._execute(self._statements.format, name=name)
+        if known and known[0][0] != FORMAT:
+            msg = f"The run '{name}' was written in format {known[0][0]}; this version reads format {FORMAT}"
+            raise MCPRunError(msg)
+        return None
 
     def renew(self, lease: Lease, seconds: float) -> bool:
         """
@@ -455,8 +526,7 @@ class Store:
         :param seconds: For how long from now.
         :returns: Whether it is still the latest one.
         """
-        is_latest = _RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch, _RUNS.c.owner.is_not(None)
-        return self._changes(sql.update(_RUNS).where(*is_latest).values(lease_until=self._now() + seconds))
+        return self._changes(self._statements.renew, run=lease.run, epoch=lease.epoch, seconds=seconds)
 
     def release(self, lease: Lease, *, state: str, error: str | None = None) -> None:
         """
@@ -468,11 +538,8 @@ class Store:
         """
         if error is not None and self._codec.encrypts:
             error = error.partition(":")[0]
-        self._changes(
-            sql.update(_RUNS)
-            .where(_RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch)
-            .values(owner=None, state=state, error=error, changed=time.time())
-        )
+        given = {"new_state": state, "new_error": error, "new_changed": time.time()}
+        self._changes(self._statements.release, run=lease.run, epoch=lease.epoch, **given)
 
     def entries(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
@@ -483,11 +550,11 @@ class Store:
         :returns: The entries in their order.
         :raises MCPRunError: If one cannot be read.
         """
-        with self._connection() as connection:
-            rows = connection.execute(sql.select(_ENTRIES).where(_is_of(name)).order_by(_ENTRIES.c.number))
-            return [self._entry(row, with_values=with_values) for row in rows.mappings()]
+        rows, _ = self._execute(self._statements.entries, name=name)
+        return [self._entry(row, with_values=with_values) for row in rows]
 
-    def _entry(self, row: Any, *, with_values: bool) -> Entry:
+    def _entry(self, columns: Any, *, with_values: bool) -> Entry:
+        row = dict(zip(_ENTRIES.c.keys(), columns, strict=True))
         place = Place(**{name: row[name] for name in _PLACE})
         own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
         request = self._codec.loads(row["request"]) if with_values else None
@@ -520,14 +587,13 @@ class Store:
             "run": lease.run,
         }
         try:
-            with self._connection() as connection:
-                done = _execute(connection, _INSERT, values).scalar()
-        except IntegrityError:
+            done, _ = self._execute(self._statements.insert, **values)
+        except (IntegrityError, sqlite3.IntegrityError):
             return None
-        if done is None:
+        if not done:
             return None
         return Entry(
-            number=done,
+            number=done[0][0],
             place=place,
             state=state,
             attempt=1,
@@ -546,17 +612,15 @@ class Store:
         :param entry: The call. With a result, which is a handle, it is taken up again.
         :returns: Whether it was recorded.
         """
-        sent: dict[str, Any] = {} if entry.result is not None else {"state": "started", "result": None}
-        latest = sql.select(sql.literal(1)).where(_RUNS.c.id == lease.run, _RUNS.c.epoch == lease.epoch).exists()
         return self._changes(
-            sql.update(_ENTRIES)
-            .where(
-                _ENTRIES.c.number == entry.number,
-                _ENTRIES.c.epoch == entry.epoch,
-                _ENTRIES.c.state != "done",
-                latest,
-            )
-            .values(epoch=lease.epoch, attempt=entry.attempt + 1, started=time.time(), **sent)
+            self._statements.send_again if entry.result is None else self._statements.take_up,
+            run=lease.run,
+            epoch=lease.epoch,
+            own_number=entry.number,
+            own_epoch=entry.epoch,
+            new_epoch=lease.epoch,
+            new_attempt=entry.attempt + 1,
+            new_started=time.time(),
         )
 
     def finish(self, entry: Entry, *, state: str, result: Any) -> bool:
@@ -568,14 +632,8 @@ class Store:
         :param result: The result, the error or the handle.
         :returns: Whether it was recorded.
         """
-        own = {"own_number": entry.number, "own_epoch": entry.epoch}
-        values = {**own, "state": state, "result": self._codec.dumps(result), "ended": time.time()}
-        with self._connection() as connection:
-            return bool(_execute(connection, _FINISH, values).rowcount)
-
-    def _is_in_doubt(self, name: str, number: int) -> Any:
-        free = sql.select(sql.literal(1)).where(_RUNS.c.name == name, self._is_free()).exists()
-        return sql.and_(_is_of(name), _ENTRIES.c.number == number, _ENTRIES.c.state.in_(_OPEN), free)
+        given = {"new_state": state, "new_result": self._codec.dumps(result), "new_ended": time.time()}
+        return self._changes(self._statements.finish, own_number=entry.number, own_epoch=entry.epoch, **given)
 
     def forget(self, name: str, number: int) -> bool:
         """
@@ -585,7 +643,7 @@ class Store:
         :param number: Number of the call.
         :returns: Whether there was such a call.
         """
-        return self._changes(sql.delete(_ENTRIES).where(self._is_in_doubt(name, number)))
+        return self._changes(self._statements.forget, name=name, own_number=number)
 
     def settle(self, name: str, number: int, result: Any, *, state: str) -> bool:
         """
@@ -597,8 +655,8 @@ class Store:
         :param state: "done" or "failed".
         :returns: Whether there was such a call.
         """
-        values = {"state": state, "result": self._codec.dumps(result), "ended": time.time()}
-        return self._changes(sql.update(_ENTRIES).where(self._is_in_doubt(name, number)).values(values))
+        given = {"new_state": state, "new_result": self._codec.dumps(result), "new_ended": time.time()}
+        return self._changes(self._statements.settle, name=name, own_number=number, **given)
 
     def runs(self) -> list[RecordedRun]:
         """
@@ -606,21 +664,20 @@ class Store:
 
         :returns: The runs, the oldest first.
         """
-        left = sql.case((self._is_free(), 0.0), else_=_RUNS.c.lease_until - self._now()).label("left")
-        with self._connection() as connection:
-            rows = connection.execute(sql.select(_RUNS, left).order_by(_RUNS.c.created)).all()
+        rows, _ = self._execute(self._statements.runs)
+        found = [(dict(zip(_RUNS.c.keys(), columns, strict=True)), left) for *columns, left in rows]
         return [
             RecordedRun(
-                name=row.name,
-                state="running" if row.left > 0 else "done" if row.state == "done" else "unfinished",
-                created=row.created,
-                changed=row.changed,
-                attempts=row.epoch,
-                worker=row.owner,
-                error=row.error,
-                leased_for=row.left,
+                name=run["name"],
+                state="running" if left > 0 else "done" if run["state"] == "done" else "unfinished",
+                created=run["created"],
+                changed=run["changed"],
+                attempts=run["epoch"],
+                worker=run["owner"],
+                error=run["error"],
+                leased_for=left,
             )
-            for row in rows
+            for run, left in found
         ]
 
     def delete(self, name: str) -> bool:
@@ -630,20 +687,15 @@ class Store:
         :param name: Its name.
         :returns: Whether it was deleted.
         """
-        with self._connection() as connection:
-            free = _RUNS.c.name == name, self._is_free()
-            run = connection.execute(sql.delete(_RUNS).where(*free).returning(_RUNS.c.id)).scalar()
-            connection.execute(sql.delete(_ENTRIES).where(_ENTRIES.c.run == run))
-        return run is not None
-
-
-def _is_of(name: str) -> Any:
-    return _ENTRIES.c.run == sql.select(_RUNS.c.id).where(_RUNS.c.name == name).scalar_subquery()
+        deleted, _ = self._execute(self._statements.delete, name=name)
+        for (run,) in deleted:
+            self._execute(self._statements.delete_entries, run=run)
+        return bool(deleted)
 
 
 # All stores of the process; and the connections of the process that this one was forked from.
 _stores: Final[WeakSet[Store]] = WeakSet()
-_inherited: Final[list[sql.Engine]] = []
+_inherited: Final[list[tuple[sql.Engine, sql.PoolProxiedConnection | None]]] = []
 
 
 def _after_fork() -> None:
