@@ -124,7 +124,7 @@ class OpenRun:
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
         # How many replies were used, by scope; how many equal calls and values there were.
         self._steps: Counter[str] = Counter()
-        self._seen: Counter[Place] = Counter()
+        self._seen: Counter[tuple[Any, ...]] = Counter()
         self._asking: set[str] = set()
         self._under_way = 0
         # Set by a cassette: what is said of something that is not recorded, and the tools of servers.
@@ -245,10 +245,9 @@ class OpenRun:
     def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
         step = 0 if kind == "value" else self._steps[here]  # values may be made before, after or beside a reply
-        place = Place(scope=here, kind=kind, step=step, name=name, fingerprint=fingerprint)
-        occurrence = self._seen[place]
-        self._seen[place] += 1
-        return dataclasses.replace(place, occurrence=occurrence)
+        found_by = (here, kind, step, name, fingerprint)
+        self._seen[found_by] += 1
+        return Place(*found_by, self._seen[found_by] - 1)
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
         self._check_may_go_on(place, request)
@@ -698,7 +697,8 @@ def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[st
     shape = []
     for message in messages:
         if message.is_from("user"):
-            said: Any = [message.texts, len(message.to_dict().get("content", ()))]
+            parts = len(message.texts) + len(message.images) + len(message.files)
+            said: Any = [message.texts, parts]
         else:
             said = [[call.tool_name, call.arguments] for call in message.tool_calls]
         shape.append([message.role.value, fingerprint_of(said)[:16]])

@@ -161,12 +161,12 @@ _statements: Final = lru_cache(_Statements)
 
 
 @lru_cache(maxsize=64)  # each engine has a dialect of its own
-def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str] | None]:
+def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str]]:
     compiled = statement.compile(dialect=dialect)
-    return compiled.string, dict(compiled.params), compiled.positiontup if compiled.positional else None
+    return compiled.string, dict(compiled.params), compiled.positiontup or []
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Place:
     """
     What a recorded call, reply or value is found by.
@@ -423,7 +423,7 @@ class Store:
                     return result.fetchall() if result.returns_rows else [], result.rowcount
             with self._lock:  # by SQLAlchemy's connection, it would take twice as long
                 cursor = self._held.cursor()
-                cursor.execute(text, tuple(given[name] for name in order or ()))
+                cursor.execute(text, [given[name] for name in order])
                 return cursor.fetchall(), cursor.rowcount
         except (IntegrityError, sqlite3.IntegrityError):
             raise
