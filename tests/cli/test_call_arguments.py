@@ -77,12 +77,12 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     [
         ([], '{"a": 1,\n}', "--input is not valid JSON: "),
         ([], "5", "--input must be a JSON object with the arguments, got a int"),
-        ([], '{"a": -Infinity}', "--input is not valid JSON: -Infinity is no number in JSON"),
+        ([], '{"a": -Infinity}', "--input is not valid JSON: invalid number at line 1 column 8"),
         (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
         (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
         (["=5"], None, "is none of these"),
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
-        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: it is nested too deeply"),
+        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: recursion limit exceeded"),
     ],
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(

@@ -35,8 +35,8 @@ from haystack_integrations.tools.mcp.redaction import redact_text
 _COMMANDS = {
     "list": ("inspect:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
     "call": ("call:call", "Call a tool, and print its result."),
-    "read": ("read:read", "Read a resource, and print its content."),
-    "prompt": ("read:prompt", "Get a prompt, and print its messages."),
+    "read": ("call:read", "Read a resource, and print its content."),
+    "prompt": ("call:prompt", "Get a prompt, and print its messages."),
     "inspect": ("inspect:inspect", "Show all about a server."),
     "doctor": ("doctor:doctor", "Find out what is wrong, and what to do."),
     "login": ("login:login", "Log in at a server that wants it (OAuth), in the browser."),

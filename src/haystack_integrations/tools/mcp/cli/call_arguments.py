@@ -24,6 +24,7 @@ from typing import Any
 
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import Draft202012Validator, validator_for
+from pydantic_core import from_json
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -94,21 +95,10 @@ def _content(file: str, word: str) -> str:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError as error:
-        reason = f"{error.msg} in line {error.lineno}, column {error.colno}"
-    except RecursionError:
-        reason = "it is nested too deeply"
+        return from_json(text, allow_inf_nan=False)
     except ValueError as error:
-        reason = str(error)
-    msg = f"{what} is not valid JSON: {reason}"
-    raise CommandError(msg)
-
-
-def _refuse(constant: str) -> Any:
-    # Python would read these, and no server could.
-    msg = f"{constant} is no number in JSON"
-    raise ValueError(msg)
+        msg = f"{what} is not valid JSON: {error}"
+        raise CommandError(msg) from None
 
 
 def _given(text: str) -> dict[str, Any]:
@@ -140,8 +130,8 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
         return text
 
 

@@ -75,37 +75,29 @@ def list_tools(
     :param prompts: List prompts, too.
     """
     output = options.output
+    servers = [server for server in servers_of(target, options) if not server.is_disabled]
+    is_one = target is not None and len(servers) <= 1
+    if target is not None and is_one:
+        servers = [server_of(target, options)]
 
-    def offer(server: Server, output: Output | None = None) -> dict[str, Any]:
-        with connected(server, options, output) as session:
-            found: dict[str, Any] = {"tools": session.tools}
-            if resources:
-                found["resources"] = session.connection.list_resources()
-                found["resourceTemplates"] = session.connection.list_resource_templates()
-            if prompts:
-                found["prompts"] = session.connection.list_prompts()
-        return found
-
-    def offer_or_error(server: Server) -> dict[str, Any] | Exception:
+    def offer(server: Server) -> dict[str, Any] | Exception:
         try:
-            return offer(server)
+            with connected(server, options) as session:
+                found: dict[str, Any] = {"tools": session.tools}
+                if resources:
+                    found["resources"] = session.connection.list_resources()
+                    found["resourceTemplates"] = session.connection.list_resource_templates()
+                if prompts:
+                    found["prompts"] = session.connection.list_prompts()
         except Exception as error:
-            if exit_code_of(error) is None:
+            if is_one or exit_code_of(error) is None:
                 raise
             return error
-
-    servers = [server for server in servers_of(target, options) if not server.is_disabled]
-    if target is not None and len(servers) <= 1:
-        found = offer(server_of(target, options), output)
-        if output.is_json:
-            output.json(found)
-        else:
-            _print_offer(output, found)
-        return ExitCode.OK
+        return found
 
     reports: dict[str, Any] = {}
     failures: list[ExitCode | None] = []
-    for server, offered in zip(servers, for_each(offer_or_error, servers, output), strict=True):
+    for server, offered in zip(servers, for_each(offer, servers, output), strict=True):
         if isinstance(offered, Exception):
             text = for_terminal(offered)
             output.note(f"Skipped {one_line(server.name)}: {text}", style="yellow")
@@ -114,11 +106,13 @@ def list_tools(
             continue
         reports[server.name] = offered
         if not output.is_json:
-            output.print(one_line(server.name), style="bold cyan")
+            if not is_one:
+                output.print(one_line(server.name), style="bold cyan")
             _print_offer(output, offered)
-            output.print()
+            if not is_one:
+                output.print()
     if output.is_json:
-        output.json({"servers": reports})
+        output.json(reports[servers[0].name] if is_one else {"servers": reports})
     return failures[0] or ExitCode.FAILED if failures and len(failures) == len(servers) else ExitCode.OK
 
 

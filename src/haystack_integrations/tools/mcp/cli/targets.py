@@ -19,6 +19,7 @@ What a target on the command line means, the options for reaching it, and the co
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import importlib.util
 import os
@@ -26,10 +27,8 @@ import re
 import shlex
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +49,11 @@ from haystack_integrations.tools.mcp.cli.files import (
     with_login,
 )
 from haystack_integrations.tools.mcp.cli.output import CommandError, Output, one_line
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
@@ -431,17 +432,8 @@ def for_each(function: Callable[[T], R], items: Sequence[T], output: Output) -> 
     :returns: The results in the order of the servers.
     """
 
-    def started(item: T) -> Future[R]:
-        future: Future[R] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(function(item))
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
+    async def all_results() -> list[R]:
+        return await asyncio.gather(*(start_in_thread(function, item) for item in items))
 
     with output.busy("Looking at the servers"):
-        return [future.result() for future in [started(item) for item in items]]
+        return AsyncExecutor.get_instance().run(all_results())
