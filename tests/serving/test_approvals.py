@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MC
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.approvals import Question
+from haystack_integrations.tools.mcp.serving.server import keys_for_workers
 from tests.serving.components import LIMIT
 from tests.support.reachable import reachable
 from tests.support.rows import rows
@@ -377,6 +379,7 @@ async def test_arguments_that_stay_the_same_are_not_edited(era: str, same: str):
     [
         ("[2]", "are not a JSON object"),
         ('{"amount": NaN}', "are not a JSON object"),
+        ('{"amount": 1e999}', "are not a JSON object"),
         ("{" * 5000, "are not a JSON object"),
         ('{"amount": 2, "secret": "x"}', "arguments that the call does not have"),
     ],
@@ -484,6 +487,21 @@ async def test_keys_come_from_the_environment_and_are_replaced_while_servers_run
     assert second.did == [1]
     with pytest.raises(ValueError, match="at least 32 bytes"):
         create_mcp_server("shop", request_state_keys=["short"])
+
+
+@pytest.mark.parametrize("given", [None, "", " , ", "c" * 32])
+async def test_workers_share_a_key_without_being_given_one(given: str | None, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", given)
+    first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
+    with keys_for_workers():
+        workers = [create_mcp_server("shop", agents={"shop": each.agent}) for each in (first, second)]
+    async with first.client(workers[0], MODERN) as here, second.client(workers[1], MODERN) as there:
+        await continued(there, await paused(here))
+
+    assert second.did == [1]
+    assert os.environ.get("MCP_HAYSTACK_REQUEST_STATE_KEYS") == given
 
 
 async def test_a_pause_is_continued_once_whatever_arrives_together():

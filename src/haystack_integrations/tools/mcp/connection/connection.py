@@ -510,7 +510,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             raise self._not_started(error) from error
 
     def _not_started(self, error: Exception) -> Exception:
-        if not (isinstance(error, ExecutorStartError) or lacks_descriptors(error)):
+        if not (isinstance(error, ExecutorStartError | TimeoutError) or lacks_descriptors(error)):
             return error
         reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
         msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
@@ -520,9 +520,9 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         Return the sessions with the server. To be awaited in the executor's loop.
         """
-        if self._identities is None:
-            await preloaded()  # making the first of a process imports the types of the protocol
         try:
+            if self._identities is None:
+                await preloaded()  # making the first of a process imports the types of the protocol
             return self._acquire()
         except OSError as error:
             raise self._not_started(error) from error

@@ -38,6 +38,10 @@ _MODULES = (
 )
 
 
+# How long anybody waits for the import, in seconds. It hangs if it needs a module that a thread which waits for it is
+# importing.
+_LONGEST_IMPORT = 60.0
+
 _import_lock = threading.Lock()
 _thread: threading.Thread | None = None
 
@@ -78,17 +82,25 @@ def preload() -> None:
 async def preloaded() -> None:
     """
     Wait for the import without blocking the event loop; begin it if nobody has.
+
+    :raises TimeoutError: If it takes so long that it may never end.
     """
     thread = _begun()
     # Without a thread, whoever waits goes on and imports it where it is.
     if thread is not None and thread.is_alive():
-        await start_in_thread(thread.join)
+        await start_in_thread(thread.join, _LONGEST_IMPORT)
+        if thread.is_alive():
+            msg = (
+                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
+                "wait for this? Connect after the imports of the program, or import `mcp` first"
+            )
+            raise TimeoutError(msg)
 
 
 def _before_fork() -> None:
     # The child would have modules that are imported by half, and their locks for ever.
     if _thread is not None and _thread is not threading.current_thread():
-        _thread.join()
+        _thread.join(_LONGEST_IMPORT)
 
 
 class Pool:

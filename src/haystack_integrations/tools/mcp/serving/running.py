@@ -18,7 +18,6 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import re
-import secrets
 import signal
 import socket
 import sys
@@ -51,7 +50,7 @@ from haystack_integrations.tools.mcp.import_paths import import_object, is_impor
 from haystack_integrations.tools.mcp.parameters import checked
 from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.server import KEYS_VARIABLE, auth_provider
+from haystack_integrations.tools.mcp.serving.server import auth_provider, keys_for_workers
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -388,11 +387,11 @@ def run_server(
     )
     try:
         if workers > 1:
-            # They share what clients carry from call to call.
-            os.environ.setdefault(KEYS_VARIABLE, secrets.token_hex(32))
             worker: Any = functools.partial(_worker_app, server, provider, options)
             config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
-            _Supervisor(config, listeners).run()
+            # They share what clients carry from call to call.
+            with keys_for_workers():
+                _Supervisor(config, listeners).run()
         else:
             app = http_app(made, **options)
             config = configure(app, lifespan="off")

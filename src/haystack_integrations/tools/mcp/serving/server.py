@@ -8,7 +8,9 @@ import hashlib
 import hmac
 import importlib.metadata
 import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Self
 
@@ -28,7 +30,7 @@ from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, Ha
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 # The environment variable with the keys.
-KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
+_KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 
 
 class BearerToken(TokenVerifier):
@@ -98,7 +100,7 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
     :raises ValueError: If a key is too short, or given twice.
     """
     if keys is None:
-        found = [each.strip() for each in os.environ.get(KEYS_VARIABLE, "").split(",")]
+        found = _keys_of_environment()
     else:
         if isinstance(keys, str | Secret):
             msg = "`request_state_keys` must be a list of strings or Secrets, got one"
@@ -106,6 +108,28 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
         found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
     found = [each for each in found if each]
     return RequestStateSecurity(keys=found) if found else None
+
+
+def _keys_of_environment() -> list[str]:
+    return [each for each in map(str.strip, os.environ.get(_KEYS_VARIABLE, "").split(",")) if each]
+
+
+@contextmanager
+def keys_for_workers() -> Iterator[None]:
+    """
+    Give the processes that are started meanwhile one key, unless the environment has some.
+
+    :returns: A context manager.
+    """
+    before = os.environ.get(_KEYS_VARIABLE)
+    if not _keys_of_environment():
+        os.environ[_KEYS_VARIABLE] = secrets.token_hex(32)
+    try:
+        yield
+    finally:
+        os.environ.pop(_KEYS_VARIABLE)
+        if before is not None:
+            os.environ[_KEYS_VARIABLE] = before
 
 
 class HaystackServer(FastMCP[Any]):
