@@ -9,6 +9,7 @@ What holds whatever carries the requests, httpx2's own transport or aiohttp: coo
 import asyncio
 import gzip
 import os
+import socket
 import ssl
 import sys
 import traceback
@@ -266,6 +267,43 @@ class TestConnections:
             assert len(arrived) == 2 and arrived[0] is arrived[1]
             await post(sender, url)
         assert len(arrived) == 3
+
+    @rows(
+        "late",
+        [
+            None,
+            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
+        ],
+    )
+    @rows("is_read", [False, True])
+    async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None, is_read: bool) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(writer)
+            while True:
+                await reader.readuntil(BODY)
+                writer.write(response("200 OK", {}))
+                await writer.drain()
+                if len(connections) == 1:
+                    await answered.wait()
+                    if late is None:
+                        writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+                    else:
+                        writer.write(late)
+                    came.set()
+
+        connections: list[asyncio.StreamWriter] = []
+        answered, came = asyncio.Event(), asyncio.Event()
+        async with raw_server(serve) as url, opened(sender := new_sender()):
+            await post(sender, url)
+            answered.set()
+            await came.wait()  # the event loop has not told the client yet
+            for _ in range(10 if is_read else 0):  # now it has
+                await asyncio.sleep(0)
+            for _ in range(3):
+                later = await sender.send("POST", httpx2.URL(url), {}, BODY)
+                assert (later.status_code, await sender.read(later)) == (200, b"{}")
+        assert len(connections) == 2
 
     async def test_a_response_that_is_closed_early_gives_its_connection_up(self) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import asyncio
 import io
+import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 import httpx2
@@ -111,7 +113,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
     def _open_session(self) -> Any:
         if self._session is None:
-            connector = aiohttp.TCPConnector(
+            connector = _Connector(
                 ssl=self._ssl_context,
                 limit=0,
                 keepalive_timeout=self._keepalive_expiry,
@@ -145,6 +147,30 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         return self._url[1]
 
 
+class _Connector(aiohttp.TCPConnector):
+    """
+    Reuses no connection over which something came while it was idle.
+
+    That is its end, after which aiohttp might still send a request, or an answer to nobody's request ("408 Request
+    Timeout"), which it would take for that to the next one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._used: WeakSet[Any] = WeakSet()
+
+    async def connect(self, *args: Any, **options: Any) -> Any:
+        while True:
+            connection: Any = await super().connect(*args, **options)
+            protocol = connection.protocol
+            if protocol not in self._used:
+                self._used.add(protocol)
+                return connection
+            if not protocol.should_close and not _is_readable(protocol.transport):
+                return connection
+            connection.close()
+
+
 class _Body(httpx2.AsyncByteStream):
     """
     The body of a response, as it comes.
@@ -168,6 +194,13 @@ class _Body(httpx2.AsyncByteStream):
             # The rest is not wanted. A TLS connection would otherwise wait for the server to close its side, too.
             connection.transport.abort()
         self._response.close()
+
+
+def _is_readable(transport: Any) -> bool:
+    # What came since the last turn of the event loop has not been read by it.
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _cause(error: Exception) -> BaseException | None:
