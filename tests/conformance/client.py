@@ -21,8 +21,8 @@ import httpx2
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPHandlers, MCPToolset, OAuthConfig, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
-from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.handlers import accept_defaults
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 

@@ -5,7 +5,7 @@
 from haystack.dataclasses import ChatMessage, ChatRole, ImageContent, TextContent
 from mcp import types
 
-from haystack_integrations.tools.mcp.convert.results import prompt_messages
+from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -11,8 +11,8 @@ import asyncio
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
-from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import in_thread
 from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
 )
-from haystack_integrations.tools.mcp.convert.results import model_text
+from haystack_integrations.tools.mcp.convert.content import model_text
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
 from tests.support.rows import rows

@@ -30,8 +30,8 @@ from haystack_integrations.tools.mcp import (
     ToolOverride,
     load_mcp_toolsets,
 )
+from haystack_integrations.tools.mcp.convert.content import model_content, model_text, prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
-from haystack_integrations.tools.mcp.convert.results import model_content, model_text, prompt_messages
 from tests.support.processes import HttpServer, StdioServer
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until

@@ -80,8 +80,8 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.budgets import MCPCallBudget
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
+from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
-from haystack_integrations.tools.mcp.convert.results import prompt_messages
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallPendingError,
@@ -94,8 +94,8 @@ from haystack_integrations.tools.mcp.errors import (
     MCPTimeoutError,
     MCPToolFailedError,
 )
-from haystack_integrations.tools.mcp.fresh_tools import MCPToolsChange
 from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later, decline
+from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,

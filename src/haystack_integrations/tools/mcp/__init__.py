@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from .connection.interceptors import MCPToolCall
     from .connection.limits import CallOptions
     from .connection.sharing import preload
-    from .convert.results import MCPToolResult
+    from .convert.content import MCPToolResult
     from .errors import (
         MCPAuthorizationError,
         MCPCallTimeoutError,
@@ -117,7 +117,7 @@ else:
         "connection.interceptors": ["MCPToolCall"],
         "connection.limits": ["CallOptions"],
         "connection.sharing": ["preload"],
-        "convert.results": ["MCPToolResult"],
+        "convert.content": ["MCPToolResult"],
         "errors": [
             "MCPAuthorizationError",
             "MCPCallTimeoutError",

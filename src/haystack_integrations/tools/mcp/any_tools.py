@@ -23,7 +23,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import REFUSED
-from haystack_integrations.tools.mcp.convert.results import json_text
+from haystack_integrations.tools.mcp.convert.content import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,

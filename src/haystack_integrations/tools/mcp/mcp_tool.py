@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.connection.limits import CallOptions, check
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
-from haystack_integrations.tools.mcp.convert.results import RESULT_HANDLERS, MCPToolResult, state_result
+from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
 from haystack_integrations.tools.mcp.convert.tool_names import (

@@ -23,10 +23,10 @@ from haystack_integrations.tools.mcp.errors import (
     MCPDriftError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.fresh_tools import FreshToolset, while_alive
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
+from haystack_integrations.tools.mcp.live_toolset import FreshToolset, while_alive
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import (
     ToolOptions,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
-    from haystack_integrations.tools.mcp.convert.results import MCPToolResult
+    from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination"]

@@ -25,7 +25,7 @@ from haystack.utils import Secret, deserialize_callable
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.convert.results import model_text
+from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable

@@ -15,8 +15,8 @@ from haystack.tools.toolset import Toolset
 from pydantic import Field
 
 from haystack_integrations.tools.mcp.budgets import admit_call
+from haystack_integrations.tools.mcp.convert.content import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.resources import matches_any
-from haystack_integrations.tools.mcp.convert.results import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name

@@ -41,13 +41,13 @@ from haystack_integrations.tools.mcp.errors import (
     MCPDriftError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.fresh_tools import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     private_document_store,
     serialize_object,
     trace_dict,
 )
+from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
 from haystack_integrations.tools.mcp.server_instructions import (

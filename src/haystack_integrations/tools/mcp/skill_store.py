@@ -10,7 +10,7 @@ from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
-from haystack_integrations.tools.mcp.convert.skills import (
+from haystack_integrations.tools.mcp.convert.skill_files import (
     MCPSkill,
     MCPSkillFile,
     file_uri,

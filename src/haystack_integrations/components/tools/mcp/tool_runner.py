@@ -14,7 +14,7 @@ from haystack.utils import deserialize_type, serialize_type
 from pydantic import InstanceOf
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
-from haystack_integrations.tools.mcp.convert.results import json_value
+from haystack_integrations.tools.mcp.convert.content import json_value
 from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
 from haystack_integrations.tools.mcp.parameters import Text, checked
 

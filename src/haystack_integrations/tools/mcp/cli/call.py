@@ -38,8 +38,8 @@ from haystack_integrations.tools.mcp.cli.output import (
     visible,
 )
 from haystack_integrations.tools.mcp.cli.targets import OUTPUT, ServerOptions, Target, connected, named, server_of
+from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
-from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
 

@@ -26,7 +26,7 @@ from haystack.core.errors import SerializationError
 from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.convert.results import MCPToolResult
+from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
     MCPInvocationError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from haystack.dataclasses import ByteStream
 
 from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
-from haystack_integrations.tools.mcp.convert.skills import MCPSkill, checked_file, checked_instructions, file_uri
+from haystack_integrations.tools.mcp.convert.skill_files import MCPSkill, checked_file, checked_instructions, file_uri
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:

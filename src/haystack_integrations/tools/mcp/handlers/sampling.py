@@ -22,8 +22,8 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 from haystack.tools.tool import Tool
 
+from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
-from haystack_integrations.tools.mcp.convert.results import model_text
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.handlers.calling import call

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.convert.results import error_text
+from haystack_integrations.tools.mcp.convert.content import error_text
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
     MCPConnectionError,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION, MCPSkill, read_skill
+from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers

@@ -34,7 +34,7 @@ from haystack.dataclasses import FileContent, ImageContent
 from mcp import MCPError, types
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.convert.skills import SKILLS_EXTENSION
+from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
 from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
 

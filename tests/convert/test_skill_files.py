@@ -11,7 +11,7 @@ import pytest
 from haystack.dataclasses import ByteStream
 from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from haystack_integrations.tools.mcp.convert.skills import checked_file, checked_instructions, file_uri, read_skill
+from haystack_integrations.tools.mcp.convert.skill_files import checked_file, checked_instructions, file_uri, read_skill
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillFile
 from tests.support.rows import rows

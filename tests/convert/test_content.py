@@ -16,7 +16,7 @@ from haystack.tools import Tool
 from mcp import types
 
 from haystack_integrations.tools.mcp.convert import results
-from haystack_integrations.tools.mcp.convert.results import (
+from haystack_integrations.tools.mcp.convert.content import (
     RESULT_HANDLERS,
     StateResult,
     error_text,
