@@ -15,7 +15,7 @@ from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextCon
 from haystack.tools import Tool
 from mcp import types
 
-from haystack_integrations.tools.mcp.convert import results
+from haystack_integrations.tools.mcp.convert import content
 from haystack_integrations.tools.mcp.convert.content import (
     RESULT_HANDLERS,
     StateResult,
@@ -81,12 +81,12 @@ def handwritten(*content: Any, **fields: Any) -> str:
 
 @pytest.fixture
 def files_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", True)
+    monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", True)
 
 
 @pytest.fixture
 def files_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", False)
+    monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", False)
 
 
 class TestModelText:
@@ -312,9 +312,9 @@ class TestModelContent:
         ],
     )
     def test_describes_what_haystack_refuses(self, monkeypatch: pytest.MonkeyPatch, block: Any, *, taken: bool) -> None:
-        monkeypatch.setattr(results, "TOOL_MESSAGES_TAKE_FILES", taken)
-        content = model_content(envelope(text("and"), block))
-        assert content == model_text(envelope(text("and"), block))
+        monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", taken)
+        shown = model_content(envelope(text("and"), block))
+        assert shown == model_text(envelope(text("and"), block))
 
     def test_passes_content_blocks_that_a_source_picked_out(self) -> None:
         picked = [TextContent("see"), ImageContent(PNG, "image/png")]
@@ -325,9 +325,9 @@ class TestModelContent:
         try:
             message.to_dict()
         except ValueError:
-            assert not results.TOOL_MESSAGES_TAKE_FILES
+            assert not content.TOOL_MESSAGES_TAKE_FILES
         else:
-            assert results.TOOL_MESSAGES_TAKE_FILES
+            assert content.TOOL_MESSAGES_TAKE_FILES
 
     def test_gives_nothing_that_a_tool_message_cannot_hold(self) -> None:
         content = model_content(envelope(text("all"), image(), audio(), blob(PDF, "application/pdf"), link()))
