@@ -217,7 +217,8 @@ class MCPCallBudget:
             self._made[tool_name] -= 1
 
 
-_current: ContextVar[tuple[MCPCallBudget, ...]] = ContextVar("haystack_mcp_call_budgets", default=())
+# Those in which this code runs, the outermost first.
+call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
 
 
 def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
@@ -228,7 +229,7 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
-    current = _current.get()
+    current = call_budgets.get()
     if not current:
         return
     budgets = [each for each in current if each._counts_tool(tool_name, is_servers=is_servers)]
@@ -278,11 +279,11 @@ def call_budget(
     """
     counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool, refusal_message=refusal_message)
     budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
-    reset = _current.set((*_current.get(), budget))
+    reset = call_budgets.set((*call_budgets.get(), budget))
     try:
         yield budget
     finally:
-        _current.reset(reset)
+        call_budgets.reset(reset)
 
 
 # The messages of a loop of this package, which has no State.

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.budgets import (
     STATE_KEY,
     admit_call,
     as_result,
+    call_budgets,
     failures_in_a_row,
     limit_reached,
     note_refusal,
@@ -571,7 +572,8 @@ class MCPTool(ToolBase, Tool):
                 _warn_of_async_callback()
             else:
                 on_progress = self._streamed(streaming_callback, mcp_arguments)
-        failures = self._failures_in_run(mcp_arguments)
+        messages = self._conversation_input
+        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
@@ -584,7 +586,8 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
-        failures = self._failures_in_run(mcp_arguments)
+        messages = self._conversation_input
+        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
@@ -592,13 +595,10 @@ class MCPTool(ToolBase, Tool):
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
-    def _failures_in_run(self, arguments: dict[str, Any]) -> int:
+    def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
         """
-        Count the failures of the tool in the run that calls it, and take the messages out of the arguments.
+        Count the failures of the tool in the run that calls it, and take its messages out of the arguments.
         """
-        name = self._conversation_input
-        if name is None:
-            return 0
         take = arguments.pop if name == ARGUMENT else arguments.get
         return failures_in_a_row(take(name, None), self.name)
 
@@ -660,9 +660,12 @@ class MCPTool(ToolBase, Tool):
         :raises ValueError: If an answer is missing, unknown, or does not fit its form; if an argument was not kept
             that is not in `bound_arguments`.
         """
-        with _Failing(self, self._resent(call), MCPInvocationError) as failing:
-            options = self._continuation(failing.sent, on_progress)
+        resent = self._resent(call)
+        options = self._continuation(resent, on_progress)
+        try:
             return MCPToolResult.from_result(self._connection.continue_call(call, answers, **options))
+        except MCPInvocationError as error:
+            raise self._failure(error, resent) from error.__cause__
 
     async def continue_call_async(
         self,
@@ -674,9 +677,12 @@ class MCPTool(ToolBase, Tool):
         """
         Do the same as `continue_call` without blocking the event loop.
         """
-        with _Failing(self, self._resent(call), MCPInvocationError) as failing:
-            options = self._continuation(failing.sent, on_progress)
+        resent = self._resent(call)
+        options = self._continuation(resent, on_progress)
+        try:
             return MCPToolResult.from_result(await self._connection.continue_call_async(call, answers, **options))
+        except MCPInvocationError as error:
+            raise self._failure(error, resent) from error.__cause__
 
     def _continuation(self, resent: Sent, on_progress: ProgressCallback | None) -> dict[str, Any]:
         return {
@@ -708,16 +714,24 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
-        admit_call(self.name)
-        with _Failing(self, Sent(arguments=arguments, given=arguments)) as failing:
+        if call_budgets.get():
+            admit_call(self.name)
+        sent = None
+        try:
             if self._definition is None:
                 self.warm_up()
-            sent = failing.sent = self._complete(arguments)
+            sent = self._complete(arguments)
             request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
-            if result.content:
-                self._note_links(result.content)
+            for block in result.content:
+                if block.type == "resource_link":
+                    self._note_link(block)
             return convert(result)
+        except MCPRunError:
+            raise
+        except Exception as error:
+            failure = self._failure(error, sent or Sent(arguments=arguments, given=arguments))
+            raise failure from failure.__cause__
 
     async def _call_async(
         self,
@@ -725,20 +739,28 @@ class MCPTool(ToolBase, Tool):
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
     ) -> ResultT:
-        admit_call(self.name)
-        with _Failing(self, Sent(arguments=arguments, given=arguments)) as failing:
+        if call_budgets.get():
+            admit_call(self.name)
+        sent = None
+        try:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = failing.sent = self._complete(arguments)
+            sent = self._complete(arguments)
             request, recorder = self._request(sent, on_progress), call_recorder.get()
             send = self._connection._deliver_async
             if recorder is None:
                 result = await send(request)
             else:
                 result = await recorder.deliver_async(self._recorded(request, sent), send)
-            if result.content:
-                self._note_links(result.content)
+            for block in result.content:
+                if block.type == "resource_link":
+                    self._note_link(block)
             return convert(result)
+        except MCPRunError:
+            raise
+        except Exception as error:
+            failure = self._failure(error, sent or Sent(arguments=arguments, given=arguments))
+            raise failure from failure.__cause__
 
     def _recorded(self, request: CallRequest, sent: Sent) -> RecordedCall:
         """
@@ -759,11 +781,9 @@ class MCPTool(ToolBase, Tool):
         """
         return None if self._toolset is None else self._toolset._tool_alias
 
-    def _note_links(self, content: list[types.ContentBlock]) -> None:
+    def _note_link(self, link: types.ResourceLink) -> None:
         # What a model may follow: after interceptors, which may have taken links out.
-        for block in content:
-            if block.type == "resource_link":
-                self._connection._note_links([block.uri])
+        self._connection._note_links([link.uri])
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:
@@ -881,25 +901,6 @@ class MCPTool(ToolBase, Tool):
         Describe the tool without secrets.
         """
         return f"{type(self).__name__}(name={self.name!r}, server_info={self.server_info!r})"
-
-
-class _Failing:
-    """
-    Converts what is raised in its block to an MCPInvocationError, in which nothing is that must not be.
-    """
-
-    def __init__(self, tool: MCPTool, sent: Sent, kind: type[Exception] = Exception) -> None:
-        self._tool = tool
-        self.sent = sent
-        self._kind = kind
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, self._kind) and not isinstance(error, MCPRunError):
-            failure = self._tool._failure(error, self.sent)
-            raise failure from failure.__cause__
 
 
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.

@@ -427,8 +427,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor, longest = AsyncExecutor.get_instance(), self._limited(request)
-                    return executor.run(self._call(request), longest, waiter=reports, has_limit=True)
+                    executor, (call, longest) = AsyncExecutor.get_instance(), self._call(request)
+                    return executor.run(call, longest, waiter=reports, has_limit=True)
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
@@ -444,8 +444,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor, longest = AsyncExecutor.get_instance(), self._limited(request)
-                    operation = executor.run_async(self._call(request), longest, has_limit=True)
+                    executor, (call, longest) = AsyncExecutor.get_instance(), self._call(request)
+                    operation = executor.run_async(call, longest, has_limit=True)
                     return await (operation if reports is None else reports.wait(operation))
                 except MCPInvocationError:
                     raise
@@ -458,22 +458,21 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
 
-    def _limited(self, request: CallRequest) -> float | None:
+    def _call(self, request: CallRequest) -> tuple[Coroutine[Any, Any, types.CallToolResult], float | None]:
         """
-        Set the limits of a call, and return how long to wait for it if the executor's loop is blocked, in seconds.
+        Set the limits of a call, and make it.
+
+        :returns: A coroutine for the executor's loop, and how long to wait for it if the loop is blocked, in seconds.
         """
         limits = self._limits
         if request.invocation_timeout is not None:
             limits = limits.within(request.invocation_timeout)
         request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
-        return None if limits.longest_call is None else waits + limits.longest_call
-
-    def _call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
-        # For the executor's loop.
+        longest = None if limits.longest_call is None else waits + limits.longest_call
         if self._identities is None or self._interceptors:
-            return self._call_slowly(request)
-        return self._identities.call(request)
+            return self._call_slowly(request), longest
+        return self._identities.call(request), longest
 
     async def _call_slowly(self, request: CallRequest) -> types.CallToolResult:
         await preloaded()  # making the first of a process imports the types of the protocol

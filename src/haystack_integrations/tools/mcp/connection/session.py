@@ -64,7 +64,16 @@ class UnderWay:
     One request that is under way.
     """
 
-    __slots__ = ("caller", "deadline", "has_ended", "limit", "longest_silence", "ping_interval", "task")
+    __slots__ = (
+        "_cancelling",
+        "caller",
+        "deadline",
+        "has_ended",
+        "is_given_up",
+        "longest_silence",
+        "ping_interval",
+        "task",
+    )
 
     def __init__(
         self,
@@ -79,13 +88,16 @@ class UnderWay:
         :param longest_silence: After how many seconds of silence the session may be given up; None for never.
         :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
         """
-        self.task: Any = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - see above
+        self.task: asyncio.Task[Any] = task
         self.caller: Caller | None = caller_of_operation.get()
         self.has_ended: bool = False
         # When the request is given up, in the seconds of `time.monotonic`; None for never.
         self.deadline: float | None = None if timeout is None else monotonic() + timeout
-        # Ends the request, by `give_up`. It has no timer: the `Watch` has one for all requests, which is quicker.
-        self.limit: asyncio.Timeout = asyncio.timeout(None)
+        # By `give_up`. An `asyncio.timeout` would do the same with a timer for each request.
+        self.is_given_up: bool = False
+        self._cancelling: int = task.cancelling()
         self.longest_silence: float | None = longest_silence
         self.ping_interval: float | None = ping_interval
 
@@ -94,7 +106,7 @@ class UnderWay:
         """
         Whether it was answered, or is not waited for any more.
         """
-        return self.has_ended or self.limit.expired()
+        return self.has_ended or self.is_given_up
 
     @property
     def seconds_left(self) -> float | None:
@@ -114,10 +126,18 @@ class UnderWay:
 
     def give_up(self) -> None:
         """
-        End the request, whose `limit` was entered, if it is not over.
+        End the request, by a cancellation, if it is not over.
         """
         if not self.is_over:
-            self.limit.reschedule(0.0)
+            self.is_given_up = True
+            self.task.cancel()
+
+    @property
+    def is_only_given_up(self) -> bool:
+        """
+        Whether nobody else has cancelled the task, too.
+        """
+        return self.is_given_up and self.task.cancelling() == self._cancelling + 1
 
 
 class Watch:
@@ -169,6 +189,8 @@ class Watch:
         :param request: The request.
         """
         request.has_ended = True
+        if request.is_given_up:
+            request.task.uncancel()
         del self.requests[request.task]
         if not self.requests:
             self._since, self._paused_at = max(self._since, self._life.heard_at), monotonic()
@@ -525,23 +547,24 @@ class Session:
         pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
         self._watch.begin(under_way)
         try:
-            async with under_way.limit:
-                if self._login_info is None:
+            if self._login_info is None:
+                result = await request
+            else:
+                with extended_by_logins(self._login_info, under_way.extend):
                     result = await request
-                else:
-                    with extended_by_logins(self._login_info, under_way.extend):
-                        result = await request
             self.life.heard()  # there are no streams in process, and a custom client may have none
             return result
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is
         except Exception as error:
             failure = error
-            if isinstance(error, TimeoutError) and under_way.limit.expired():
-                is_over = self.life.over.is_set()
-                failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
-        except (asyncio.CancelledError, GeneratorExit):
+        except GeneratorExit:
             raise
+        except asyncio.CancelledError:
+            if not under_way.is_only_given_up:
+                raise
+            is_over = self.life.over.is_set()
+            failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
         except BaseException as error:
             failure = unanswered(_raised_by_server(error))
             failure.__cause__ = error

@@ -45,7 +45,12 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, with_full_stop
-from haystack_integrations.tools.mcp.protocol.exchange import LONGEST_REST_OF_OTHERS, ReadInterruptedError, ServerRest
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    LONGEST_REST_OF_OTHERS,
+    ReadInterruptedError,
+    ServerRest,
+    SessionState,
+)
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_context, current_identity
@@ -302,7 +307,9 @@ class Supervisor:
         :returns: The session; None if `ready_session` has to find out.
         """
         session = self.session
-        if session is None or not session.is_open or self._loop is not asyncio.get_running_loop():
+        if session is None or session.life.state is not SessionState.OPEN:
+            return None
+        if self._loop is not asyncio.get_running_loop():
             return None
         return session if session.is_stateless or self.serves == caller_key() else None
 

@@ -301,9 +301,8 @@ class ToolCall:
     async def _attempt(self, session: Session) -> types.CallToolResult:
         request, limits = self.request, self.request.limits
         self._session, self._attempt_began = session, monotonic()
-        under_way = self._under_way = UnderWay(
-            self._within_total(self._left), limits.longest_silence, limits.ping_interval
-        )
+        longest = self._left if limits.max_total_timeout is None else self._within_total(self._left)
+        under_way = self._under_way = UnderWay(longest, limits.longest_silence, limits.ping_interval)
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         try:
