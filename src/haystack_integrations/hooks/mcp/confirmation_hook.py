@@ -16,13 +16,14 @@ from haystack.tools.tool import Tool
 from haystack_integrations.hooks.mcp.confirmation import (
     Ask,
     ConfirmationRules,
+    MCPConfirmationStrategy,
     Override,
+    TracedStrategy,
     check_object,
     check_ui,
     is_of_server,
     load_rules,
 )
-from haystack_integrations.hooks.mcp.confirmation_strategies import MCPConfirmationStrategy, TracedStrategy
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo

@@ -83,8 +83,7 @@ if TYPE_CHECKING:
         MCPToolNotFoundError,
     )
     from .executor import AsyncExecutor
-    from .handlers import MCPHandlers, MCPSampling
-    from .handlers.elicitation import AskUser
+    from .handlers import AskUser, MCPHandlers, MCPSampling
     from .mcp_json import load_mcp_toolsets
     from .mcp_tool import MCPTool
     from .mcp_toolset import MCPToolset
@@ -128,8 +127,7 @@ else:
             "MCPToolNotFoundError",
         ],
         "executor": ["AsyncExecutor"],
-        "handlers": ["MCPHandlers", "MCPSampling"],
-        "handlers.elicitation": ["AskUser"],
+        "handlers": ["AskUser", "MCPHandlers", "MCPSampling"],
         "mcp_tool": ["MCPTool"],
         "any_tools": ["warm_up_toolsets", "warm_up_toolsets_async"],
         "mcp_toolset": ["MCPToolset"],

@@ -61,7 +61,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
+from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.options import (
     BoundArguments,

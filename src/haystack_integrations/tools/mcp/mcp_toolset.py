@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import ProgressCallback
+from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
 from haystack_integrations.tools.mcp.live_toolset import FreshToolset, while_alive
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters

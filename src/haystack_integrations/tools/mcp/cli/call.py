@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.cli.targets import OUTPUT, ServerOptions, T
 from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
+from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
 
 if TYPE_CHECKING:
     import mcp_types as types

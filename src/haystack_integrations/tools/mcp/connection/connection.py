@@ -51,8 +51,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.calling import is_asynchronous
-from haystack_integrations.tools.mcp.handlers.progress import AwaitedReports, WaitingReports
+from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.parameters import texts
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
+    from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 
 

@@ -52,9 +52,9 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
+from haystack_integrations.tools.mcp.handlers.calling import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
-from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
-from haystack_integrations.tools.mcp.handlers.progress import HandlerReports, MCPProgress
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets, is_question
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,

@@ -6,8 +6,14 @@
 What this client does for a server that asks it for something.
 """
 
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, accept_defaults, answer_later, decline
-from haystack_integrations.tools.mcp.handlers.mcp_handlers import MCPHandlers, MCPSampling
-from haystack_integrations.tools.mcp.handlers.progress import MCPProgress
+from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
+    AskUser,
+    MCPHandlers,
+    MCPSampling,
+    accept_defaults,
+    answer_later,
+    decline,
+)
 
 __all__ = ["AskUser", "MCPHandlers", "MCPProgress", "MCPSampling", "accept_defaults", "answer_later", "decline"]

@@ -27,8 +27,14 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
-from haystack_integrations.tools.mcp.handlers.elicitation import AskUser, answer_later, defaults, missing
-from haystack_integrations.tools.mcp.handlers.mcp_handlers import MCPHandlers, is_root
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
+    AskUser,
+    MCPHandlers,
+    answer_later,
+    defaults,
+    is_root,
+    missing,
+)
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.redaction import Redactor

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How functions of the user are called from the event loop that holds all sessions.
+How functions of the user are called from the event loop that holds all sessions, and how they get progress.
+
+None runs in that loop: functions in `MCPHandlers` run as `call` says, those for the progress of a single call where its
+caller is. Each of these gets all reports of a call, in order, before the call returns.
 """
 
 from __future__ import annotations
@@ -11,12 +14,23 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import queue
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from haystack import logging
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
+from haystack_integrations.tools.mcp.executor import Waiter, caller_loop, caller_of_operation
+from haystack_integrations.tools.mcp.parameters import short_repr
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 # What waits for a slow function is not to fill the memory.
 _MOST_WAITING = 10_000
@@ -140,3 +154,178 @@ class InOrder:
                 await self._deliver(item)
         finally:
             self._task = None
+
+
+@short_repr
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPProgress:
+    """
+    What a server reports of a call while its tool is running.
+
+    :param server: The server, in words and without secrets.
+    :param tool_name: Name of the tool at the server.
+    :param progress: How far it is; greater with each report.
+    :param total: How far it will be at the end, if the server knows.
+    :param message: What the server says about it, if it does.
+    """
+
+    server: str
+    tool_name: str
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+ProgressCallback: TypeAlias = Callable[[MCPProgress], Awaitable[None] | None]
+
+
+class _Reports:
+    """
+    The reports of one call on their way to one function.
+
+    An exception of the function does not end the call, whose tool may have done its work: it is logged, and the
+    function gets no more reports of this call.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        self._callback = callback
+        self._has_failed = False
+
+    async def _deliver(self, report: MCPProgress) -> None:
+        if self._has_failed:
+            return
+        try:
+            await self._call(report)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._fail(error, report)
+        except Exception as error:
+            self._fail(error, report)
+
+    async def _call(self, report: MCPProgress) -> None:
+        result = self._callback(report)
+        if inspect.isawaitable(result):
+            await result
+
+    def _fail(self, error: BaseException, report: MCPProgress) -> None:
+        self._has_failed = True
+        logger.warning(
+            "A function for progress raised {error}, so it gets no more of this call of tool '{tool}' of {server}. "
+            "The call goes on",
+            error=type(error).__name__,
+            tool=report.tool_name,
+            server=report.server,
+            exc_info=error,
+        )
+
+
+class HandlerReports(_Reports):
+    """
+    Those for the function in `MCPHandlers`, which runs where functions of handlers do. Used in the executor's loop.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the HandlerReports.
+
+        :param callback: The function.
+        """
+        super().__init__(callback)
+        in_order = InOrder(self._deliver, context=contextvars.copy_context())
+        self.add: Callable[[MCPProgress], None] = in_order.put
+        self.delivered: Callable[[float | None], Awaitable[bool]] = in_order.delivered
+
+    async def _call(self, report: MCPProgress) -> None:
+        await call(self._callback, report)
+
+
+class AwaitedReports(_Reports):
+    """
+    Those for a function that runs in the event loop of the caller.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the AwaitedReports. To be called in the caller's loop.
+
+        :param callback: The function, asynchronous or not.
+        """
+        super().__init__(callback)
+        self._loop = asyncio.get_running_loop()
+        self._in_order = InOrder(self._deliver, context=contextvars.copy_context())
+
+    def add(self, report: MCPProgress) -> None:
+        """
+        Call the function with a report, after those that wait. From any thread.
+
+        :param report: The report.
+        """
+        try:
+            self._loop.call_soon_threadsafe(self._in_order.put, report)
+        except RuntimeError:
+            pass  # the caller's loop was closed, and with it went the call
+
+    async def wait(self, operation: Coroutine[Any, Any, T]) -> T:
+        """
+        Await a result, and call the function meanwhile.
+
+        :param operation: What gives the result.
+        :returns: The result.
+        """
+        try:
+            try:
+                result = await operation
+            except Exception:
+                await self._in_order.delivered(None)
+                raise
+            await self._in_order.delivered(None)
+            return result
+        finally:
+            self._in_order.cancel()  # does nothing if all is delivered
+
+
+class WaitingReports(_Reports, Waiter):
+    """
+    Those for a function that the calling thread runs while it waits for the call.
+    """
+
+    def __init__(self, callback: ProgressCallback) -> None:
+        """
+        Initialize the WaitingReports.
+
+        :param callback: The function; not an asynchronous one, which this thread cannot await.
+        """
+        super().__init__(callback)
+        self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
+        # Called in the executor's loop.
+        self.add: Callable[[MCPProgress], None] = self._queue.put
+        self.notify: Callable[[], object] = partial(self._queue.put, None)
+
+    def wait(self, timeout: float | None) -> bool:
+        """
+        Wait for the end of the call, and call the function meanwhile.
+
+        :param timeout: How long, in seconds; None for no limit.
+        :returns: False if the time is over.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            try:
+                report = self._queue.get(timeout=left)
+            except queue.Empty:
+                return False
+            if report is None:
+                return True
+            if self._has_failed:
+                continue
+            try:
+                result = self._callback(report)
+            except Exception as error:
+                self._fail(error, report)
+                continue
+            if inspect.iscoroutine(result):
+                result.close()
+                self._fail(TypeError("an asynchronous function needs an asynchronous call"), report)

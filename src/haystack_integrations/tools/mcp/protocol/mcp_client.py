@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.elicitation import answer_later
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import answer_later
 from haystack_integrations.tools.mcp.protocol.changes import (
     ACKNOWLEDGED,
     CachedResults,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict
 
 from haystack.dataclasses import ChatMessage
@@ -229,41 +230,37 @@ class GenerationOptions(TypedDict, total=False):
     generation_kwargs: dict[str, Any] | None
 
 
+@dataclass
 class _Generation:
     """
     One generation: its messages so far, and what comes next.
     """
 
-    def __init__(
-        self,
-        facade: MCPFacade | None,
-        prompt: Prompt,
-        parser: Callable[[str], Any] | None = None,
-        system_prompt: str | None = None,
-        generation_kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        self._facade = facade
-        self._parser = parser
-        self._generation_kwargs = generation_kwargs
-        self._turns = 0
-        self._has_refused = False
-        self.messages: list[ChatMessage] = [ChatMessage.from_system(system_prompt)] if system_prompt else []
-        if isinstance(prompt, str):
-            self.messages.append(ChatMessage.from_user(prompt))
-        else:
-            self.messages += [prompt] if isinstance(prompt, ChatMessage) else prompt
-        # The output, and all messages.
-        self.outcome: Outcome | None = None
+    facade: MCPFacade | None
+    prompt: Prompt
+    parser: Callable[[str], Any] | None = None
+    system_prompt: str | None = None
+    generation_kwargs: dict[str, Any] | None = None
+    # The output, and all messages.
+    outcome: Outcome | None = None
+    _turns: int = 0
+    _has_refused: bool = False
+
+    def __post_init__(self) -> None:
+        prompt = ChatMessage.from_user(self.prompt) if isinstance(self.prompt, str) else self.prompt
+        self.messages: list[ChatMessage] = [prompt] if isinstance(prompt, ChatMessage) else list(prompt)
+        if self.system_prompt:
+            self.messages.insert(0, ChatMessage.from_system(self.system_prompt))
 
     def parameters(self, tools: Sequence[Tool]) -> dict[str, Any]:
         """
         Return what the chat generator is called with next.
         """
         parameters: dict[str, Any] = {"messages": list(self.messages)}
-        if self._generation_kwargs is not None:
+        if self.generation_kwargs is not None:
             # A model that must call a tool in each turn would never answer.
             dropped = {"tool_choice"} if self._turns or self._has_refused else set()
-            kept = {name: value for name, value in self._generation_kwargs.items() if name not in dropped}
+            kept = {name: value for name, value in self.generation_kwargs.items() if name not in dropped}
             parameters["generation_kwargs"] = kept
         return {**parameters, "tools": tools} if tools else parameters
 
@@ -276,11 +273,11 @@ class _Generation:
         :raises MCPBudgetExceededError: If the model calls tools although it was told that they are refused.
         """
         reply = _first_reply(replied)
-        facade = self._facade
+        facade = self.facade
         if facade is None or not reply.tool_calls:
             self.messages.append(reply)
             text = reply.text or ""
-            self.outcome = (text if self._parser is None else self._parser(text)), self.messages
+            self.outcome = (text if self.parser is None else self.parser(text)), self.messages
             return None
         if self._turns < facade.max_tool_call_turns:
             self._turns += 1

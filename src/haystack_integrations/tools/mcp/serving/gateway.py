@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.handlers.progress import MCPProgress, ProgressCallback
+from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
