@@ -14,6 +14,7 @@ import re
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -509,6 +510,25 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
     assert b"coffee" in written
     assert b"sk-hidden" not in written
     assert b"card-of-ann" not in written
+
+
+def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(tmp_path, monkeypatch):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3)
+    renew, renewed = journal._store.renew, Counter()
+
+    def counted(lease: Any, seconds: float) -> bool:
+        renewed[lease.run] += 1
+        return renew(lease, seconds)
+
+    monkeypatch.setattr(journal._store, "renew", counted)
+    before = {*threading.enumerate()}
+    with journal.run("one"), journal.run("two"):
+        wait_for(lambda: len(renewed) == 2 and min(renewed.values()) > 2)
+        (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "mcp-haystack-journal")
+        assert [each.state for each in journal.runs()] == ["running", "running"]
+    journal.close()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_results_are_kept_whole(journal, bank):
