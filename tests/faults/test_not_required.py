@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPToolNotFoundError,
     MCPToolset,
-    live_toolset,
+    mcp_toolset,
     warm_up_toolsets,
 )
 from tests.support.background import in_thread
@@ -29,8 +29,8 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_toolset, "_FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(live_toolset, "_LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(mcp_toolset, "_LONGEST_PAUSE", 0.2)
 
 
 @every_way

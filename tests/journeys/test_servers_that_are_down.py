@@ -15,8 +15,8 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPToolset,
     StdioServerInfo,
-    live_toolset,
     load_mcp_toolsets,
+    mcp_toolset,
 )
 from tests.conftest import StdioServerFactory
 from tests.support.executors import Executor, every_executor
@@ -44,7 +44,7 @@ def run(agent: Agent, *, in_a_loop: bool) -> dict[str, Any]:
 def test_an_agent_runs_without_a_server_that_is_down_and_with_it_when_it_is_back(
     gate: Gate, monkeypatch: pytest.MonkeyPatch, in_a_loop: bool, with_names: bool
 ) -> None:
-    monkeypatch.setattr(live_toolset, "_FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
     info = StdioServerInfo(gate.server.command, gate.server.args, max_retries=0)
     dead = MCPToolset(info, tool_names=["add"] if with_names else None, required=False)
     good = MCPToolset(COUNTER, tool_name_prefix="good")

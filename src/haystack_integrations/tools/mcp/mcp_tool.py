@@ -76,7 +76,7 @@ from haystack_integrations.tools.mcp.options import (
 )
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, Watcher
+from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor, texts_in
 from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
@@ -267,7 +267,7 @@ class MCPTool(ToolBase, Tool):
             bound_arguments=bound_arguments,
         )
         self._snapshot = SnapshotCheck.of(snapshot)
-        guard = self._pin(ToolChoice(lambda tool: tool == name, lambda tool: tool.name == name))
+        guard = self._pin()
         if guard is not None:
             self._show_pinned(guard)
         if eager_connect:
@@ -281,8 +281,8 @@ class MCPTool(ToolBase, Tool):
             raise ValueError(msg)
         definition = guard.pinned(self.remote_name)
         self._use_definition(0, definition, usable_parameters(definition, self._definition))
-        # In some revisions, servers tell of changes only those who ask.
-        self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _ignore))
+        # In some revisions, servers tell of changes only those who ask. Each call looks whether the tool changed.
+        self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), lambda _change: None))
 
     @classmethod
     def _for_toolset(cls, toolset: ToolBase, remote_name: str, name: str, **parameters: Any) -> Self:
@@ -420,11 +420,9 @@ class MCPTool(ToolBase, Tool):
         else:
             await super().warm_up_async()
 
-    def _selects(self, definition: types.Tool) -> bool:
-        """
-        Return whether it is the definition of this tool.
-        """
-        return definition.name == self.remote_name
+    def _choice(self) -> ToolChoice:
+        own = self.remote_name
+        return ToolChoice(may_have=lambda name: name == own, selects=lambda definition: definition.name == own)
 
     def _load_listing(self, listing: ToolListing) -> None:
         guard = self._guard
@@ -906,11 +904,6 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
-
-
-def _ignore(_change: ServerChange) -> None:
-    # Whoever calls the tool looks whether it changed.
-    pass
 
 
 @cache

@@ -316,11 +316,14 @@ class ToolBase(Connected):
     # Compares what the server says of its tools with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
 
-    def _pin(self, choice: ToolChoice) -> SnapshotGuard | None:
+    @abstractmethod
+    def _choice(self) -> ToolChoice:
+        """Return which tools of the server there are here. It must not refer to this object."""
+
+    def _pin(self) -> SnapshotGuard | None:
         """
         Use the snapshot, if there is one.
 
-        :param choice: Which tools of the server there are here. It must not refer to this object.
         :returns: What compares the server's tools with it.
         :raises FileNotFoundError: If its file does not exist.
         :raises ValueError: If its file cannot be used.
@@ -331,7 +334,7 @@ class ToolBase(Connected):
         snapshot = (
             check.snapshot if isinstance(check.snapshot, MCPToolSnapshot) else MCPToolSnapshot.load(check.snapshot)
         )
-        self._guard = SnapshotGuard(snapshot, check.on_drift, choice, self.server_info.describe())
+        self._guard = SnapshotGuard(snapshot, check.on_drift, self._choice(), self.server_info.describe())
         self._connection._admission = self._guard
         return self._guard
 

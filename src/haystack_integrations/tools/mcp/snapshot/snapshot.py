@@ -206,9 +206,8 @@ class ToolSource(Protocol):
     def connection(self) -> Any:
         """The MCPConnection to the server."""
 
-    def _selects(self, definition: types.Tool) -> bool:
-        """Return whether it has a tool of the server."""
-        ...
+    def _choice(self) -> Any:
+        """Return the ToolChoice of those tools of the server that it has."""
 
 
 @dataclass(frozen=True)
@@ -410,7 +409,7 @@ class MCPToolSnapshot:
     def _of(cls, source: Any, connection: MCPConnection, tools: list[types.Tool], *, instructions: bool) -> Self:
         status = connection.status()
         snapshot = cls.from_tools(
-            tools if source is connection else filter(source._selects, tools),
+            tools if source is connection else filter(source._choice().selects, tools),
             server_name=status.server_name,
             server_version=status.server_version,
             instructions=(connection.instructions or "") if instructions else None,
