@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.budgets import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -98,7 +98,9 @@ class MCPCallBudgetHook:
         """
         self.max_turns = max_turns
         self.max_calls = max_calls
-        self.max_calls_per_tool = max_calls_per_tool
+        self.max_calls_per_tool = (
+            dict(max_calls_per_tool) if isinstance(max_calls_per_tool, Mapping) else max_calls_per_tool
+        )
         self.refusal_message = refusal_message
         self.tools = None if tools is None else list(tools)
         if tool_alias is not None and tools is not None:
@@ -180,18 +182,7 @@ class MCPCallBudgetHook:
 
         :returns: A dictionary with its parameters.
         """
-        per_tool = self.max_calls_per_tool
-        return default_to_dict(
-            self,
-            max_turns=self.max_turns,
-            max_calls=self.max_calls,
-            max_calls_per_tool=dict(per_tool) if isinstance(per_tool, Mapping) else per_tool,
-            tools=self.tools,
-            **({} if self.tool_alias is None else {"tool_alias": self.tool_alias}),
-            refusal_message=self.refusal_message,
-            max_refused_turns=self.max_refused_turns,
-            final_message=self.final_message,
-        )
+        return default_to_dict(self, **own_parameters(self))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.parameters import Positive, checked
+from haystack_integrations.tools.mcp.parameters import Positive, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
 
 
@@ -89,7 +89,7 @@ class MCPInstructionsHook:
 
         :returns: A dictionary with its parameters.
         """
-        return default_to_dict(self, max_chars=self.max_chars, template=self.template)
+        return default_to_dict(self, **own_parameters(self))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

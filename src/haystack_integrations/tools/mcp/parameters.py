@@ -349,6 +349,17 @@ def texts(name: str, value: Any) -> list[str]:
     return given
 
 
+def own_parameters(instance: object) -> dict[str, Any]:
+    """
+    Return the parameters of an object whose constructor keeps each in an attribute of the same name.
+
+    :param instance: The object.
+    :returns: The values by name.
+    """
+    _, *names = inspect.signature(type(instance).__init__).parameters
+    return {name: getattr(instance, name) for name in names}
+
+
 def is_url(url: object, schemes: Collection[str] = ("http", "https")) -> bool:
     """
     Return whether a value is a URL with a host.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.agents import State
@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_state_schema,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
-from haystack_integrations.tools.mcp.parameters import Positive, checked
+from haystack_integrations.tools.mcp.parameters import Positive, checked, own_parameters
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -341,17 +341,12 @@ class MCPToolCaller:
 
         :returns: The dictionary.
         """
-        return default_to_dict(
-            self,
-            tools=serialize_tools_or_toolset(self.tools),
-            raise_on_failure=self.raise_on_failure,
-            max_concurrency=self.max_concurrency,
-            state_schema=None if self.state_schema is None else serialize_state_schema(self.state_schema),
-            streaming_callback=None
-            if self.streaming_callback is None
-            else store_callable("`streaming_callback`", self.streaming_callback),
-            tool_streaming_callback_passthrough=self.tool_streaming_callback_passthrough,
-        )
+        stored = {**own_parameters(self), "tools": serialize_tools_or_toolset(self.tools)}
+        if self.state_schema is not None:
+            stored["state_schema"] = serialize_state_schema(self.state_schema)
+        if self.streaming_callback is not None:
+            stored["streaming_callback"] = store_callable("`streaming_callback`", self.streaming_callback)
+        return default_to_dict(self, **stored)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPToolCaller:
@@ -491,17 +486,12 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     if function is None:
         return {}
     try:
-        signature = inspect.signature(function)
+        signature = inspect.signature(function, eval_str=True)
     except ValueError:  # some of Python's own functions have none
         return {}
-    parameters = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    if any(isinstance(annotation, str) for annotation in parameters.values()):
-        try:
-            hints = get_type_hints(function, include_extras=True)
-        except (NameError, TypeError):  # of types that are imported for type checkers only
-            return parameters
-        return {name: hints.get(name, annotation) for name, annotation in parameters.items()}
-    return parameters
+    except (AttributeError, NameError, TypeError):  # of types that are imported for type checkers only
+        signature = inspect.signature(function)
+    return {name: parameter.annotation for name, parameter in signature.parameters.items()}
 
 
 def _state_parameters(tool: Tool) -> list[str]:
@@ -511,11 +501,8 @@ def _state_parameters(tool: Tool) -> list[str]:
 
 
 def _is_state(annotation: Any) -> bool:
-    if get_origin(annotation) is Annotated:
-        return _is_state(get_args(annotation)[0])
-    if get_origin(annotation) is Union or type(annotation).__name__ == "UnionType":
-        return any(_is_state(each) for each in get_args(annotation))
-    return annotation is State
+    # Also `State | None` and `Annotated[State, …]`.
+    return annotation is State or any(map(_is_state, get_args(annotation)))
 
 
 def _update_state(tool: Tool, result: Any, state: State) -> None:

@@ -16,7 +16,7 @@ from pydantic import InstanceOf
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
 from haystack_integrations.tools.mcp.convert.content import json_value
 from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
-from haystack_integrations.tools.mcp.parameters import Text, checked
+from haystack_integrations.tools.mcp.parameters import Text, checked, own_parameters
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -261,15 +261,8 @@ class MCPToolRunner:
 
         :returns: The dictionary.
         """
-        return default_to_dict(
-            self,
-            tool=self.tool.to_dict(),
-            inputs=_stored_types(self.inputs),
-            optional_inputs=self.optional_inputs or None,
-            outputs=_stored_types(self.outputs),
-            arguments=self.arguments or None,
-            raise_on_failure=self.raise_on_failure,
-        )
+        types = {"inputs": _stored_types(self.inputs), "outputs": _stored_types(self.outputs)}
+        return default_to_dict(self, **{**own_parameters(self), "tool": self.tool.to_dict(), **types})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPToolRunner:
