@@ -299,12 +299,12 @@ class MemoryTransport(Transport):
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         exchange.mark_sent()
-        await self.tell(exchange.message())
+        await self.tell(content)
 
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:
-        for data in self._server.hear(json.loads(frames.write(message))):
+    async def tell(self, content: bytes) -> None:
+        for data in self._server.hear(json.loads(content)):
             for frame in frames.read(data):
                 self.channel.received(frame)
 

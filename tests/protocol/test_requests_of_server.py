@@ -115,7 +115,7 @@ async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_
         await requests.answers({"a": types.CreateMessageRequest.model_validate({"params": SAMPLING}, by_name=False)})
     assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
-    assert requests.callbacks.wanted() == {"sampling": 1}
+    assert requests.callbacks.wanted == {"sampling": 1}
 
 
 @rows(

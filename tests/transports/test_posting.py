@@ -260,15 +260,15 @@ class TestRest:
         assert exchange.fate is Fate.SENT
 
     async def test_it_is_not_sent_again_when_its_time_is_over_by_then(self) -> None:
-        network, exchange = Network(busy(429, "60")), Exchange(1, "tools/call", time_left=lambda: 5.0)
+        network, exchange = Network(busy(429, "60")), Exchange(1, "tools/call")
         rest = ServerRest()
-        sender = network.sender(rest=rest)
+        sender = network.sender(rest=rest, time_left=lambda: 5.0)
         assert (await post(sender, exchange)).status_code == 429
         assert exchange.fate is Fate.NEW
         assert 50 < rest.seconds <= 60
-        other = Exchange(2, "tools/call", time_left=lambda: 5.0)
+        other = Exchange(2, "tools/call")
         with pytest.raises(BusyError, match=r"^the server wants no requests for (5|6)\S+ s$") as raised:
-            await post(network.sender(rest=rest), other)  # as another session knows
+            await post(network.sender(rest=rest, time_left=lambda: 5.0), other)  # as another session knows
         sender.settle(other, raised.value)
         assert other.fate is Fate.REFUSED and other.answer.exception().is_final  # type: ignore[union-attr]
         assert len(network.requests) == 1

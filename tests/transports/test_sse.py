@@ -210,7 +210,7 @@ async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(
         other = asyncio.create_task(wire.channel.request(wire.exchange()))
         while not server.posted:
             await asyncio.sleep(0.01)
-        exchange, _ = await wire.fail(wire.exchange(time_left=lambda: 5.0))
+        exchange, _ = await wire.fail()
         assert exchange.fate is fate
         assert [reason for reason in wire.heard.drained_because if drained is None or drained not in reason] == []
         assert len(wire.heard.drained_because) == (drained is not None)

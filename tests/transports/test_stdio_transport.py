@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.transports.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio import StdioTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import is_alive
+from tests.support.rows import rows
 from tests.support.waiting import wait_until_async
 
 # Runs the Python code that comes with each message, or answers a request with its parameters.
@@ -94,7 +95,7 @@ class TestAnswers:
             exchange = channel.exchange(params={"a": 1})
             assert await channel.request(exchange) == {"a": 1}
             assert exchange.fate is Fate.ANSWERED
-            assert channel.in_flight == []
+            assert not channel.in_flight
 
     async def test_an_error_fails_its_request(self):
         code = 'write({"id": m["id"], "error": {"code": -7, "message": "no", "data": [1]}})'
@@ -133,8 +134,21 @@ if len(later) == 2:
             assert isinstance(error, UnreadableError)
             assert await do(channel, 'write({"id": m["id"], "result": {}})') == {}
 
-    async def test_one_that_is_too_large_fails_its_request_and_no_other(self):
-        code = 'write({"id": m["id"], "result": {"text": "x" * 5000}})'
+    @rows(
+        ("length", "members"),
+        [
+            (5_000, '"id": m["id"], "result": {"text": text}'),
+            (5_000, '"result": {"text": text}, "id": m["id"]'),
+            (500_000, '"id": m["id"], "result": {"text": text}'),
+        ],
+    )
+    async def test_one_that_is_too_large_fails_its_request_and_no_other(self, length, members):
+        code = f"""
+text, written = "x" * {length}, 0
+line = json.dumps({{"jsonrpc": "2.0", {members}}}).encode() + b"\\n"
+while written < len(line):
+    written += os.write(1, line[written:])
+"""
         async with served(max_message_size=1000) as channel:
             fate, error = await failure(channel, code)
             assert fate is Fate.LOST
@@ -340,7 +354,7 @@ class TestFates:
                 await wait_until_async(lambda: channel.has_ended, "the end")
                 with pytest.raises(BrokenPipeError):
                     await channel.tell("note")
-                channel.notify("note")
+                channel.notify("note", {})
                 await asyncio.sleep(0)
 
         run(story())

@@ -109,7 +109,7 @@ class TestWhatIsSent:
         exchange = wire.exchange()
         exchange.params = {"name": "\ud800"}
         with pytest.raises(ValueError, match=r"utf-8|surrogate"):
-            await wire.transport.carry(exchange)
+            await wire.channel.request(exchange)
         assert exchange.fate is Fate.NEW
 
 

@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to
 from haystack_integrations.tools.mcp.protocol.exchange import (
     CLOSED_DURING_CALL,
+    LONGEST_REST_OF_OTHERS,
     ReadInterruptedError,
     SessionLife,
     SessionState,
@@ -428,9 +429,10 @@ class Session:
             finally:
                 await abandoning
 
-    def _time_left(self, task: asyncio.Task[Any]) -> float | None:
-        request = self._watch.requests.get(task)
-        return None if request is None else request.seconds_left
+    def _time_left(self) -> float | None:
+        task = asyncio.current_task()
+        request = None if task is None else self._watch.requests.get(task)
+        return LONGEST_REST_OF_OTHERS if request is None else request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:
         """

@@ -103,7 +103,7 @@ class Callbacks:
         # The revision of the protocol; until it is known, one of a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
         # The fields of MCPHandlers that the server wanted and that are not there, with how often.
-        self._wanted: dict[str, int] = {}
+        self.wanted: dict[str, int] = {}
 
     async def load(self) -> None:
         """
@@ -167,22 +167,14 @@ class Callbacks:
 
         :param field: The field of MCPHandlers.
         """
-        self._wanted[field] = self._wanted.get(field, 0) + 1
-        if self._wanted[field] == 1:
+        self.wanted[field] = self.wanted.get(field, 0) + 1
+        if self.wanted[field] == 1:
             logger.warning(
                 "{server} asks for {field}, for which there is no handler. Set `{field}` of MCPHandlers, and pass it "
                 "as `handlers` to the toolset, tool or connection.",
                 server=self._server,
                 field=field,
             )
-
-    def wanted(self) -> dict[str, int]:
-        """
-        Return how often the server wanted handlers that are not there.
-
-        :returns: The numbers, by the field of MCPHandlers.
-        """
-        return dict(self._wanted)
 
     def opened(
         self, version: str, capabilities: types.ServerCapabilities, server_name: str | None
@@ -227,12 +219,12 @@ class Callbacks:
         """
         Return which handlers to configure, for the error of a call.
 
-        :param before: What `wanted` said before the call.
+        :param before: What `wanted` was before the call.
         :param code: The code of the protocol error, if it is one.
         :param data: Its data.
         :returns: Sentences, or None if the error is about something else.
         """
-        fields = [field for field, count in self._wanted.items() if count > before.get(field, 0)]
+        fields = [field for field, count in self.wanted.items() if count > before.get(field, 0)]
         if _needs_url(code, data):
             if self.handlers.elicitation is not None:
                 return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."

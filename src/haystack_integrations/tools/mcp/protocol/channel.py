@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from haystack import logging
 from opentelemetry import trace
 from opentelemetry.propagate import inject
+from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.protocol.exchange import (
     Exchange,
@@ -28,8 +30,9 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     RequestError,
     SessionLife,
     SessionState,
+    UnreadableError,
 )
-from haystack_integrations.tools.mcp.protocol.frames import Unreadable
+from haystack_integrations.tools.mcp.protocol.frames import Unreadable, own_id
 from haystack_integrations.tools.mcp.redaction import redact_text
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -39,6 +42,8 @@ TELL_TIMEOUT = 5.0
 
 # Requests whose cancelling the protocol forbids.
 _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
+
+_UNTRACED = nullcontext()
 
 
 class Transport(ABC):
@@ -76,25 +81,25 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
         Send a request. It runs in the caller's task, which may be cancelled at any time.
 
-        Before the first byte can leave it calls `exchange.mark_sent()`. It returns at the latest when no answer can
-        come any more by this way, and has then settled the exchange; it may return earlier where the answers come over
-        a stream of the whole connection. It may settle the exchange as refused only if no byte left, or by a proof.
-        Whatever it raises loses the exchange.
+        Before anything is awaited after the first byte left, or may have left, it calls `exchange.mark_sent()`. It
+        returns at the latest when no answer can come any more by this way, and has then settled the exchange; it may
+        return earlier where the answers come over a stream of the whole connection. It may settle the exchange as
+        refused only if no byte left, or by a proof. Whatever it raises loses the exchange.
 
+        :param content: The request as JSON, in one line without its end.
         :param exchange: The request.
         """
 
     @abstractmethod
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:
+    async def tell(self, content: bytes) -> None:
         """
         Send a message that is not answered: a notification, or the answer to a request of the server.
 
-        :param message: The message.
-        :param exchange: The request of ours that it is about, if there is one.
+        :param content: The message as JSON, in one line without its end.
         :raises Exception: If that fails. No other request suffers from it.
         """
 
@@ -152,7 +157,8 @@ class Channel:
         self._span_attributes = span_attributes
         self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
-        self._exchanges: dict[int, Exchange] = {}
+        # The requests that are not settled, by their ids, in the order in which they were made.
+        self.in_flight: dict[int, Exchange] = {}
         # Returns an id that no request of this session had.
         self.next_id: Callable[[], int] = itertools.count().__next__
         # The requests of the server that are being answered, by their ids.
@@ -160,27 +166,48 @@ class Channel:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.has_ended: bool = False
 
-    @property
-    def in_flight(self) -> list[Exchange]:
-        """
-        The requests that are not settled, in the order in which they were made.
-        """
-        return list(self._exchanges.values())
-
-    def request(self, exchange: Exchange) -> Coroutine[Any, Any, dict[str, Any]]:
+    async def request(self, exchange: Exchange) -> dict[str, Any]:
         """
         Send a request and wait for its answer, in the caller's task.
 
         :param exchange: The request.
-        :returns: A coroutine of the result as it came. It raises RequestError if there is none.
+        :returns: The result as it came.
+        :raises RequestError: If there is none.
+        :raises ValueError: If the request cannot be written as JSON. The text of the error may quote it.
         """
-        name = exchange.name
-        target = f" {name}" if name is not None and exchange.method != "resources/read" else ""
-        span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
-        is_traced = span.get_span_context().is_valid
-        return self._traced(exchange, span) if is_traced else self._request(exchange)
+        span = self._tracer.start_span(exchange.method, kind=trace.SpanKind.CLIENT)
+        with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
+            message = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
+            content = to_json(message if exchange.params is None else {**message, "params": exchange.params})
+            self.in_flight[exchange.id] = exchange
+            try:
+                if self.has_ended:
+                    exchange.lose()
+                else:
+                    try:
+                        await self.transport.carry(content, exchange)
+                    except Exception as error:
+                        exchange.lose(str(error) or type(error).__name__)
+                return await exchange.answer
+            except asyncio.CancelledError:
+                was_sent = exchange.fate is Fate.SENT
+                exchange.give_up()
+                if (
+                    was_sent
+                    and exchange.method not in _NEVER_CANCELLED
+                    and not self.has_ended
+                    and not self.transport.cancels_by_closing(exchange)
+                ):
+                    cancelled = {"requestId": exchange.id, "reason": "The caller gave up"}
+                    self.notify("notifications/cancelled", cancelled)
+                raise
+            finally:
+                del self.in_flight[exchange.id]
+                if exchange.answer.done() and not exchange.answer.cancelled():
+                    exchange.answer.exception()  # it was taken notice of
 
-    async def _traced(self, exchange: Exchange, span: trace.Span) -> dict[str, Any]:
+    @contextmanager
+    def _traced(self, exchange: Exchange, span: trace.Span) -> Iterator[None]:
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             carrier: dict[str, str] = {}
             inject(carrier)
@@ -188,78 +215,43 @@ class Channel:
                 params = exchange.params or {}
                 exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
             if span.is_recording():
+                if exchange.name is not None and exchange.method != "resources/read":
+                    span.update_name(f"{exchange.method} {exchange.name}")
                 attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
                 span.set_attributes({**attributes, **self._span_attributes()})
             try:
-                return await self._request(exchange)
+                yield
             except RequestError as error:
-                if span.is_recording():
-                    self._show(error, span)
+                if isinstance(error, ProtocolError):
+                    span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
+                    span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
+                else:
+                    span.set_attribute("error.type", type(error).__name__)
+                    span.set_status(trace.StatusCode.ERROR)
                 raise
 
-    def _show(self, error: RequestError, span: trace.Span) -> None:
-        if isinstance(error, ProtocolError):
-            span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
-            span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
-        else:
-            span.set_attribute("error.type", type(error).__name__)
-            span.set_status(trace.StatusCode.ERROR)
-
-    async def _request(self, exchange: Exchange) -> dict[str, Any]:
-        self._exchanges[exchange.id] = exchange
-        try:
-            if self.has_ended:
-                exchange.lose()
-            else:
-                try:
-                    await self.transport.carry(exchange)
-                except Exception as error:
-                    if isinstance(error, ValueError) and exchange.fate is Fate.NEW:
-                        raise  # it cannot be written as JSON, and the text quotes why
-                    if not exchange.is_settled:
-                        exchange.lose(str(error) or type(error).__name__)
-            return await exchange.answer
-        except asyncio.CancelledError:
-            was_sent = not exchange.is_settled and exchange.fate is not Fate.NEW
-            exchange.give_up()
-            if (
-                was_sent
-                and exchange.method not in _NEVER_CANCELLED
-                and not self.has_ended
-                and not self.transport.cancels_by_closing(exchange)
-            ):
-                cancelled = {"requestId": exchange.id, "reason": "The caller gave up"}
-                self.notify("notifications/cancelled", cancelled, exchange)
-            raise
-        finally:
-            del self._exchanges[exchange.id]
-            if exchange.answer.done() and not exchange.answer.cancelled():
-                exchange.answer.exception()  # it was taken notice of
-
-    async def tell(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
+    async def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
         """
         Send a notification, and wait until it has left.
 
         :param method: Its method.
         :param params: Its parameters.
-        :param exchange: The request that it is about.
         :raises Exception: If that fails.
         """
-        await self._send({"method": method} if params is None else {"method": method, "params": params}, exchange)
+        await self._send({"method": method} if params is None else {"method": method, "params": params})
 
-    def notify(self, method: str, params: dict[str, Any] | None = None, exchange: Exchange | None = None) -> None:
+    def notify(self, method: str, params: dict[str, Any]) -> None:
         """
         Send a notification in the background. That it cannot be sent is nobody's matter.
 
         :param method: Its method.
         :param params: Its parameters.
-        :param exchange: The request that it is about.
         """
-        self.spawn(self._unless_it_fails(self.tell(method, params, exchange)))
+        self.spawn(self._unless_it_fails(self.tell(method, params)))
 
-    async def _send(self, message: dict[str, Any], exchange: Exchange | None) -> None:
+    async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
-            await self.transport.tell({"jsonrpc": "2.0", **message}, exchange)
+            await self.transport.tell(to_json({"jsonrpc": "2.0", **message}))
 
     async def _unless_it_fails(self, sending: Awaitable[None]) -> None:
         try:
@@ -275,9 +267,9 @@ class Channel:
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
         if isinstance(frame, Unreadable):
-            exchange = exchange or self._find(frame.id)
-            if exchange is not None:
-                exchange.lose_answer(frame.reason)
+            answered = exchange or self.in_flight.get(own_id(frame.id))
+            if answered is not None:
+                answered.settle(UnreadableError(frame.reason))
         elif "method" in frame:
             params = frame.get("params")
             params = params if isinstance(params, dict) else {}
@@ -286,28 +278,18 @@ class Channel:
             else:
                 self._notified(frame["method"], params, exchange)
         else:
-            answered = exchange or self._find(frame.get("id"))
+            answered = exchange or self.in_flight.get(frame["id"])
             if answered is None:
                 logger.debug("The server answered a request that nobody waits for")
             elif "error" in frame:
                 error = frame["error"]
-                answered.fail(ProtocolError(error["code"], error["message"], error.get("data")))
+                answered.settle(ProtocolError(error["code"], error["message"], error.get("data")))
             else:
-                answered.succeed(frame["result"])
-
-    def _find(self, request_id: Any) -> Exchange | None:
-        if type(request_id) is int:
-            return self._exchanges.get(request_id)
-        # Some servers know one kind of number only, some write all ids as strings.
-        if isinstance(request_id, str) and request_id.isdecimal():
-            request_id = int(request_id)
-        elif isinstance(request_id, float) and request_id.is_integer():
-            request_id = int(request_id)
-        return self._exchanges.get(request_id) if isinstance(request_id, int) else None
+                answered.settle(frame["result"])
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if method == "notifications/progress":
-            about = self._find(params.get("progressToken"))
+            about = self.in_flight.get(own_id(params.get("progressToken")))
             if about is not None and about.on_progress is not None and not about.is_settled:
                 about.on_progress(params)
         elif method == "notifications/cancelled":
@@ -319,12 +301,10 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params, exchange), exchange)
+        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params), exchange)
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
-    async def _answer(
-        self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None
-    ) -> None:
+    async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
         message: dict[str, Any] = {"id": request_id}
         try:
             message["result"] = await self._make_answer(method, params)
@@ -334,7 +314,7 @@ class Channel:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        await self._unless_it_fails(self._send(message, exchange))
+        await self._unless_it_fails(self._send(message))
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
         """
@@ -366,7 +346,7 @@ class Channel:
         """
         self.has_ended = True
         self._life.end(reason)
-        for exchange in self.in_flight:
+        for exchange in self.in_flight.values():
             exchange.lose(reason or "")
 
     async def close(self) -> None:
@@ -377,7 +357,7 @@ class Channel:
             await self.transport.close()
         finally:
             self.has_ended = True
-            for exchange in self.in_flight:
+            for exchange in self.in_flight.values():
                 exchange.lose()
             tasks = [task for task in self._tasks if task is not asyncio.current_task()]
             for task in tasks:

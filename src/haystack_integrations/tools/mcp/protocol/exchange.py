@@ -7,11 +7,11 @@ One request to a server, the session that it is made in, and what became of both
 
 .. code-block:: text
 
-    NEW ──mark_sent()──> SENT ──succeed(), fail()──> ANSWERED
-     │                    ├──lose()────────────────> LOST       it may have run
-     │                    └──refuse(), by a proof──┐
-     └──refuse(), lose(), fail()───────────────────┴> REFUSED   it did not run
-     └── either of them ──give_up()────────────────> GIVEN_UP   nobody waits any more
+    NEW ──mark_sent()──> SENT ──a result, a ProtocolError──> ANSWERED
+     │                    ├────a LostError───────────────> LOST       it may have run
+     │                    └────a RefusedError, by a proof──┐
+     └──lose(), a RefusedError─────────────────────────────┴> REFUSED   it did not run
+     └── either of them ──give_up()──────────────────────> GIVEN_UP   nobody waits any more
 
 A fate only moves forward: what comes second changes nothing.
 """
@@ -24,14 +24,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.redaction import redact_text
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.request_context import Identity
-
 
 # Where the parameters of a request name what it is about.
 _NAMES: Final = {
@@ -69,6 +65,9 @@ class RequestError(Exception):
     :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if one says so.
     """
 
+    # What has become of the request.
+    fate: ClassVar[Fate]
+
     def __init__(self, reason: str, *, status: str | None = None) -> None:
         """
         Initialize the RequestError.
@@ -87,6 +86,8 @@ class ProtocolError(RequestError):
     :param data: Its data.
     """
 
+    fate = Fate.ANSWERED
+
     def __init__(self, code: int, message: str, data: Any = None, *, status: str | None = None) -> None:
         """
         Initialize the ProtocolError.
@@ -99,11 +100,13 @@ class ProtocolError(RequestError):
 
 class RefusedError(RequestError):
     """
-    Raised for a request that provably did not run.
+    Raised for a request that provably did not run: it never left, or the server's refusal proves it.
 
     :param is_final: Whether the server would refuse the same request again.
     :param is_unauthorized: Whether no access token could be had.
     """
+
+    fate = Fate.REFUSED
 
     def __init__(
         self, reason: str, *, status: str | None = None, is_final: bool = False, is_unauthorized: bool = False
@@ -120,6 +123,8 @@ class LostError(RequestError):
     """
     Raised for a request that was sent and will not be answered. It may have run.
     """
+
+    fate = Fate.LOST
 
 
 class UnreadableError(LostError):
@@ -165,9 +170,7 @@ class Exchange:
     :param params: Its parameters with their `_meta`, as they are sent.
     :param version: The revision of the protocol in which it is made; None for `initialize`.
     :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
-    :param identity: The user on whose behalf it is made.
     :param on_progress: Called with the parameters of each report of progress.
-    :param time_left: Returns how many seconds it may still take; None if that is not limited.
     """
 
     id: int
@@ -175,9 +178,7 @@ class Exchange:
     params: dict[str, Any] | None = None
     version: str | None = None
     headers: Mapping[str, str] | None = None
-    identity: Identity | None = None
     on_progress: Callable[[dict[str, Any]], None] | None = None
-    time_left: Callable[[], float | None] | None = None
     # What the server wants while it is answered is done on behalf of the same caller.
     context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
     fate: Fate = field(init=False, default=Fate.NEW)
@@ -198,15 +199,6 @@ class Exchange:
         """
         return self.fate is not Fate.NEW and self.fate is not Fate.SENT
 
-    def message(self) -> dict[str, Any]:
-        """
-        Return the JSON-RPC message.
-        """
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": self.id, "method": self.method}
-        if self.params is not None:
-            message["params"] = self.params
-        return message
-
     def mark_sent(self) -> None:
         """
         Note that from now on a byte of it may have left.
@@ -221,35 +213,22 @@ class Exchange:
         if self.fate is Fate.SENT:
             self.fate = Fate.NEW
 
-    def succeed(self, result: dict[str, Any]) -> None:
+    def settle(self, outcome: dict[str, Any] | RequestError) -> None:
         """
-        Settle it with the result that came.
+        Settle it, if it is not settled yet.
 
-        :param result: The result.
+        :param outcome: The result that came, or why there is none.
         """
-        self._settle(Fate.ANSWERED, result)
-
-    def fail(self, error: ProtocolError) -> None:
-        """
-        Settle it with the error that the server answered.
-
-        :param error: The error.
-        """
-        self._settle(Fate.ANSWERED, error)
-
-    def refuse(
-        self, reason: str, *, status: str | None = None, is_final: bool = False, is_unauthorized: bool = False
-    ) -> None:
-        """
-        Settle it as one that did not run: it never left, or the server's refusal proves it.
-
-        :param reason: Why, as a clause.
-        :param status: The HTTP status that says so.
-        :param is_final: Whether the server would refuse the same request again.
-        :param is_unauthorized: Whether no access token could be had.
-        """
-        error = RefusedError(reason, status=status, is_final=is_final, is_unauthorized=is_unauthorized)
-        self._settle(Fate.REFUSED, error)
+        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
+            return
+        if isinstance(outcome, RequestError):
+            self.fate = outcome.fate
+            if not self.answer.done():
+                self.answer.set_exception(outcome)
+        else:
+            self.fate = Fate.ANSWERED
+            if not self.answer.done():
+                self.answer.set_result(outcome)
 
     def lose(self, reason: str = "", *, status: str | None = None) -> None:
         """
@@ -258,19 +237,8 @@ class Exchange:
         :param reason: Why, as a clause; the empty string if that is why the session ended.
         :param status: The HTTP status that says so.
         """
-        if self.fate is Fate.NEW:
-            self.refuse(reason, status=status)
-        else:
-            self._settle(Fate.LOST, LostError(reason, status=status))
-
-    def lose_answer(self, reason: str) -> None:
-        """
-        Settle it as one whose answer cannot be used.
-
-        :param reason: Why, as a clause.
-        """
-        self.mark_sent()
-        self._settle(Fate.LOST, UnreadableError(reason))
+        kind = RefusedError if self.fate is Fate.NEW else LostError
+        self.settle(kind(reason, status=status))
 
     def give_up(self) -> None:
         """
@@ -279,17 +247,6 @@ class Exchange:
         if not self.is_settled:
             self.fate = Fate.GIVEN_UP
             self.answer.cancel()
-
-    def _settle(self, fate: Fate, outcome: dict[str, Any] | RequestError) -> None:
-        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
-            return
-        self.fate = fate
-        if self.answer.done():
-            return
-        if isinstance(outcome, RequestError):
-            self.answer.set_exception(outcome)
-        else:
-            self.answer.set_result(outcome)
 
 
 # What calls in flight are told when their connection is closed on purpose.
@@ -335,6 +292,8 @@ class SessionLife:
         :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
         """
         self.state: SessionState = SessionState.NEW
+        # Whether it takes calls. While it is opened, its client may call tools already.
+        self.is_open: bool = False
         self.reason: str | None = None
         # Set when the session is to be closed.
         self.over: asyncio.Event = asyncio.Event()
@@ -358,13 +317,6 @@ class SessionLife:
         return self._on_lost is not None
 
     @property
-    def is_open(self) -> bool:
-        """
-        Whether the session takes calls. While it is opened, its client may call tools already.
-        """
-        return self.state in (SessionState.OPENING, SessionState.OPEN)
-
-    @property
     def loss(self) -> str | None:
         """
         Why the session ended by itself, or None: it did not, or the reason is not known yet.
@@ -380,6 +332,7 @@ class SessionLife:
         if self.state is SessionState.CLOSED:
             raise asyncio.CancelledError
         self.state = SessionState.OPENING
+        self.is_open = True
         self.reason = None
         self.over.clear()
 
@@ -397,7 +350,7 @@ class SessionLife:
         :param reason: Why; None if that has still to be found out. The first reason stays.
         :param state: LOST, CLOSED, or DRAINING if calls in flight may still be answered.
         """
-        before = self.state
+        before, self.is_open = self.state, False
         if before is SessionState.OPENING and state is SessionState.DRAINING:
             state = SessionState.LOST  # there are no calls
         if before not in (SessionState.LOST, SessionState.CLOSED):

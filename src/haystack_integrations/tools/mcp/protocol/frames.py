@@ -16,11 +16,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 # How much of an answer that cannot be read is searched for the id of its request.
-HEAD_SIZE = 512
-TAIL_SIZE = 256
+_HEAD_SIZE = 512
+_TAIL_SIZE = 256
 
 _UNREADABLE = "the server's answer could not be read"
 
@@ -44,18 +44,6 @@ class Unreadable:
     reason: str
 
 
-def write(message: dict[str, Any]) -> bytes:
-    """
-    Write a message in one line, without its end.
-
-    :param message: The message.
-    :returns: The bytes.
-    :raises ValueError: If a value in it is no JSON, such as half of a surrogate pair in a text. The text of the error
-        may quote it.
-    """
-    return to_json(message)
-
-
 def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
     """
     Read a message, or a batch of them (revision 2025-03-26).
@@ -72,8 +60,8 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         try:
             value = _mended(text)
         except (ValueError, RecursionError):
-            tail = "" if str(error).startswith("EOF") else text[-TAIL_SIZE:]  # one that is cut off has no end
-            request_id = _find_id(text[:HEAD_SIZE], tail)
+            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # one that is cut off has no end
+            request_id = _find_id(text[:_HEAD_SIZE], tail)
             return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
     if isinstance(value, list):
         return [frame for item in value if (frame := _checked(item)) is not None]
@@ -91,16 +79,16 @@ def too_large(limit: int) -> str:
     return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
 
 
-def oversized(head: bytes, tail: bytes, limit: int) -> Unreadable | None:
+def oversized(message: bytes, limit: int) -> Unreadable | None:
     """
     Return what takes the place of an answer that is too large.
 
-    :param head: Its first bytes, `HEAD_SIZE` of them are enough.
-    :param tail: Its last bytes, `TAIL_SIZE` of them are enough.
+    :param message: The answer.
     :param limit: How many bytes it may have.
     :returns: The answer, or None if it cannot be told which request is answered, or whether any is.
     """
-    request_id = _find_id(head.decode(errors="replace"), tail.decode(errors="replace"))
+    head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
+    request_id = _find_id(head, tail)
     return None if request_id is None else Unreadable(request_id, too_large(limit))
 
 
@@ -113,37 +101,37 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id = _as_id(value.get("id"))
-    has_id = request_id is not None
-    if has_id:
-        value["id"] = request_id
+    request_id = value.get("id")
+    if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
+        request_id = value["id"] = int(request_id)
+    has_id = type(request_id) is int or type(request_id) is str
     if "method" in value:
         is_sound = value.get("jsonrpc") == "2.0" and isinstance(value["method"], str) and (has_id or "id" not in value)
         return value if is_sound else None
-    if not has_id and not ("id" in value and value["id"] is None and "error" in value):
+    if not has_id and not (request_id is None and "id" in value and "error" in value):
         return None
     error = value.get("error")
     if "jsonrpc" not in value and "result" not in value and not isinstance(error, dict):
         return None  # a line of a log in JSON may have an id, too
-    reason = _fault(value, error)
+    reason = None
+    if value.get("jsonrpc") != "2.0":
+        reason = 'it has no "jsonrpc": "2.0"'
+    elif error is not None:
+        if not isinstance(error, dict) or type(error.get("code")) is not int or type(error.get("message")) is not str:
+            reason = "its error is no object with a code and a message"
+    else:
+        value.pop("error", None)
+        if value.get("result") == []:  # as PHP writes an empty object
+            value["result"] = {}
+        if value.get("result") is None:
+            reason = "it has neither a result nor an error"
+        elif type(value["result"]) is not dict:
+            reason = "its result is no object"
+    if type(request_id) is str:
+        request_id = value["id"] = own_id(request_id)
     if reason is None:
         return value
     return None if request_id is None else Unreadable(request_id, f"{_UNREADABLE}: {reason}")
-
-
-def _fault(value: dict[str, Any], error: Any) -> str | None:
-    if value.get("jsonrpc") != "2.0":
-        return 'it has no "jsonrpc": "2.0"'
-    if error is not None:
-        is_sound = isinstance(error, dict) and type(error.get("code")) is int and isinstance(error.get("message"), str)
-        return None if is_sound else "its error is no object with a code and a message"
-    value.pop("error", None)
-    result = value.get("result")
-    if result == []:  # as PHP writes an empty object
-        value["result"] = result = {}
-    if isinstance(result, dict):
-        return None
-    return "it has neither a result nor an error" if result is None else "its result is no object"
 
 
 def _find_id(head: str, tail: str) -> int | str | None:
@@ -154,10 +142,16 @@ def _find_id(head: str, tail: str) -> int | str | None:
     if answer is None:
         return None
     found = answer if answer[1] or answer[2] else _ID_AT_END.search(tail)
-    return None if found is None else int(found[1]) if found[1] else found[2]
+    return None if found is None else own_id(found[1] or found[2])
 
 
-def _as_id(value: Any) -> int | str | None:
-    if type(value) is float and value.is_integer():  # of a server that knows one kind of number only
+def own_id(value: Any) -> Any:
+    """
+    Return the id of a request of ours as it was sent.
+
+    :param value: The id as it came: some servers know one kind of number only, some write all ids as strings.
+    :returns: The id; None for what can be none.
+    """
+    if isinstance(value, str) and value.isdecimal():
         return int(value)
-    return value if type(value) is int or type(value) is str else None
+    return value if isinstance(value, str | int | float) else None

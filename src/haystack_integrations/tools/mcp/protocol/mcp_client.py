@@ -43,7 +43,13 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     raise_tool_error,
     redacted_result,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ProtocolError, ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    LONGEST_REST_OF_OTHERS,
+    CallDidNotRunError,
+    ProtocolError,
+    ServerRest,
+    SessionLife,
+)
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     CallLeftOpenError,
@@ -197,8 +203,9 @@ class MCPClient(ABC):
     # For how many seconds the server allows the listing of its tools to be kept, if it says so.
     tools_ttl: float | None = None
 
-    # Tells how many seconds the task of a call has left. Set before `connect` by whoever opens the session.
-    time_left: Callable[[asyncio.Task[Any]], float | None] = staticmethod(lambda _task: None)
+    # Returns how many seconds the request of the running task may still take, None for any number. Set before `connect`
+    # by whoever opens the session.
+    time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
 
     # Makes what a handler runs in that the server wants something of. Set before `connect` by whoever opens the
     # session, as what follows.
@@ -464,16 +471,16 @@ class MCPClient(ABC):
         params: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
         """
         Send a request and wait for its result.
 
+        A call of a tool is sent once more if it did not run for want of a header, or of what the user did meanwhile.
+
         :param method: Its method.
         :param params: Its parameters, as in the protocol.
         :param meta: More for its `_meta`.
-        :param headers: Further HTTP headers, such as `Mcp-Param-…`.
         :param on_progress: Called with the parameters of each report of progress; with it, the server is asked for
             progress.
         :returns: The result, made readable as far as it can be (`convert.odd_messages`). Since revision 2026-07-28 it
@@ -783,7 +790,7 @@ class MCPClient(ABC):
         :raises ValidationError: If the requests are not what the protocol says.
         """
         callbacks = self._server_requests.callbacks
-        wanted = callbacks.wanted()
+        wanted = dict(callbacks.wanted)
         try:
             return await self._server_requests.answers(read_requests(requests))
         except ProtocolError as error:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
 from haystack import logging
-from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, mend_result
@@ -58,7 +58,6 @@ from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, Serve
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -219,8 +218,7 @@ class WireClient(MCPClient):
 
     async def _negotiate(self, channel: Channel) -> Opening:
         async def send(method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
-            exchange = Exchange(channel.next_id(), method, params, version=version, identity=current_identity.get())
-            return await channel.request(exchange)
+            return await channel.request(Exchange(channel.next_id(), method, params, version=version))
 
         own = self.handlers.client_info
         negotiation = self._negotiation = Negotiation(
@@ -346,40 +344,38 @@ class WireClient(MCPClient):
         params: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         on_progress: Callable[[dict[str, Any]], None] | None = None,
     ) -> dict[str, Any]:
-        channel, revision = self._channel, self._revision
-        if channel is None or revision is None:
-            raise not_connected()
-        request_id = channel.next_id()
-        extra: dict[str, Any] = dict(meta) if meta is not None else {}
-        if on_progress is not None:
-            extra["progressToken"] = request_id
-        if self._is_modern and self._negotiation is not None:
-            if (level := self.handlers.log_level) is not None:
-                extra = {types.LOG_LEVEL_META_KEY: level, **extra}
-            extra |= self._negotiation.envelope(revision)
-        if extra:
-            own = dict(params) if params is not None else {}
-            sent: dict[str, Any] | None = {**own, "_meta": {**own.get("_meta", {}), **extra}}
-        else:
+        is_mended = False
+        while True:
+            channel, revision = self._channel, self._revision
+            if channel is None or revision is None:
+                raise not_connected()
+            request_id = channel.next_id()
             sent = dict(params) if params is not None else None
-        task = asyncio.current_task()
-        exchange = Exchange(
-            request_id,
-            method,
-            sent,
-            version=revision,
-            headers=headers,
-            identity=current_identity.get(),
-            on_progress=on_progress,
-            time_left=partial(self.time_left, task) if task is not None else None,
-        )
-        return self._readable(method, await channel.request(exchange))
-
-    def _readable(self, method: str, result: dict[str, Any]) -> dict[str, Any]:
-        revision = self._revision or LATEST_HANDSHAKE_VERSION
+            extra: dict[str, Any] = dict(meta) if meta is not None else {}
+            headers = None
+            if on_progress is not None:
+                extra["progressToken"] = request_id
+            if self._is_modern and self._negotiation is not None:
+                if (level := self.handlers.log_level) is not None:
+                    extra = {types.LOG_LEVEL_META_KEY: level, **extra}
+                extra |= self._negotiation.envelope(revision)
+                if method == CALL_METHOD and sent is not None:
+                    headers = self._tools.headers(str(sent.get("name")), sent.get("arguments") or {})
+            if extra:
+                own = sent or {}
+                sent = {**own, "_meta": {**own.get("_meta", {}), **extra}}
+            try:
+                result = await channel.request(
+                    Exchange(request_id, method, sent, version=revision, headers=headers, on_progress=on_progress)
+                )
+                break
+            except ProtocolError as error:
+                # Once more, if the tool has not run for something that can be mended.
+                if method != CALL_METHOD or is_mended or not await self._is_mended(error):
+                    raise
+                is_mended = True
         if self._is_modern:
             result.setdefault("resultType", "complete")
         if method == LIST_METHOD:
@@ -399,6 +395,12 @@ class WireClient(MCPClient):
                 ),
             )
         return mended.result
+
+    async def _is_mended(self, error: ProtocolError) -> bool:
+        if error.code == types.HEADER_MISMATCH and self._is_modern:
+            await self._list_all()  # the schema is missing or stale
+            return True
+        return await self._callbacks.elicit_urls(error.code, error.data)  # what the tool waited for
 
     async def _list_all(self) -> list[types.Tool]:
         pages = await self._pages("tools", partial(self._request, LIST_METHOD))
@@ -503,7 +505,7 @@ class WireClient(MCPClient):
             not_run = CallDidNotRunError(reason)
             not_run.lost_because = reason
             raise not_run
-        wanted = self._callbacks.wanted()
+        wanted = dict(self._callbacks.wanted)
         channel, reports = self._channel, set[asyncio.Task[None]]()
 
         def report(params: dict[str, Any]) -> None:
@@ -513,11 +515,14 @@ class WireClient(MCPClient):
                 reports.add(task)
                 task.add_done_callback(reports.discard)
 
-        send = partial(self._send_tool, tool_name, tool_args, meta, None if on_progress is None else report)
+        params = {"name": tool_name, "arguments": tool_args}
+        send = partial(self._request, CALL_METHOD, meta=meta, on_progress=None if on_progress is None else report)
         try:
             try:
-                is_simple = continuation is None and not self._is_modern
-                answer = await (send({}) if is_simple else self._finished(send, continuation))
+                if continuation is None and not self._is_modern:
+                    answer = await send(params)
+                else:
+                    answer = await self._finished(lambda more: send({**params, **more}), continuation)
             finally:
                 if reports:
                     await asyncio.wait(reports)  # they come before the answer
@@ -529,39 +534,6 @@ class WireClient(MCPClient):
         except (RequestError, ValueError, RuntimeError) as error:
             failure = self.redactor.error(await self._call_error(error, wanted, tool_name, tool_args, meta))
         raise failure
-
-    async def _send_tool(
-        self,
-        tool_name: str,
-        tool_args: dict[str, Any],
-        meta: dict[str, Any] | None,
-        on_progress: Callable[[dict[str, Any]], None] | None,
-        more: Mapping[str, Any],
-    ) -> dict[str, Any]:
-        """
-        Send the request of a call; once more if it did not run for something that can be mended.
-
-        :param more: Further parameters.
-        """
-        is_repeated = False
-        while True:
-            try:
-                return await self._request(
-                    CALL_METHOD,
-                    {"name": tool_name, "arguments": tool_args, **more},
-                    meta=meta,
-                    headers=self._tools.headers(tool_name, tool_args) if self._is_modern else None,
-                    on_progress=on_progress,
-                )
-            except ProtocolError as error:
-                if is_repeated:
-                    raise
-                if error.code == types.HEADER_MISMATCH and self._is_modern:
-                    await self._list_all()  # the schema is missing or stale
-                elif not await self._callbacks.elicit_urls(error.code, error.data):
-                    raise
-                # The tool has not run: its headers were wrong, or it waited for what the user did at a URL.
-                is_repeated = True
 
     async def _session_ended(self) -> str:
         if self.life.is_open:

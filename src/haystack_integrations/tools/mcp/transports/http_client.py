@@ -141,6 +141,7 @@ class _HttpClient(WireClient):
             auth=await self._auth(),
             rest=self.rest,
             max_message_size=self._info.max_message_size,
+            time_left=self.time_left,
             heard=self.life.heard,
             redact=self.redactor.text,
         )

@@ -29,7 +29,9 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     LONGEST_REST_OF_OTHERS,
     Exchange,
     Fate,
+    RefusedError,
     ServerRest,
+    UnreadableError,
     wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
@@ -152,6 +154,7 @@ class HttpSender:
     :param auth: Authenticates the requests.
     :param rest: For how long the server wants to get no requests, as other sessions know it, too.
     :param max_message_size: How many bytes the body of a response may have after it was decompressed.
+    :param time_left: Returns how many seconds the request of the running task may still take; None for any number.
     :param heard: Called when something came from the server.
     :param redact: Removes secrets from what libraries log.
     """
@@ -163,6 +166,7 @@ class HttpSender:
     auth: httpx2.Auth | None = None
     rest: ServerRest = field(default_factory=ServerRest)
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
+    time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
     heard: Callable[[], None] = lambda: None
     redact: Callable[[str], str] | None = None
 
@@ -225,7 +229,7 @@ class HttpSender:
         with redacted_logs(self.redact):
             while True:
                 if method == "POST":
-                    await self._let_rest(exchange, status)
+                    await self._let_rest(status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
                 response = await self._follow(request, exchange, may_log_in=may_log_in)
@@ -236,7 +240,7 @@ class HttpSender:
                 # For all requests, whether this one may wait or not.
                 self.rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
                 status = status_of(response)
-                is_in_time = _is_in_time(wait, exchange)
+                is_in_time = self._is_in_time(wait)
                 logger.log(
                     logging.INFO if is_in_time else logging.WARNING,
                     "%s answers with HTTP %s: %s in %.3g s",
@@ -250,14 +254,18 @@ class HttpSender:
                 await response.aclose()
                 attempt += 1
 
-    async def _let_rest(self, exchange: Exchange | None, status: str) -> None:
+    async def _let_rest(self, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
         while (seconds := self.rest.seconds) > 0:
-            if not _is_in_time(seconds, exchange):
+            if not self._is_in_time(seconds):
                 because = f" (HTTP {status})" if status else ""
                 msg = f"{wants_rest(seconds)}{because}"
                 raise BusyError(msg)
             await asyncio.sleep(seconds)
+
+    def _is_in_time(self, seconds: float) -> bool:
+        left = self.time_left()
+        return left is None or seconds <= 0 or seconds < left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
         response = await self._authenticate(request, exchange, may_log_in=may_log_in)
@@ -380,11 +388,11 @@ class HttpSender:
         :param error: The failure.
         """
         if isinstance(error, BusyError):
-            exchange.refuse(str(error), is_final=True)
+            exchange.settle(RefusedError(str(error), is_final=True))
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
-            exchange.refuse(str(error), is_final=True, is_unauthorized=True)
+            exchange.settle(RefusedError(str(error), is_final=True, is_unauthorized=True))
         elif isinstance(error, TooLargeError):
-            exchange.lose_answer(frames.too_large(self.max_message_size))
+            exchange.settle(UnreadableError(frames.too_large(self.max_message_size)))
         else:
             exchange.lose(describe_failure(error))
 
@@ -440,12 +448,6 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
     return here.host == there.host and (is_upgrade or (here.scheme, here.port) == (there.scheme, there.port))
 
 
-def _is_in_time(seconds: float, exchange: Exchange | None) -> bool:
-    limit = exchange.time_left if exchange is not None else None
-    left = limit() if limit is not None else LONGEST_REST_OF_OTHERS
-    return left is None or seconds <= 0 or seconds < left
-
-
 class HttpTransport(Transport):
     """
     What the two HTTP transports share: a message is posted to a URL.
@@ -469,16 +471,15 @@ class HttpTransport(Transport):
         """Return the headers of a request."""
         return common
 
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+    async def tell(self, content: bytes) -> None:
         """
         Post a message that is not answered.
 
-        :param message: The message.
-        :param exchange: The request that it is about.
+        :param content: The message as JSON.
         :raises ConnectionError: If the server refuses it.
         :raises Exception: If it cannot be sent.
         """
-        response = await self._sender.send("POST", self._url, self._headers(self._post_headers), frames.write(message))
+        response = await self._sender.send("POST", self._url, self._headers(self._post_headers), content)
         await self._sender.read(response)
         if not response.is_success:
             msg = f"the server refused a message with HTTP {status_of(response)}"

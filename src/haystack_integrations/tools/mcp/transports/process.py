@@ -209,8 +209,8 @@ class ServerProcess:
             for pipe in (self._stdin, self._stdout, self._stderr):
                 os.set_blocking(pipe.fileno(), False)
             loop = asyncio.get_running_loop()
-            loop.add_reader(self._stdout.fileno(), self._read_output)
-            loop.add_reader(self._stderr.fileno(), self._read_errors)
+            loop.add_reader(self._stdout.fileno(), self._read, self._stdout)
+            loop.add_reader(self._stderr.fileno(), self._read, self._stderr)
             self._watch()
         except BaseException:
             self.end_children(at_once=True)
@@ -244,24 +244,31 @@ class ServerProcess:
         """
         Read what the process wrote before its end. Without waiting: children may keep the pipes open.
         """
-        for read in (self._read_errors, self._read_output):
+        for pipe in (self._stderr, self._stdout):
             for _ in range(_LAST_READS):
-                if not read():
+                if not self._read(pipe):
                     break
         self._end_output()
 
-    def _read_output(self) -> bool:
-        data = _read(self._stdout)
-        if data == b"":
+    def _read(self, pipe: Any) -> bool:
+        """
+        Read a pipe once, and close it at its end. Return whether there was something.
+        """
+        if pipe.closed:
+            return False
+        try:
+            data = os.read(pipe.fileno(), _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            _close(pipe)
+        if pipe is self._stderr:
+            for line in self.stderr.feed(data):
+                logger.debug("The MCP server {server} says: {line}", server=self.describe(), line=line)
+        elif not data:
             self._end_output()
-        elif data and not self.output_is_over:  # reading goes on: a full pipe would keep the process from exiting
+        elif not self.output_is_over:  # reading goes on: a full pipe would keep the process from exiting
             self.on_output(data)
-        return bool(data)
-
-    def _read_errors(self) -> bool:
-        data = _read(self._stderr)
-        for line in self.stderr.feed(data or b""):
-            logger.debug("The MCP server {server} says: {line}", server=self.describe(), line=line)
         return bool(data)
 
     def _end_output(self) -> None:
@@ -270,22 +277,19 @@ class ServerProcess:
             self._writable.set()  # what is not written yet would not be answered
             self.on_output(b"")
 
-    async def write(self, data: bytes, on_write: Callable[[], None] | None = None) -> None:
+    async def write(self, data: bytes) -> None:
         """
         Write a message to the process, once it has read most of the earlier ones.
 
-        Whoever is cancelled before that has written nothing.
+        Whoever is cancelled before that has written nothing. Once the first byte can have left, nothing is awaited.
 
         :param data: The message.
-        :param on_write: Called right before the first byte can leave.
         :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
         """
         while not self._writable.is_set():  # of those who waited, another may have been first
             await self._writable.wait()
         if self.output_is_over or self._stdin.closed:
             raise BrokenPipeError
-        if on_write is not None:
-            on_write()
         self._unwritten = memoryview(data)
         self._write_some()
         if self._unwritten:
@@ -393,19 +397,6 @@ class ServerProcess:
         elif _signal_group(group, signal.SIGTERM):
             _terminating.add(group)
             asyncio.get_running_loop().call_later(_GRACE, _kill_group, group)
-
-
-def _read(pipe: Any) -> bytes | None:
-    """Read once: nothing at the end of the pipe, which is closed then, and None if there is nothing yet."""
-    if pipe.closed:
-        return None
-    try:
-        data = os.read(pipe.fileno(), _CHUNK)
-    except BlockingIOError:
-        return None
-    if not data:
-        _close(pipe)
-    return data
 
 
 def _close(pipe: Any) -> None:

@@ -18,7 +18,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, wants_rest
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RefusedError, wants_rest
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -92,11 +92,12 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
     lost = lost if has_session else None
     error = _error_in(body) if media_type(response).startswith("application/json") else None
     if lost is UNKNOWN_SESSION:
-        exchange.refuse(lost, status=status)
+        exchange.settle(RefusedError(lost, status=status))
     elif error is not None and (answers_request or code not in _DID_NOT_RUN):
-        exchange.fail(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
+        exchange.settle(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
     elif code in _DID_NOT_RUN:
-        exchange.refuse(f"{said}: {error['message']}" if error else said, status=status, is_final=True)
+        reason = f"{said}: {error['message']}" if error else said
+        exchange.settle(RefusedError(reason, status=status, is_final=True))
     else:
         exchange.lose(said, status=status)
     return lost
@@ -115,7 +116,7 @@ def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
     status, code = status_of(response), response.status_code
     reason = f"the server refused a message with HTTP {status}"
     if code in _DENIED or code in _SESSION_GONE:
-        exchange.refuse(reason, status=status, is_final=code in _DENIED)
+        exchange.settle(RefusedError(reason, status=status, is_final=code in _DENIED))
     else:
         exchange.lose(reason, status=status)
     return reason
@@ -125,7 +126,7 @@ def _is_too_busy(response: httpx2.Response, exchange: Exchange) -> bool:
     wait = retry_after(response)
     if wait is not None:
         status = status_of(response)
-        exchange.refuse(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True)
+        exchange.settle(RefusedError(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True))
     return wait is not None
 
 

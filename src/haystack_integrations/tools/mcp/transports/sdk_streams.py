@@ -96,14 +96,14 @@ class StreamsTransport(Transport):
             for message in _frames(item.message):
                 self.channel.received(message)
 
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
         Send a request.
 
+        :param content: The request as JSON.
         :param exchange: The request.
-        :raises ValueError: If it cannot be written as JSON.
         """
-        message = self._message(exchange.message())
+        message = self._message(content)
         exchange.mark_sent()
         try:
             await self._outgoing.send(message)
@@ -111,15 +111,14 @@ class StreamsTransport(Transport):
             exchange.unmark_sent()  # nobody took it
             exchange.lose()
 
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+    async def tell(self, content: bytes) -> None:
         """
         Send a message that is not answered.
 
-        :param message: The message.
-        :param exchange: Of no importance here.
-        :raises Exception: If nobody takes it, or if it cannot be written as JSON.
+        :param content: The message as JSON.
+        :raises Exception: If nobody takes it.
         """
-        await self._outgoing.send(self._message(message))
+        await self._outgoing.send(self._message(content))
 
     async def close(self) -> None:
         """
@@ -132,8 +131,8 @@ class StreamsTransport(Transport):
         if running:
             self._running.cancel()
 
-    def _message(self, message: dict[str, Any]) -> SessionMessage:
-        return self._session_message(jsonrpc_message_adapter.validate_json(frames.write(message)))
+    def _message(self, content: bytes) -> SessionMessage:
+        return self._session_message(jsonrpc_message_adapter.validate_json(content))
 
 
 def _frames(message: JSONRPCMessage) -> list[dict[str, Any] | frames.Unreadable]:

@@ -94,14 +94,13 @@ class SseTransport(HttpTransport):
             endpoint.set_exception(ConnectionError(reason or failure))
         self.channel.ended(reason)
 
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
         Post a request. It is settled by what comes over the event stream, or because it could not be posted.
 
+        :param content: The request as JSON.
         :param exchange: The request.
-        :raises ValueError: If it cannot be written as JSON.
         """
-        content = frames.write(exchange.message())
         with self._ways.way() as way:
             # The answer may come before its request is acknowledged.
             exchange.answer.add_done_callback(lambda _: way.cancel())
@@ -122,7 +121,7 @@ class SseTransport(HttpTransport):
         reason = None
         if response.is_redirect:
             reason = f"the server redirected a message elsewhere (HTTP {response.status_code})"
-            exchange.refuse(reason, is_final=True)
+            exchange.settle(RefusedError(reason, is_final=True))
         elif not response.is_success:
             reason = judge_sse(response, exchange)
         if reason is not None:

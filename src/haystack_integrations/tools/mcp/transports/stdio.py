@@ -8,9 +8,8 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from haystack import logging
 from haystack.utils import Secret
@@ -19,7 +18,6 @@ from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange
-from haystack_integrations.tools.mcp.protocol.frames import HEAD_SIZE, TAIL_SIZE, Unreadable
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
@@ -31,69 +29,6 @@ from haystack_integrations.tools.mcp.transports.server_infos import (
     inherited_environment,
     is_always_inherited,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class OversizedLine:
-    """
-    The first and the last bytes of a line that is larger than the limit.
-    """
-
-    head: bytes
-    tail: bytes
-
-
-class LineBuffer:
-    """
-    Splits what a process writes into lines, and stores no line beyond a limit.
-
-    What is too much of a line is discarded up to its end, where many servers write the id.
-    """
-
-    def __init__(self, limit: int) -> None:
-        """
-        Initialize the LineBuffer.
-
-        :param limit: How many bytes a line may have.
-        """
-        self.limit: int = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-        # The first bytes of a line that is being discarded.
-        self._head: bytes | None = None
-
-    def feed(self, data: bytes) -> list[bytes | OversizedLine]:
-        """
-        Take the next bytes.
-
-        :param data: The bytes.
-        :returns: The lines that are complete now, without their line breaks, and those that are too large.
-        """
-        lines: list[bytes | OversizedLine] = []
-        *ends, rest = data.split(b"\n")
-        for end in ends:
-            if not self._parts and len(end) <= self.limit:  # most come whole
-                lines.append(end)
-                continue
-            self._add(end)
-            line = b"".join(self._parts)
-            lines.append(line if self._head is None else OversizedLine(self._head, line))
-            self._parts, self._size, self._head = [], 0, None
-        if rest:
-            self._add(rest)
-        if self._head is not None and self._size > 2 * self.limit + HEAD_SIZE:  # it may never end
-            lines.append(OversizedLine(self._head, b""))
-        return lines
-
-    def _add(self, part: bytes) -> None:
-        self._parts.append(part)
-        self._size += len(part)
-        if self._size > self.limit:
-            text = b"".join(self._parts)
-            if self._head is None:
-                self._head = text[:HEAD_SIZE]
-            self._parts = [text[-TAIL_SIZE:]]
-
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -113,7 +48,9 @@ class StdioTransport(Transport):
         :param max_message_size: How many bytes a line of its output may have.
         """
         self._process = process
-        self._lines = LineBuffer(max_message_size)
+        self._max_message_size = max_message_size
+        # What has been read of a line that is not complete.
+        self._unfinished: list[bytes] = []
         self._has_warned = False
 
     async def open(self) -> None:
@@ -125,30 +62,28 @@ class StdioTransport(Transport):
         self._process.on_output = self._output
         self._process.start()
 
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
         Write a request, once the process has read most of the earlier ones.
 
+        :param content: The request as JSON.
         :param exchange: The request.
-        :raises ValueError: If it cannot be written as JSON.
         """
-        data = frames.write(exchange.message()) + b"\n"
         try:
-            await self._process.write(data, exchange.mark_sent)
-        except BrokenPipeError:
-            exchange.unmark_sent()  # nothing of it was written
+            await self._process.write(content + b"\n")
+        except BrokenPipeError:  # nothing of it was written
             exchange.lose()
+        else:
+            exchange.mark_sent()
 
-    async def tell(self, message: dict[str, Any], exchange: Exchange | None = None) -> None:  # noqa: ARG002
+    async def tell(self, content: bytes) -> None:
         """
         Write a message that is not answered.
 
-        :param message: The message.
-        :param exchange: Of no importance here.
+        :param content: The message as JSON.
         :raises BrokenPipeError: If the process takes no more messages.
-        :raises ValueError: If it cannot be written as JSON.
         """
-        await self._process.write(frames.write(message) + b"\n")
+        await self._process.write(content + b"\n")
 
     async def close(self) -> None:
         """
@@ -164,23 +99,34 @@ class StdioTransport(Transport):
             self.channel.ended(None)
             return
         self.channel.heard()
-        for line in self._lines.feed(data):
-            messages: list[dict[str, Any] | Unreadable]
-            if isinstance(line, OversizedLine):
-                answer = frames.oversized(line.head, line.tail, self._lines.limit)
-                if answer is None:
-                    self.channel.ended(
-                        f"it wrote a line that is larger than `max_message_size` of the server info allows, "
-                        f"{self._lines.limit:,} bytes, and that does not begin or end like an answer"
-                    )
-                    return
-                messages = [answer]
-            else:
-                messages = frames.read(line)
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            line = b"".join([*self._unfinished, end]) if self._unfinished else end
+            self._unfinished = []
+            if len(line) > self._max_message_size:
+                self._take_oversized(line)
+                continue
+            messages = frames.read(line)
             for message in messages:
                 self.channel.received(message)
-            if not messages and isinstance(line, bytes) and line.strip():
+            if not messages and line.strip():
                 self._report()
+        if rest:
+            self._unfinished.append(rest)
+            if sum(map(len, self._unfinished)) > 2 * self._max_message_size:  # it may never end
+                line = b"".join(self._unfinished)[: self._max_message_size + 1]
+                self._unfinished = [line]
+                self._take_oversized(line)
+
+    def _take_oversized(self, line: bytes) -> None:
+        answer = frames.oversized(line, self._max_message_size)
+        if answer is not None:
+            self.channel.received(answer)
+            return
+        self.channel.ended(
+            f"it wrote a line that is larger than `max_message_size` of the server info allows, "
+            f"{self._max_message_size:,} bytes, and that does not begin or end like an answer"
+        )
 
     def _report(self) -> None:
         log = logger.debug if self._has_warned else logger.warning

@@ -24,7 +24,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     HttpSender,
@@ -123,14 +123,13 @@ class StreamableHttpTransport(HttpTransport):
         """
         return exchange.version in MODERN_PROTOCOL_VERSIONS
 
-    async def carry(self, exchange: Exchange) -> None:
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
         Post a request, and read its response until the answer comes or none can come any more.
 
+        :param content: The request as JSON.
         :param exchange: The request.
-        :raises ValueError: If it cannot be written as JSON.
         """
-        content = frames.write(exchange.message())
         headers = self._headers(self._post_headers, exchange)
         with self._ways.way() as way:
             try:
@@ -162,7 +161,7 @@ class StreamableHttpTransport(HttpTransport):
 
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
         if response.is_redirect:
-            exchange.refuse(_describe_redirect(response), is_final=True)
+            exchange.settle(RefusedError(_describe_redirect(response), is_final=True))
         elif not response.is_success:
             body = b""
             try:
@@ -173,7 +172,7 @@ class StreamableHttpTransport(HttpTransport):
             if reason is not None:
                 self.channel.drained(reason)
         elif response.status_code == httpx2.codes.ACCEPTED:
-            exchange.lose_answer(f"the server answered a request with {status_of(response)}")
+            exchange.settle(UnreadableError(f"the server answered a request with {status_of(response)}"))
         else:
             if exchange.method == "initialize":
                 self._session_id = response.headers.get(SESSION_HEADER)
@@ -184,7 +183,7 @@ class StreamableHttpTransport(HttpTransport):
                 return  # which closes it when its connection can be used again
             else:
                 content = describe_content(response)
-                exchange.lose_answer(f"the server answered with {content}, which is no answer of MCP")
+                exchange.settle(UnreadableError(f"the server answered with {content}, which is no answer of MCP"))
         await response.aclose()
 
     def _read_body(self, body: bytes, exchange: Exchange) -> None:
@@ -192,8 +191,7 @@ class StreamableHttpTransport(HttpTransport):
             is_other = isinstance(frame, dict) and "method" not in frame and not _answers(frame, exchange)
             if not is_other:
                 self.channel.received(frame, exchange)
-        if not exchange.is_settled:
-            exchange.lose_answer(_NO_MESSAGE)
+        exchange.settle(UnreadableError(_NO_MESSAGE))  # unless it is settled
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> None:
         cursor = _Cursor()
@@ -204,8 +202,7 @@ class StreamableHttpTransport(HttpTransport):
             reason = describe_failure(error)
         if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
             await self._go_on(cursor, exchange)
-        if not exchange.is_settled:
-            exchange.lose(reason)
+        exchange.lose(reason)  # unless it is settled
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange | None = None) -> None:
         """
@@ -311,7 +308,7 @@ class StreamableHttpTransport(HttpTransport):
 
 def _answers(frame: dict[str, Any], exchange: Exchange) -> bool:
     # Without an id, it is an error of the request whose body this is.
-    return frame["id"] is None or str(frame["id"]) == str(exchange.id)
+    return frame["id"] is None or frame["id"] == exchange.id
 
 
 def _encoded(value: str) -> str:
