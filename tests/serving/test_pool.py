@@ -12,8 +12,9 @@ import threading
 
 import anyio
 import pytest
+from fastmcp.exceptions import ToolError
 
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServerBusyError
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall
 from tests.support.waiting import LIMIT
 
 
@@ -29,13 +30,13 @@ async def until_waiting(pool: CallPool, number: int) -> None:
 
 
 async def take(pool: CallPool) -> None:
-    async with pool.place():
+    async with ServedCall(pool):
         pass
 
 
 async def test_a_call_that_gives_up_waiting_leaves_the_queue() -> None:
     pool = CallPool(1)
-    async with pool.place():
+    async with ServedCall(pool):
         waiting = asyncio.create_task(take(pool))
         await until_waiting(pool, 1)
         waiting.cancel()
@@ -47,10 +48,10 @@ async def test_a_call_that_gives_up_waiting_leaves_the_queue() -> None:
 
 async def test_so_many_calls_wait_and_no_more() -> None:
     pool = CallPool(1)
-    async with pool.place():
+    async with ServedCall(pool):
         waiting = [asyncio.create_task(take(pool)) for _ in range(8)]
         await until_waiting(pool, 8)
-        with pytest.raises(ServerBusyError, match=r"1 calls are running and 8 are waiting\. Try again in a while"):
+        with pytest.raises(ToolError, match=r"1 calls are running and 8 are waiting\. Try again in a while"):
             await take(pool)
     with anyio.fail_after(LIMIT):
         await asyncio.gather(*waiting)
@@ -59,8 +60,8 @@ async def test_so_many_calls_wait_and_no_more() -> None:
 
 async def test_a_place_stays_taken_while_a_thread_of_it_runs() -> None:
     pool, may_end = CallPool(1), threading.Event()
-    async with pool.place() as place:
-        abandoned = asyncio.create_task(place.in_thread(may_end.wait))
+    async with ServedCall(pool) as call:
+        abandoned = asyncio.create_task(call.in_thread(may_end.wait))
         await asyncio.sleep(0.1)
         abandoned.cancel()
         with contextlib.suppress(asyncio.CancelledError):

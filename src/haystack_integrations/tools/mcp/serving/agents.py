@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastmcp.exceptions import ToolError
-from fastmcp.tools.base import Tool
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, StreamingChunk
 from mcp.types import InputRequiredResult, TextContent
@@ -81,7 +80,6 @@ class AgentSource(Source):
         :param pool: Where their calls take their places.
         :raises ValueError: If one cannot be served; the message says why.
         """
-        super().__init__()
         served = []
         for name, agent, own in options.each("agents", agents, "Agents"):
             with errors_named("agent", name):
@@ -89,7 +87,7 @@ class AgentSource(Source):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
                 served.append(_ServedAgent(name, agent, own))
-        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
+        super().__init__([each.as_tool(pool) for each in served])
         self.parts: Sequence[Any] = [each.agent for each in served]
 
 

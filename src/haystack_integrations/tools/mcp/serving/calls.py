@@ -16,8 +16,8 @@ import inspect
 import logging as python_logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from math import inf
@@ -80,15 +80,6 @@ _WRITING = 0.3
 
 _HIDE: Any = Visibility(False, match_all=True)
 
-# The parameter by which FastMCP resolves the context of a request.
-_CONTEXT = "_served_context"
-
-
-class ServerBusyError(Exception):
-    """
-    Raised when a call finds too many others waiting.
-    """
-
 
 class CodeExitedError(RuntimeError):
     """
@@ -129,61 +120,85 @@ class CallPool:
         """
         loop = asyncio.get_running_loop()
         if loop not in self._limiters:
+            _fail_tasks_that_exit(loop)
             self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
         return self._limiters[loop]
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[Place]:
-        """
-        Take a place for a call.
 
-        :returns: A context manager; the place is free again when it was left and the threads of the place ended.
-        :raises ServerBusyError: If too many calls wait already.
-        """
-        place = Place(self.limiter)
-        try:
-            place.limiter.acquire_on_behalf_of_nowait(place)
-        except anyio.WouldBlock:
-            waiting = place.limiter.statistics().tasks_waiting
-            if waiting >= self.max_concurrency * _WAITING_PER_PLACE:
-                counts = f"{self.max_concurrency} calls are running and {waiting} are waiting"
-                msg = f"The server is busy: {counts}. Try again in a while."
-                raise ServerBusyError(msg) from None
-            await place.limiter.acquire_on_behalf_of(place)
-        try:
-            yield place
-        finally:
-            place.leave()
-
-
-class Place:
+class ServedCall:
     """
-    The place of one call.
+    One call of a served tool, or one read, which takes a place in a pool: `async with ServedCall(...) as call`.
+
+    The place is free again when the block was left and the threads of the call ended.
     """
 
-    def __init__(self, limiter: anyio.CapacityLimiter) -> None:
+    def __init__(
+        self,
+        pool: CallPool,
+        tool_name: str = "",
+        context: Context | None = None,
+        *,
+        failure: type[FastMCPError] = ToolError,
+    ) -> None:
         """
-        Initialize the Place.
+        Initialize the ServedCall.
 
-        :param limiter: Where the place is taken.
+        :param pool: Where it takes its place.
+        :param tool_name: The name of the tool for clients.
+        :param context: FastMCP's context of the request; None if the tool is run without a server.
+        :param failure: What is raised if too many calls wait already. The client sees the message.
         """
-        self.limiter = limiter
+        self.tool_name = tool_name
+        self.context = context
+        self._pool = pool
+        self._failure = failure
         self._users = 1
 
-    def leave(self) -> None:
+    async def __aenter__(self) -> ServedCall:
         """
-        Free the place, unless a thread of it still runs. In the event loop of the call.
+        Wait for a place.
         """
+        limiter = self._limiter = self._pool.limiter
+        try:
+            limiter.acquire_on_behalf_of_nowait(self)
+        except anyio.WouldBlock:
+            most, waiting = self._pool.max_concurrency, limiter.statistics().tasks_waiting
+            if waiting >= most * _WAITING_PER_PLACE:
+                msg = f"The server is busy: {most} calls are running and {waiting} are waiting. Try again in a while."
+                raise self._failure(msg) from None
+            await limiter.acquire_on_behalf_of(self)
+        self._token = current_call.set(self)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """
+        Free the place, unless a thread still runs.
+        """
+        current_call.reset(self._token)
+        self._leave()
+
+    def _leave(self) -> None:
         self._users -= 1
         if not self._users:
-            self.limiter.release_on_behalf_of(self)
+            self._limiter.release_on_behalf_of(self)
+
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """
+        Report how far the call is. Nothing is sent to a client that did not ask for it.
+
+        :param done: How much is done. It must grow from report to report.
+        :param total: How much there is to do, if that is known.
+        :param message: What is being done.
+        """
+        if self.context is not None:
+            await self.context.report_progress(done, total, message)
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """
-        Call a function in a thread, with the context of the caller.
+        Call a blocking function in a thread of its own, with the context variables of the caller.
 
-        If the caller is cancelled, the thread is left behind, and keeps the place until it ends. In it,
-        `anyio.from_thread.run` runs coroutines of this event loop.
+        If the call is cancelled or runs into its timeout, the client is answered at once. The thread goes on alone, and
+        keeps the place until it ends. In it, `anyio.from_thread.run` runs coroutines of this event loop.
 
         :param function: The function.
         :param args: Its arguments.
@@ -205,48 +220,14 @@ class Place:
         return await asyncio.shield(running)
 
     def _thread_ended(self, running: asyncio.Future[Any]) -> None:
-        self.leave()
+        self._leave()
         if not running.cancelled():
             # Nobody may have waited for it: then it is lost.
             running.exception()
 
 
-@dataclass(frozen=True)
-class ServedCall:
-    """
-    One call of a served tool, for its body.
-
-    :param tool_name: The name of the tool for clients.
-    :param context: FastMCP's context of the request; None if the tool is run without a server.
-    :param place: The place of the call in the pool.
-    """
-
-    tool_name: str
-    context: Context | None
-    place: Place
-
-    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """
-        Report how far the call is. Nothing is sent to a client that did not ask for it.
-
-        :param done: How much is done. It must grow from report to report.
-        :param total: How much there is to do, if that is known.
-        :param message: What is being done.
-        """
-        if self.context is not None:
-            await self.context.report_progress(done, total, message)
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """
-        Call a blocking function in a thread of its own, with the context of this call.
-
-        If the call is cancelled or runs into its timeout, the client is answered at once. The thread goes on alone.
-
-        :param function: The function.
-        :param args: Its arguments.
-        :returns: What it returns.
-        """
-        return await self.place.in_thread(function, *args)
+# The call that the running code belongs to.
+current_call: ContextVar[ServedCall] = ContextVar("served_call")
 
 
 class ProgressReporter:
@@ -366,9 +347,6 @@ class ProgressReporter:
 
 Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
 
-# The call that the running code belongs to.
-current_call: ContextVar[ServedCall] = ContextVar("served_call")
-
 
 @dataclass(frozen=True)
 class _Parts:
@@ -383,7 +361,7 @@ class _Parts:
     inputs: InputSchema
     results: ResultWriter
     bound: dict[str, Any]
-    injected: Callable[..., None]
+    injected: Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 class ServedTool(Tool):
@@ -458,7 +436,7 @@ class ServedTool(Tool):
             inputs=inputs or InputSchema({}),
             results=ResultWriter(tool.name, output_schema, options),
             bound={name: each for name, each in options.bound.items() if name not in dependencies},
-            injected=_injected({_CONTEXT: OptionalCurrentContext(), **dependencies}),
+            injected=_injected(dependencies),
         )
         return tool
 
@@ -478,8 +456,8 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        async with resolve_dependencies(self._parts.injected, {}) as injected:
-            context = injected.pop(_CONTEXT)
+        current: Any = OptionalCurrentContext()
+        async with current as context, self._parts.injected() as injected:
             return await self._result_of(arguments, injected, context)
 
     async def _result_of(
@@ -510,15 +488,8 @@ class ServedTool(Tool):
 
     async def _call(self, parts: _Parts, arguments: dict[str, Any], context: Context | None) -> Any:
         try:
-            async with parts.pool.place() as place:
-                call = ServedCall(self.name, context, place)
-                token = current_call.set(call)
-                try:
-                    return await parts.body(arguments, call)
-                finally:
-                    current_call.reset(token)
-        except ServerBusyError as busy:
-            raise ToolError(str(busy)) from None
+            async with ServedCall(parts.pool, self.name, context) as call:
+                return await parts.body(arguments, call)
         except ToolError as error:
             text = well_formed(str(error))
             if text == str(error):
@@ -573,14 +544,16 @@ def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "type": "object"}
 
 
-def _injected(dependencies: dict[str, Any]) -> Callable[..., None]:
-    """Make a function that has these dependencies as parameters, because that is what FastMCP resolves."""
+def _injected(dependencies: dict[str, Any]) -> Callable[[], AbstractAsyncContextManager[dict[str, Any]]]:
+    """Return what resolves dependencies for a call. FastMCP does it for the parameters of a function."""
+    if not dependencies:
+        return lambda: nullcontext({})
 
     def function(**_resolved: Any) -> None:
         """Never called."""
 
     sign(function, (), dependencies)
-    return function
+    return lambda: resolve_dependencies(function, {})
 
 
 def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
@@ -669,12 +642,9 @@ class Reads:
         :returns: What it returns.
         :raises ResourceError: Or `PromptError`, if it takes too long, or the server has too much to do.
         """
-        try:
-            with anyio.move_on_after(self._timeout):
-                async with self._pool.place() as place:
-                    return await place.in_thread(function, *args)
-        except ServerBusyError as error:
-            raise self._error(str(error)) from None
+        with anyio.move_on_after(self._timeout):
+            async with ServedCall(self._pool, failure=self._error) as call:
+                return await call.in_thread(function, *args)
         msg = f"{self._what} took longer than {self._timeout} s"
         raise self._error(msg)
 
@@ -695,7 +665,6 @@ def errors_named(kind: str, name: str) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
-_in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
@@ -709,7 +678,7 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     before: Any = loop.get_task_factory() or (lambda loop, each, **options: asyncio.Task(each, loop=loop, **options))
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if not _in_call.get():
+        if current_call.get(None) is None:
             return before(loop, coroutine, **options)
         task = before(loop, _without_exit(coroutine), **options)
         # One that was cancelled before it began was never awaited.
@@ -760,8 +729,6 @@ class CallGuard(Middleware):
         if self._is_stopping:
             msg = "The server is stopping"
             raise failure(msg)
-        _fail_tasks_that_exit(asyncio.get_running_loop())
-        token = _in_call.set(True)
         with anyio.CancelScope() as scope:
             self._running.add(scope)
             try:
@@ -776,7 +743,6 @@ class CallGuard(Middleware):
                 raise failure(msg) from error
             finally:
                 self._running.discard(scope)
-                _in_call.reset(token)
         msg = "The server is stopping, and this did not end in time. It was given up"
         raise failure(msg)
 

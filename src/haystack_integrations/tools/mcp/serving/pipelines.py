@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from fastmcp.tools.base import Tool
 from haystack import Pipeline
 from haystack.core.errors import DeserializationError
 from haystack.core.pipeline.base import PipelineBase
@@ -75,12 +74,11 @@ class PipelineSource(Source):
         :raises ValueError: If one cannot be served; the message says why.
         :raises DeserializationError: If a YAML cannot be loaded.
         """
-        super().__init__()
         served = []
         for name, given, own in options.each("pipelines", pipelines, "pipelines"):
             with errors_named("pipeline", name):
                 served.append(_ServedPipeline(name, _choose(name, given, own), own))
-        self.known_tools: Sequence[Tool] = [each.as_tool(pool) for each in served]
+        super().__init__([each.as_tool(pool) for each in served])
         self.parts: Sequence[Any] = [each.pipeline for each in served]
 
 

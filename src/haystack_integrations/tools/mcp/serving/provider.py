@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, get_args
 
@@ -125,10 +125,8 @@ class HaystackProvider(Provider, Changes):
             "prompts": prompts,
             "skills": skills,
         }
-        given_tools = ToolSource([] if tools is None else tools, options=self._options, pool=self.pool)
         self._add(
-            given_tools,
-            *given_tools.forwarded,
+            *_tool_sources([] if tools is None else tools, self._options, self.pool),
             *(
                 _SOURCES[parameter](things, options=self._options, pool=self.pool)
                 for parameter, things in given.items()
@@ -136,9 +134,7 @@ class HaystackProvider(Provider, Changes):
             ),
             *sources,
         )
-        # What toolsets of servers and skill stores have is known later, and some of it changes.
-        self._is_open = skills is not None or bool(sources) or given_tools.may_change
-        if self._options.unused is not None and not self._is_open:
+        if self._options.unused is not None and not any(each.may_change for each in self.sources):
             # A name with a typo protects nothing.
             raise ValueError(self._options.unused)
         self._unique(self._known_tools(), may_raise=True)
@@ -165,12 +161,13 @@ class HaystackProvider(Provider, Changes):
         :param options: What is said of it.
         :raises ValueError: If it cannot be served, or is a duplicate and those are errors.
         """
-        added = ToolSource([(tool, options or ServeOptions())], options=self._options, pool=self.pool)
-        if added.uses_tasks and not self._extensions:
+        added = _tool_sources([(tool, options or ServeOptions())], self._options, self.pool)
+        if any(each.uses_tasks for each in added) and not self._extensions:
             msg = "A tool that can be a background task must be among the `tools` that the server is made with"
             raise ValueError(msg)
-        self._unique([*self._known_tools(), *added.known_tools], may_raise=True)
-        self._add(added, *added.forwarded)
+        added_tools = [tool for source in added for tool in source.known_tools]
+        self._unique([*self._known_tools(), *added_tools], may_raise=True)
+        self._add(*added)
         self.changed("tools")
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
@@ -370,121 +367,52 @@ def _tasks_extension(queue: str) -> ServerExtension:
     return BackgroundTasks(name=None if "FASTMCP_DOCKET_NAME" in os.environ else queue)
 
 
-class ToolSource(Source):
-    """
-    Serves tools, toolsets and functions.
-    """
+def _tool_sources(tools: Any, options: NamedOptions, pool: CallPool) -> list[Source]:
+    """Make the sources of what was given as `tools`."""
+    if isinstance(tools, HaystackTool | Toolset | Tool | str | Mapping) or not isinstance(tools, Iterable):
+        msg = f"`tools` must be a list of tools, toolsets and functions, got {type(tools).__name__}"
+        raise ValueError(msg)
+    return [source for thing in tools for source in _sources_of(thing, options, pool)]
 
-    def __init__(self, tools: Iterable[Any], *, options: NamedOptions, pool: CallPool) -> None:
-        """
-        Initialize the ToolSource.
 
-        :param tools: Tools of Haystack, Toolsets, functions and methods, and tools of FastMCP; each alone, or with
-            options for this one as a pair: `(tool, ServeOptions(...))`.
-        :param options: What is said of them, by their names.
-        :param pool: Where their calls take their places.
-        :raises ValueError: If one of them cannot be served.
-        """
-        super().__init__()
-        if isinstance(tools, HaystackTool | Toolset | Tool | str | Mapping) or not isinstance(tools, Iterable):
-            msg = f"`tools` must be a list of tools, toolsets and functions, got {type(tools).__name__}"
+def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
+    own: ServeOptions | None = None
+    if isinstance(thing, tuple):
+        if len(thing) != 2:  # noqa: PLR2004
+            msg = "A tuple in `tools` must be a tool and its ServeOptions"
             raise ValueError(msg)
-        self._options = options
-        self._pool = pool
-        self._may_be_tasks = any(each.task for each in options.values())
-        # What else the servers of toolsets have.
-        self.forwarded: list[Source] = []
-        self._parts = [self._part(thing) for thing in tools]
+        thing, own = thing[0], check_options(thing[1])
 
-    @property
-    def may_change(self) -> bool:
-        """
-        Whether it may have other tools later, as that of another server has, which may be down at first.
-        """
-        return any(isinstance(part, _LiveTools) and part.may_change for part in self._parts)
+    def options_of(name: str) -> ServeOptions:
+        return options.of(name).overridden_by(own)
 
-    @property
-    def uses_tasks(self) -> bool:
-        """
-        Whether clients may run one of them as a background task.
-        """
-        return super().uses_tasks or self._may_be_tasks
+    def serve(tool: HaystackTool) -> Tool:
+        if isinstance(tool, MCPTool):
+            return serve_mcp_tool(tool, options=options_of(tool.name), pool=pool)
+        return serve_tool(tool, options=options_of(tool.name), pool=pool)
 
-    def _part(self, thing: Any) -> Tool | _LiveTools:
-        own: ServeOptions | None = None
-        if isinstance(thing, tuple):
-            if len(thing) != 2:  # noqa: PLR2004
-                msg = "A tuple in `tools` must be a tool and its ServeOptions"
-                raise ValueError(msg)
-            thing, own = thing[0], check_options(thing[1])
-            self._may_be_tasks = self._may_be_tasks or bool(own.task)
-        if isinstance(thing, Tool):
-            if own is not None or thing.name in self._options:
-                msg = f"Tool '{thing.name}' is one of FastMCP, which ServeOptions say nothing of"
-                raise ValueError(msg)
-            return thing
+    if isinstance(thing, Tool):
+        if own is not None or thing.name in options:
+            msg = f"Tool '{thing.name}' is one of FastMCP, which ServeOptions say nothing of"
+            raise ValueError(msg)
+        yield Source([thing])
+    elif isinstance(thing, HaystackTool | Toolset):
+        # Tools that it gets later may be background tasks, too.
+        yield _LiveTools(thing, serve, may_be_tasks=any(each.task for each in (*options.values(), own) if each))
         if isinstance(thing, MCPToolset) and (own is None or own.forward):
-            self.forwarded.append(ForwardedReading(thing))
-        if isinstance(thing, HaystackTool | Toolset):
-            return _LiveTools(thing, lambda tool: self._serve(tool, own), self._tools_changed)
-        if callable(thing):
-            return serve_function(thing, options_of=lambda name: self._options_for(name, own), pool=self._pool)
+            yield ForwardedReading(thing)
+    elif callable(thing):
+        yield Source([serve_function(thing, options_of=options_of, pool=pool)])
+    else:
         msg = f"`tools` must contain tools, toolsets and functions, got {type(thing).__name__}"
         raise ValueError(msg)
-
-    def _options_for(self, name: str, own: ServeOptions | None) -> ServeOptions:
-        return self._options.of(name).overridden_by(own)
-
-    def _serve(self, tool: HaystackTool, own: ServeOptions | None) -> Tool:
-        options = self._options_for(tool.name, own)
-        if isinstance(tool, MCPTool):
-            return serve_mcp_tool(tool, options=options, pool=self._pool)
-        return serve_tool(tool, options=options, pool=self._pool)
-
-    def _tools_changed(self) -> None:
-        self.changed("tools")
-
-    @property
-    def known_tools(self) -> Sequence[Tool]:  # type: ignore[override]
-        """
-        The tools that are known before anything is warmed up.
-        """
-        return [tool for part in self._parts for tool in _known(part)]
-
-    async def list_tools(self) -> list[Tool]:
-        """
-        List the tools. Those of a toolset are the ones that it has now, or had before if it does not say.
-        """
-        return [
-            tool for part in self._parts for tool in (await part.list() if isinstance(part, _LiveTools) else [part])
-        ]
-
-    async def warm_up(self) -> None:
-        """
-        Warm up the tools and toolsets.
-        """
-        for part in self._parts:
-            if isinstance(part, _LiveTools):
-                await part.warm_up()
-
-    async def close(self) -> None:
-        """
-        Close the tools and toolsets. When they are used again, they open what they need.
-        """
-        for part in self._parts:
-            if isinstance(part, _LiveTools):
-                await part.close()
-
-
-def _known(part: Tool | _LiveTools) -> list[Tool]:
-    return part.known if isinstance(part, _LiveTools) else [part]
 
 
 # What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
 _Made = tuple[HaystackTool, Any, Tool | None]
 
 
-class _LiveTools:
+class _LiveTools(Source):
     """
     The tools of a toolset as they are now, or one tool as it is now.
 
@@ -492,15 +420,15 @@ class _LiveTools:
     """
 
     def __init__(
-        self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], changed: Callable[[], None]
+        self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], *, may_be_tasks: bool
     ) -> None:
+        super().__init__()
         self._tools = tools
         self._serve = serve
-        self._changed = changed
+        self._may_be_tasks = may_be_tasks
         self._is_stale = True
         self._unsubscribe: Unsubscribe | None = None
         self._served: dict[int, _Made] = {}
-        # Whether it may have other tools by itself.
         self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
         if isinstance(tools, HaystackTool) and not self.may_change:
             self._served = {id(tools): (tools, _definition(tools), serve(tools))}
@@ -508,13 +436,20 @@ class _LiveTools:
             self._look()
 
     @property
-    def known(self) -> list[Tool]:
+    def known_tools(self) -> Sequence[Tool]:  # type: ignore[override]
         """
         The tools that there were the last time.
         """
         return [served for _, _, served in self._served.values() if served is not None]
 
-    async def list(self) -> list[Tool]:
+    @property
+    def uses_tasks(self) -> bool:
+        """
+        Whether clients may run one of them as a background task.
+        """
+        return self._may_be_tasks or super().uses_tasks
+
+    async def list_tools(self) -> Sequence[Tool]:
         """
         List the tools that there are now; those of the last time if it cannot say.
         """
@@ -527,14 +462,14 @@ class _LiveTools:
             logger.warning(
                 "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
             )
-        return self.known
+        return self.known_tools
 
     def _look(self) -> None:
         now = [self._tools] if isinstance(self._tools, HaystackTool) else self._tools
         before = self._served
         self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
         if before and before != self._served:
-            self._changed()
+            self.changed("tools")
 
     def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
         definition = _definition(tool)
@@ -569,7 +504,7 @@ class _LiveTools:
     def _note_change(self, _change: Any) -> None:
         # It has the new tools from its next warm-up on.
         self._is_stale = True
-        self._changed()
+        self.changed("tools")
 
     async def close(self) -> None:
         """

@@ -284,12 +284,19 @@ class Source(Changes):
     known_tools: Sequence[Tool] = ()
     # What is warmed up when the server starts, and closed when it stops.
     parts: Sequence[Any] = ()
+    # Whether it may have something else later, as a toolset of another server has, which may be down at first.
+    may_change: bool = True
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Sequence[Tool] | None = None) -> None:
         """
         Initialize the Source.
+
+        :param tools: Its tools, if they never change, nor anything else that has a name.
         """
         super().__init__()
+        if tools is not None:
+            self.known_tools = tools
+            self.may_change = False
         # The names and versions of the tools that are not served any more; all versions of the name for None.
         self.dropped: set[tuple[str, str | None]] = set()
 
@@ -300,6 +307,8 @@ class Source(Changes):
         :param tools: Tools of this source.
         :returns: The others.
         """
+        if not self.dropped:
+            return list(tools)
         return [tool for tool in tools if self.dropped.isdisjoint({(tool.name, None), (tool.name, tool.version)})]
 
     @property
