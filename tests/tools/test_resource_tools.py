@@ -320,3 +320,13 @@ def test_a_trace_of_an_agent_has_no_secret_of_it():
 def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
     with pytest.raises(ValueError, match=problem):
         MCPResourceToolset(StdioServerInfo(command="x"), **parameters)
+
+
+def test_what_is_derived_with_another_constructor_is_stored_with_the_parameters_of_its_base():
+    class Notes(MCPResourceToolset):
+        def __init__(self, **parameters):
+            super().__init__(uris=["notes://*"], **parameters)
+
+    reached = StdioServerInfo(command="x")
+    base = MCPResourceToolset(reached, uris=["notes://*"], max_size=500)
+    assert Notes(server_info=reached, max_size=500).to_dict()["data"] == base.to_dict()["data"]

@@ -182,7 +182,7 @@ class MCPCallBudgetHook:
 
         :returns: A dictionary with its parameters.
         """
-        return default_to_dict(self, **own_parameters(self))
+        return default_to_dict(self, **own_parameters(self, MCPCallBudgetHook))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -89,7 +89,7 @@ class MCPInstructionsHook:
 
         :returns: A dictionary with its parameters.
         """
-        return default_to_dict(self, **own_parameters(self))
+        return default_to_dict(self, **own_parameters(self, MCPInstructionsHook))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

@@ -424,10 +424,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             children.append(child)
         return children
 
-    @property
-    def _has_filter(self) -> bool:
-        return self.tool_selection.tool_filter is not None
-
     def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
         for name, reason in reasons.items():
             if self._left_out.get(name) != reason:

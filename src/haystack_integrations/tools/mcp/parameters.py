@@ -163,16 +163,16 @@ class Options:
 
 
 # The parameters of the classes that know each other's, and the groups of options among these classes.
-_parameters: Final[dict[str, list[str]]] = {}
+_parameters: Final[dict[str, Mapping[str, inspect.Parameter]]] = {}
 _groups: Final[dict[str, type[Options]]] = {}
 
 
-def parameters_of(name: str) -> list[str]:
+def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
     """
-    List the parameters of a class that `explains_options` has decorated.
+    Return the parameters of a class that `explains_options` has decorated.
 
     :param name: The name of the class.
-    :returns: The names of the parameters.
+    :returns: The parameters by name.
     """
     return _parameters[name]
 
@@ -186,8 +186,9 @@ def explains_options(cls: C) -> C:
     """
     construct = cls.__init__  # type: ignore[misc]
     is_group = issubclass(cls, Options)
-    own = [*inspect.signature(cls).parameters]
-    _parameters[cls.__name__] = own
+    parameters = inspect.signature(cls).parameters
+    own = [*parameters]
+    _parameters[cls.__name__] = parameters
     if is_group:
         _groups[cls.__name__] = cls
 
@@ -314,7 +315,7 @@ def _advice(owner: str, name: str) -> str:
     examples = {place: _examples(place)[meant] for place in _parameters if meant in _examples(place)}
     servers = [place for place in examples if place.endswith("ServerInfo")]
     if servers:
-        first = _parameters[servers[-1]][0]
+        first = next(iter(_parameters[servers[-1]]))
         shown = ", ".join(dict.fromkeys([f"{first}=…", examples[servers[-1]]]))
         example = f"{servers[-1]}({shown})"
         if not owner.endswith("ServerInfo"):
@@ -349,14 +350,15 @@ def texts(name: str, value: Any) -> list[str]:
     return given
 
 
-def own_parameters(instance: object) -> dict[str, Any]:
+def own_parameters(instance: object, cls: Any) -> dict[str, Any]:
     """
     Return the parameters of an object whose constructor keeps each in an attribute of the same name.
 
     :param instance: The object.
+    :param cls: The class with the constructor. One that is derived from it may have another one.
     :returns: The values by name.
     """
-    _, *names = inspect.signature(type(instance).__init__).parameters
+    _, *names = inspect.signature(cls.__init__).parameters
     return {name: getattr(instance, name) for name in names}
 
 

@@ -269,18 +269,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
         return self._as_dict("_to_trace_dict")
 
     def _as_dict(self, method: str) -> dict[str, Any]:
-        parameters = {
-            "uris": self.uris,
-            "given_only": self.given_only,
-            "max_size": self.max_size,
-            "max_listed": self.max_listed,
-            "tool_name_prefix": self.tool_name_prefix,
-            "result_format": self.result_format,
-        }
-        return {
-            "type": generate_qualified_class_name(type(self)),
-            "data": {**self._stored_connection(method), **parameters},
-        }
+        data = self._stored_parameters(MCPResourceToolset, method)
+        return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

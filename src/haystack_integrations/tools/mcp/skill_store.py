@@ -172,7 +172,7 @@ class MCPSkillStore(ReaderBase):
 
         :returns: A dictionary of the form that Haystack's components have.
         """
-        stored: dict[str, Any] = default_to_dict(self, **self._stored_connection())
+        stored: dict[str, Any] = default_to_dict(self, **self._stored_parameters(MCPSkillStore))
         return stored
 
     @classmethod

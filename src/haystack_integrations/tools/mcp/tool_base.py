@@ -8,10 +8,11 @@ What tools, toolsets and readers of a server share: their connection, their opti
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
@@ -30,8 +31,8 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
-from haystack_integrations.tools.mcp.options import ToolOptions, ToolSelection
-from haystack_integrations.tools.mcp.parameters import parameters_of
+from haystack_integrations.tools.mcp.options import ToolOptions
+from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
@@ -46,22 +47,6 @@ T = TypeVar("T")
 
 # Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
-
-# The parameters that mcp-haystack 2.1 does not know, with their defaults. Only what differs from these is stored.
-_DEFAULTS: Final[dict[str, Any]] = {
-    "exposed_name": None,
-    "bound_arguments": {},
-    "tool_name_prefix": None,
-    "tool_selection": ToolSelection(),
-    "tool_options": ToolOptions(),
-    "tool_overrides": {},
-    "call_options": CallOptions(),
-    "handlers": MCPHandlers(),
-    "interceptors": (),
-    "share": True,
-    "required": True,
-    "snapshot": None,
-}
 
 
 class Connected(ContextManaged):
@@ -252,21 +237,20 @@ class ReaderBase(Connected):
         """
         return self._connection._submit(read())
 
-    def _stored_connection(self, method: str = "to_dict") -> dict[str, Any]:
+    def _stored_parameters(self, cls: Any, method: str = "to_dict") -> dict[str, Any]:
         """
-        Return the parameters of `_connect_to` as they are stored.
+        Return the parameters of a reader as they are stored.
 
+        :param cls: The class whose parameters these are; one that is derived from it has the same.
         :param method: Which method stores the server info and the handlers.
         :returns: The parameters.
         """
-        stored = {
-            "server_info": getattr(self.server_info, method)(),
-            "connection_timeout": self.connection_timeout,
-            "invocation_timeout": self.invocation_timeout,
-            "share": self.share,
-            "handlers": None if self.handlers == MCPHandlers() else getattr(self.handlers, method)(),
-        }
-        return stored if self.required else {**stored, "required": False}
+        values = own_parameters(self, cls)
+        stored = {name: store() if (store := getattr(each, method, None)) else each for name, each in values.items()}
+        stored["handlers"] = stored["handlers"] or None
+        if self.required:
+            stored.pop("required", None)
+        return stored
 
 
 def is_out_of_reach(error: Exception, operation: str) -> bool:
@@ -420,8 +404,9 @@ class ToolBase(Connected):
         """
         Return the constructor arguments that rebuild the object: all that mcp-haystack 2.1 knows, and changed ones.
         """
-        values = {name: self._parameter(name) for name in parameters_of(self._stored_as)}
-        return {name: value for name, value in values.items() if name not in _DEFAULTS or value != _DEFAULTS[name]}
+        parameters = parameters_of(self._stored_as).items()
+        values = {name: (parameter, self._parameter(name)) for name, parameter in parameters}
+        return {name: value for name, (parameter, value) in values.items() if not _is_left_out(parameter, value)}
 
     def _parameter(self, name: str) -> Any:
         """
@@ -494,18 +479,11 @@ class ToolBase(Connected):
             raise
 
     async def _load_or_leave_async(self, listing: ToolListing) -> None:
-        # The loop of all sessions, where several are warmed up at once, must not wait for a function of the user.
-        if self._has_filter and AsyncExecutor.get_instance().in_loop_thread():
-            await start_in_thread(self._load_or_leave, listing, name="mcp-haystack-filter")
+        # The loop of all sessions, where several are warmed up at once, must not wait for the user's `tool_filter`.
+        if AsyncExecutor.get_instance().in_loop_thread():
+            await start_in_thread(self._load_or_leave, listing, name="mcp-haystack-warm-up")
         else:
             self._load_or_leave(listing)
-
-    @property
-    def _has_filter(self) -> bool:
-        """
-        Whether a function of the user chooses the tools.
-        """
-        return False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
@@ -550,6 +528,14 @@ class ToolBase(Connected):
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
         loaded: Self = rebuild(cls, parameters)
         return loaded
+
+
+def _is_left_out(parameter: inspect.Parameter, value: Any) -> bool:
+    # mcp-haystack 2.1 knows those that may be given by position.
+    if parameter.kind is not parameter.KEYWORD_ONLY:
+        return False
+    is_empty = not value.changed() if isinstance(value, Options) else not value
+    return value == parameter.default or (parameter.default is None and is_empty)
 
 
 def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:

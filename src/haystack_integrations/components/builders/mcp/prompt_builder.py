@@ -15,7 +15,7 @@ from haystack.dataclasses import ChatMessage
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
 from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.parameters import Text, checked, own_parameters
+from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class MCPPromptBuilder(ReaderBase):
         :returns: The dictionary.
         :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
         """
-        return default_to_dict(self, **{**own_parameters(self), **self._stored_connection()})
+        return default_to_dict(self, **self._stored_parameters(MCPPromptBuilder))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPPromptBuilder:

@@ -15,7 +15,7 @@ from haystack.dataclasses import ByteStream
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
-from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters, texts
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ class MCPResourceFetcher(ReaderBase):
         :returns: The dictionary.
         :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
         """
-        return default_to_dict(self, **{**own_parameters(self), **self._stored_connection()})
+        return default_to_dict(self, **self._stored_parameters(MCPResourceFetcher))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPResourceFetcher:

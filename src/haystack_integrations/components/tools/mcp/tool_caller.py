@@ -341,7 +341,7 @@ class MCPToolCaller:
 
         :returns: The dictionary.
         """
-        stored = {**own_parameters(self), "tools": serialize_tools_or_toolset(self.tools)}
+        stored = {**own_parameters(self, MCPToolCaller), "tools": serialize_tools_or_toolset(self.tools)}
         if self.state_schema is not None:
             stored["state_schema"] = serialize_state_schema(self.state_schema)
         if self.streaming_callback is not None:

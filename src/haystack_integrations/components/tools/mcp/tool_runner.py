@@ -262,7 +262,7 @@ class MCPToolRunner:
         :returns: The dictionary.
         """
         types = {"inputs": _stored_types(self.inputs), "outputs": _stored_types(self.outputs)}
-        return default_to_dict(self, **{**own_parameters(self), "tool": self.tool.to_dict(), **types})
+        return default_to_dict(self, **{**own_parameters(self, MCPToolRunner), "tool": self.tool.to_dict(), **types})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> MCPToolRunner:
