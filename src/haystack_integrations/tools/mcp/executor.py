@@ -151,7 +151,7 @@ class _Operation:
     One object for each, and no closures: all that calls in flight leave on the heap makes the garbage collector run.
     """
 
-    __slots__ = ("_context", "_executor", "_notify", "_task", "coro")
+    __slots__ = ("_context", "_error", "_executor", "_has_begun", "_has_ended", "_notify", "_result", "_task", "coro")
 
     def __init__(
         self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any], caller: Caller, notify: Callable[[], object]
@@ -162,28 +162,44 @@ class _Operation:
         self._context.run(caller_of_operation.set, caller)
         # Wakes who waits. Called once, in the executor's thread.
         self._notify = notify
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._has_begun = self._has_ended = False
 
     def start(self) -> None:
         """
         Start the coroutine. To be called in the executor's loop.
         """
-        self._task = self._executor._loop.create_task(self.coro, context=self._context)
-        self._task.add_done_callback(self._end)
+        self._task = self._executor._loop.create_task(self._run(), context=self._context)
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        if not task.cancelled():
-            task.exception()  # for asyncio, it is retrieved now, even if nobody waits for it any more
-        self._executor._operations.discard(self)
-        self._notify()
+    async def _run(self) -> None:
+        # Who waits is woken from here: a callback of the task would take another iteration of the loop.
+        self._has_begun = True
+        try:
+            self._result = await self.coro
+            self._has_ended = True
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._error, self._has_ended = error, True
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        if self in self._executor._operations:
+            self._executor._operations.remove(self)
+            self._notify()
 
     def abandon(self) -> None:
         """
         Wake who waits, once the executor's loop is closed.
         """
-        if self._task is None:
+        if not self._has_begun:
             self.coro.close()
-        self._notify()
+        self._end()
 
     def cancel(self) -> None:
         """
@@ -197,15 +213,20 @@ class _Operation:
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+            if not self._has_begun:  # it never will
+                self.coro.close()
+                self._end()
 
     def outcome(self) -> Any:
         """
         Return or raise what became of the coroutine.
         """
-        task = self._task
-        if task is None or not task.done() or task.cancelled():
+        if not self._has_ended:
             raise OperationCancelledError(by_shutdown=self._executor._closing)
-        return task.result()
+        if self._error is not None:
+            error, self._error = self._error, None  # its traceback refers to this object
+            raise error
+        return self._result
 
 
 def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
