@@ -8,10 +8,10 @@ A watch over everything that this package shows while the tests run, for secrets
 .. code-block:: text
 
     secrets                                          what is shown
-    the values of Haystack's Secrets                 log lines of this package and of the SDK's client, also those that
-                                                     are too fine for the log's level, with the errors in them
+    the values of Haystack's Secrets                 log lines of this package, of Haystack and of the SDK's client,
+                                                     also those too fine for the log's level, with their errors
     tokens and headers of `mcp_request_context`      errors of this package that `pytest.raises` catches
-    what was sent and received for OAuth tokens      every `repr` of a public class
+    what was sent and received for OAuth tokens      with their causes, every `repr` of a public class
     whatever the authorization servers issued        tags of Haystack's tracing, and YAML
 
 It looks at this process only, and not at the results of calls, which are the server's.
@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 OURS = "haystack_integrations"
-LOGGERS = (OURS, "mcp.client", "mcp.shared", "client")
+LOGGERS = (OURS, "haystack.", "mcp.client", "mcp.shared", "client")
 
 # What servers in this process issue while the running test goes on; they add their sets themselves.
 issued: list[set[str]] = []
@@ -125,8 +125,9 @@ class SecretWatch:
         leave = pytest.RaisesExc.__exit__
 
         def show_and_leave(raises: Any, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-            for each in _chain(error):
-                if type(each).__module__.startswith(OURS):
+            chain = list(_chain(error))
+            if any(type(each).__module__.startswith(OURS) for each in chain):
+                for each in chain:
                     self.show(type(each).__name__, f"{each} {each!r}")
             return bool(leave(raises, kind, error, traceback))
 

@@ -468,28 +468,12 @@ class TestErrors:
         assert text.endswith("no luck")
 
 
-def _all_texts(error: BaseException) -> str:
-    """What anybody could print of an exception and what it came from."""
-    texts = []
-    seen: set[int] = set()
-    pending: list[BaseException | None] = [error]
-    while pending:
-        current = pending.pop()
-        if current is None or id(current) in seen:
-            continue
-        seen.add(id(current))
-        texts += [str(current), repr(current)]
-        pending += [current.__cause__, None if current.__suppress_context__ else current.__context__]
-    return "\n".join(texts)
-
-
 class TestSecrecy:
-    """Argument values, above all those that come from State, are in no message, log, trace or repr."""
+    """The watch over secrets sees no value of an argument, above all of those that come from State."""
 
     @pytest.fixture(autouse=True)
-    def log_everything(self, caplog):
-        caplog.set_level(logging.DEBUG, logger="haystack")
-        caplog.set_level(logging.DEBUG, logger="haystack_integrations")
+    def watched(self, secret_watch):
+        secret_watch.learn(SECRET[:6])
 
     @pytest.fixture(params=["invoke", "ainvoke"])
     def failing_call(self, request):
@@ -503,25 +487,18 @@ class TestSecrecy:
 
         return fail
 
-    @staticmethod
-    def logged(caplog) -> str:
-        return "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("haystack"))
-
-    def test_not_when_the_tool_reports_an_error(self, failing_call, caplog):
+    def test_not_when_the_tool_reports_an_error(self, failing_call):
         with MCPTool("secret_echo", COUNTER) as tool:
             error = failing_call(tool, text="hi", token=SECRET, refuse=True)
-        assert SECRET not in _all_texts(error)
         assert error.tool_args == {"text": "hi", "token": SECRET, "refuse": True}
-        assert SECRET not in self.logged(caplog)
 
-    def test_not_when_the_server_answers_with_a_protocol_error(self, failing_call, caplog):
+    def test_not_when_the_server_answers_with_a_protocol_error(self, failing_call):
         server = ForeignServer(definition("search"))
         server.answer = mcp.MCPError(-32000, "no")
         with MCPTool("search", server.info) as tool:
-            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
-        assert SECRET not in self.logged(caplog)
+            failing_call(tool, token=SECRET)
 
-    def test_not_when_the_call_times_out(self, failing_call, caplog):
+    def test_not_when_the_call_times_out(self, failing_call):
         server = MCPServer("slow")
 
         @server.tool()
@@ -530,32 +507,28 @@ class TestSecrecy:
             return token
 
         with MCPTool("wait", InProcessServerInfo(server), invocation_timeout=0.2) as tool:
-            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
-        assert SECRET not in self.logged(caplog)
+            failing_call(tool, token=SECRET)
 
-    def test_not_when_the_server_dies(self, failing_call, caplog, stdio_server):
+    def test_not_when_the_server_dies(self, failing_call, stdio_server):
         server = stdio_server()
         info = StdioServerInfo(server.command, server.args, max_retries=0)
         with MCPTool("die", info) as tool:
-            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
-        assert SECRET not in self.logged(caplog)
+            failing_call(tool, token=SECRET)
 
-    def test_not_when_the_server_is_not_there(self, failing_call, caplog):
+    def test_not_when_the_server_is_not_there(self, failing_call):
         tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
-        assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
+        failing_call(tool, token=SECRET)
         tool.close()
-        assert SECRET not in self.logged(caplog)
 
-    def test_not_when_the_arguments_are_no_json(self, failing_call, caplog):
+    def test_not_when_the_arguments_are_no_json(self, failing_call):
         class Odd:
             def __repr__(self) -> str:
                 return SECRET
 
         with MCPTool("echo", COUNTER) as tool:
-            assert SECRET not in _all_texts(failing_call(tool, text=Odd()))
-        assert SECRET not in self.logged(caplog)
+            failing_call(tool, text=Odd())
 
-    def test_not_when_a_clients_own_code_fails(self, failing_call, caplog):
+    def test_not_when_a_clients_own_code_fails(self, failing_call):
         class Broken(MCPClient):
             async def connect(self) -> list[types.Tool]:
                 return [definition("search")]
@@ -567,12 +540,11 @@ class TestSecrecy:
                 pass
 
         with MCPTool("search", client_info_of(Broken)) as tool:
-            assert SECRET not in _all_texts(failing_call(tool, token=SECRET))
-        assert SECRET not in self.logged(caplog)
+            failing_call(tool, token=SECRET)
 
     @every_executor
     @pytest.mark.parametrize("refuse", [False, True])
-    def test_a_value_from_state_is_seen_by_the_server_only(self, execute, refuse, caplog):
+    def test_a_value_from_state_is_seen_by_the_server_only(self, execute, refuse):
         tool = MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"})
         with tool, recorded_traces(content=False) as traces:
             outcome = execute(
@@ -586,11 +558,11 @@ class TestSecrecy:
         assert SECRET not in seen
         for turn in outcome.turns:
             assert sorted(turn.tool_specs[0]["parameters"]["properties"]) == ["refuse", "text"]
-        assert SECRET not in self.logged(caplog)
         assert SECRET not in traces.text
 
     @pytest.mark.parametrize("answer", ["isError", "protocol error"])
     def test_not_when_the_server_quotes_what_came_from_state(self, failing_call, answer, caplog):
+        caplog.set_level(logging.DEBUG, logger="haystack_integrations")
         secret = {"key": SECRET, "nested": [{"number": 1234567, "line": "Zwölf\n'Boxkämpfer'"}]}
         text = f"cannot use {secret}, that is {json.dumps(secret)}, for user Ann"
         server = ForeignServer(definition("search", {"type": "object", "properties": {"token": {}, "user": {}}}))
@@ -602,18 +574,15 @@ class TestSecrecy:
         with MCPTool("search", server.info, inputs_from_state={"api_token": "token"}) as tool:
             error = failing_call(tool, token=secret, user="Ann")
             assert error.tool_args == {"token": secret, "user": "Ann"}
-        texts = _all_texts(error)
         assert "for user Ann" in str(error)
         assert str(error) == error.message
-        for hidden in (SECRET, "1234567", "Boxk", "Zw"):
-            assert hidden not in texts
-            assert hidden not in self.logged(caplog)
+        shown = f"{error!r} {error.__cause__!r} {caplog.text}"
+        assert not [hidden for hidden in (SECRET, "1234567", "Boxk", "Zw") if hidden in shown]
 
     def test_not_when_the_arguments_are_invalid_for_a_server_in_python(self, failing_call):
         with MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"}) as tool:
             error = failing_call(tool, token=SECRET * 20)
         assert "text" in str(error) and "Field required" in str(error)
-        assert SECRET[:6] not in _all_texts(error)
 
 
 class TestStateInputs:
@@ -624,25 +593,23 @@ class TestStateInputs:
             assert tool.parameters["required"] == ["text"]
             assert tool.inputs_from_state == {"api_token": "token"}
 
-    def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(self):
-        tool = MCPTool("add", COUNTER, inputs_from_state={"key": "c"})
-        with pytest.raises(
-            ValueError,
-            match=r"`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b",
-        ):
-            tool.warm_up()
-        tool.close()
-
-    @rows("bogus", ["mcp_arguments", "streaming_callback", "kwargs", "self"])
-    def test_a_parameter_of_the_python_function_is_no_parameter_of_the_tool(self, bogus):
-        tool = MCPTool("add", COUNTER, inputs_from_state={"key": bogus})
-        with pytest.raises(ValueError, match=f"unknown parameter '{bogus}'"):
-            tool.warm_up()
-        tool.close()
-
-    def test_a_tool_without_parameters_has_none_to_map(self):
-        tool = MCPTool("pid", COUNTER, inputs_from_state={"key": "c"})
-        with pytest.raises(ValueError, match="Valid parameters are: none"):
+    @rows(
+        ("tool_name", "parameter", "message"),
+        [
+            ("add", "c", "`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b"),
+            ("pid", "c", "Valid parameters are: none"),
+            # Those of the Python function are not the tool's.
+            ("add", "mcp_arguments", "unknown parameter 'mcp_arguments'"),
+            ("add", "streaming_callback", "unknown parameter 'streaming_callback'"),
+            ("add", "kwargs", "unknown parameter 'kwargs'"),
+            ("add", "self", "unknown parameter 'self'"),
+        ],
+    )
+    def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(
+        self, tool_name, parameter, message
+    ):
+        tool = MCPTool(tool_name, COUNTER, inputs_from_state={"key": parameter})
+        with pytest.raises(ValueError, match=message):
             tool.warm_up()
         tool.close()
 
@@ -720,33 +687,19 @@ class TestStateOutputs:
 class TestStringOutputs:
     @every_executor
     @rows(
-        ("config", "expected"),
+        ("call", "config", "expected"),
         [
-            ({"source": "city"}, "Rome"),
-            ({"source": "city", "handler": shout}, "Rome!"),
-            ({"source": "conditions", "handler": first_letter}, "["),
+            (("structured", {"city": "Rome"}), {"source": "city"}, "Rome"),
+            (("structured", {"city": "Rome"}), {"source": "city", "handler": shout}, "Rome!"),
+            (("structured", {"city": "Rome"}), {"source": "conditions", "handler": first_letter}, "["),
+            (("add", {"a": 1, "b": 2}), {"handler": first_letter}, "{"),  # it gets the JSON
+            (("echo", {"text": "hello"}), {"source": "diff"}, "hello"),  # there is no such part
+            (("echo", {"text": "hello"}), {"source": "diff", "handler": shout}, "hello!"),
         ],
     )
-    def test_a_source_gives_the_model_that_part(self, execute, config, expected):
-        with MCPTool("structured", COUNTER, outputs_to_string=config) as tool:
-            assert execute([tool], ("structured", {"city": "Rome"})).result == expected
-
-    @every_executor
-    def test_a_handler_alone_is_given_the_json_string(self, execute):
-        with MCPTool("add", COUNTER, outputs_to_string={"handler": first_letter}) as tool:
-            assert execute([tool], ("add", {"a": 1, "b": 2})).result == "{"
-
-    @every_executor
-    @rows(
-        ("config", "expected"),
-        [
-            ({"source": "diff"}, "hello"),
-            ({"source": "diff", "handler": shout}, "hello!"),
-        ],
-    )
-    def test_a_source_that_is_not_there_gives_the_model_the_text(self, execute, config, expected):
-        with MCPTool("echo", COUNTER, outputs_to_string=config) as tool:
-            assert execute([tool], ("echo", {"text": "hello"})).result == expected
+    def test_the_model_sees_the_source_by_the_handler(self, execute, call, config, expected):
+        with MCPTool(call[0], COUNTER, outputs_to_string=config) as tool:
+            assert execute([tool], call).result == expected
 
     @every_executor
     def test_several_outputs_are_shown_together(self, execute):
@@ -921,8 +874,8 @@ def client_info_of(client_class: type[MCPClient]) -> MCPServerInfo:
 class JsonClient(MCPClient):
     """The least a client of a user's own has."""
 
-    def __init__(self, info: OwnServerInfo) -> None:
-        self.info = info
+    def __init__(self, info: OwnServerInfo | None = None) -> None:
+        self.info = info or OwnServerInfo()
         self.closed = False
 
     async def connect(self) -> list[types.Tool]:
@@ -933,6 +886,17 @@ class JsonClient(MCPClient):
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+def recording_info() -> tuple[MCPServerInfo, list[JsonClient]]:
+    made: list[JsonClient] = []
+
+    class Client(JsonClient):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    return client_info_of(Client), made
 
 
 class SessionOwningClient(MCPClient):
@@ -968,22 +932,13 @@ class TestClientsOfTheUsersOwn:
             assert json.loads(asyncio.run(toolset[0].ainvoke(name="Ada")))["content"][0]["text"] == "good day Ada"
 
     def test_they_are_closed_with_the_tool(self):
-        made: list[JsonClient] = []
-
-        class Client(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-                made.append(self)
-
-        with MCPTool("greet", client_info_of(Client)):
+        info, made = recording_info()
+        with MCPTool("greet", info):
             assert [client.closed for client in made] == [False]
         assert [client.closed for client in made] == [True]
 
     def test_one_that_answers_in_plain_words_is_understood(self):
         class Plain(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-
             async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
                 return "just words"
 
@@ -1011,9 +966,6 @@ class TestClientsOfTheUsersOwn:
 
     def test_one_that_raises_is_an_invocation_error(self):
         class Raising(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-
             async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
                 raise MCPInvocationError("the cat sat on it", tool_name=tool_name, tool_args=tool_args)
 
@@ -1023,9 +975,6 @@ class TestClientsOfTheUsersOwn:
 
     def test_one_that_cannot_connect_is_a_connection_error(self):
         class Unreachable(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-
             async def connect(self) -> list[types.Tool]:
                 message = "the line is dead"
                 raise OSError(message)
@@ -1036,15 +985,9 @@ class TestClientsOfTheUsersOwn:
         tool.close()
 
     def test_infos_without_fields_do_not_share_a_session(self):
-        made = []
-
-        class Client(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-                made.append(self)
-
-        with MCPTool("greet", client_info_of(Client)), MCPTool("greet", client_info_of(Client)):
-            assert len(made) == 2
+        (one, made_of_one), (other, made_of_other) = recording_info(), recording_info()
+        with MCPTool("greet", one), MCPTool("greet", other):
+            assert (len(made_of_one), len(made_of_other)) == (1, 1)
 
     def test_their_secrets_are_not_traced(self):
         from haystack.utils import Secret
@@ -1069,14 +1012,8 @@ class TestLifecycle:
             assert json.loads(echo.invoke(text="hi"))["isError"] is False
 
     def test_a_dropped_tool_closes_its_session(self):
-        made = []
-
-        class Client(JsonClient):
-            def __init__(self) -> None:
-                super().__init__(OwnServerInfo())
-                made.append(self)
-
-        tool = MCPTool("greet", client_info_of(Client), eager_connect=True)
+        info, made = recording_info()
+        tool = MCPTool("greet", info, eager_connect=True)
         del tool
         gc.collect()
         wait_until(lambda: made[0].closed, "the end of the session")
