@@ -20,7 +20,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
-    SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
@@ -30,7 +29,7 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from tests.support.background import in_thread, text, together
-from tests.support.kinds import LONG
+from tests.support.kinds import LONG, Kind
 from tests.support.processes import StdioServer, is_alive, kill_group
 from tests.support.waiting import LIMIT, wait_until
 
@@ -63,38 +62,32 @@ def reach(server: StdioServer) -> StdioServerInfo:
     return StdioServerInfo(server.command, server.args, server.env, base_delay=0.05, max_delay=0.2)
 
 
-def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_stdio(sdk_stdio_server):
-    server = sdk_stdio_server()
-    with MCPConnection(reach(server)) as connection:
+@pytest.mark.parametrize(
+    ("transport", "options", "negotiation", "revision", "never"),
+    [
+        ("stdio", (), "auto", NEWEST_WITH_HANDSHAKE, "server/discover"),
+        ("sse", (), "auto", NEWEST_WITH_HANDSHAKE, "server/discover"),
+        ("streamable-http", (), "auto", NEWEST, None),
+        ("stdio", (), "discover", NEWEST, "initialize"),
+        ("sse", (), "discover", NEWEST, None),
+        ("streamable-http", (), "handshake", NEWEST_WITH_HANDSHAKE, "server/discover"),
+        # It refuses the handshake.
+        ("sse", ("--protocol", "modern"), "auto", NEWEST, None),
+    ],
+)
+def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
+    transport, options, negotiation, revision, never, sdk_stdio_server, http_server
+):
+    server = sdk_stdio_server(*options) if transport == "stdio" else http_server(transport, *options)
+    info = reach(server) if transport == "stdio" else Kind(transport).reach(server.url)
+    with MCPConnection(replace(info, negotiation=negotiation)) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
-    assert server.requests()[0] == "initialize"
-    assert server.requests("server/discover") == []
-
-
-def test_a_server_of_both_eras_is_greeted_with_the_handshake_over_sse(http_server):
-    server = http_server("sse")
-    with MCPConnection(SSEServerInfo(server.url)) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
-    assert server.requests("server/discover") == []
-
-
-def test_a_server_of_both_eras_is_asked_for_newer_revisions_first_if_that_is_wanted(sdk_stdio_server):
-    server = sdk_stdio_server()
-    with MCPConnection(replace(reach(server), negotiation="discover")) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST
-    assert server.requests()[0] == "server/discover"
-    assert server.requests("initialize") == []
-
-
-def test_a_server_that_does_not_know_the_question_for_revisions_gets_the_handshake_after_it(picky_server):
-    server = picky_server("--discover", "refuse")
-    with MCPConnection(replace(reach(server), negotiation="discover")) as connection:
-        assert text(connection.call_tool("hello")) == "hello"
-        assert connection.status().protocol_version == "2025-06-18"
-    assert server.requests()[:2] == ["server/discover", "initialize"]
+        assert connection.status().protocol_version == revision
+    assert never not in server.requests()
+    if transport == "stdio":
+        assert server.requests()[0] == ("server/discover" if negotiation == "discover" else "initialize")
+    if negotiation == "discover":
+        assert server.requests("server/discover")
 
 
 def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_is_wanted(picky_server):
@@ -103,25 +96,6 @@ def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_
     with pytest.raises(MCPConnectionError, match="not like this"), MCPConnection(info):
         pass
     assert set(server.requests()) == {"initialize"}
-
-
-def test_a_server_over_http_of_both_eras_gets_the_handshake_only_if_that_is_wanted(http_server):
-    server = http_server("streamable-http")
-    with MCPConnection(StreamableHttpServerInfo(server.url, negotiation="handshake")) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
-    assert server.requests("server/discover") == []
-    with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST
-
-
-def test_a_server_over_sse_of_both_eras_is_asked_for_newer_revisions_first_if_that_is_wanted(http_server):
-    server = http_server("sse")
-    with MCPConnection(SSEServerInfo(server.url, negotiation="discover")) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST
-    assert server.requests("server/discover")
 
 
 def test_a_call_of_a_server_of_both_eras_can_be_left_open_over_stdio_if_newer_revisions_come_first(tmp_path):
@@ -153,32 +127,30 @@ def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_th
         connection.call_tool("ask_name", {})
 
 
-@pytest.mark.parametrize("at_discover", ["exit", "silence"])
-def test_a_server_that_only_knows_the_handshake_is_asked_nothing_before_it(picky_server, at_discover):
-    server = picky_server("--discover", at_discover)
-    with MCPConnection(reach(server), connection_timeout=LONG) as connection:
+@pytest.mark.parametrize(
+    ("options", "negotiation", "revision", "asked"),
+    [
+        (("--discover", "refuse"), "discover", "2025-06-18", ["server/discover", "initialize"]),
+        # What only knows the handshake is asked nothing before it.
+        (("--discover", "exit"), "auto", "2025-06-18", ["initialize"]),
+        (("--discover", "silence"), "auto", "2025-06-18", ["initialize"]),
+        # What refuses the handshake: by the specification, by an unknown method, by whatever comes to somebody's mind.
+        (("--initialize", "-32022"), "auto", NEWEST, ["initialize", "server/discover"]),
+        (("--initialize", "-32601"), "auto", NEWEST, ["initialize", "server/discover"]),
+        (("--initialize", "-32000"), "auto", NEWEST, ["initialize", "server/discover"]),
+        (("--initialize", "1"), "auto", NEWEST, ["initialize", "server/discover"]),
+        (("--version", NEWEST), "auto", NEWEST, ["initialize"]),
+    ],
+)
+def test_a_server_that_does_not_know_one_question_is_asked_the_other(
+    picky_server, options, negotiation, revision, asked
+):
+    server = picky_server(*options)
+    with MCPConnection(replace(reach(server), negotiation=negotiation), connection_timeout=LONG) as connection:
         assert text(connection.call_tool("hello")) == "hello"
-        assert connection.status().protocol_version == "2025-06-18"
-    assert server.requests()[0] == "initialize"
+        assert connection.status().protocol_version == revision
+    assert server.requests()[: len(asked)] == asked
     assert len(server.pids()) == 1
-
-
-# By the specification with the first. The others: an unknown method, and whatever comes to somebody's mind.
-@pytest.mark.parametrize("code", [-32022, -32601, -32000, 1])
-def test_a_server_that_refuses_the_handshake_is_asked_for_its_revisions(picky_server, code):
-    server = picky_server("--initialize", str(code))
-    with MCPConnection(reach(server)) as connection:
-        assert text(connection.call_tool("hello")) == "hello"
-        assert connection.status().protocol_version == NEWEST
-    assert server.requests()[:2] == ["initialize", "server/discover"]
-    assert len(server.pids()) == 1
-
-
-def test_a_server_that_answers_the_handshake_with_the_newest_revision_is_asked_for_its_revisions(picky_server):
-    server = picky_server("--version", NEWEST)
-    with MCPConnection(reach(server)) as connection:
-        assert text(connection.call_tool("hello")) == "hello"
-        assert connection.status().protocol_version == NEWEST
 
 
 def test_a_server_that_answers_the_handshake_with_an_unknown_revision_is_an_error(picky_server):
@@ -197,21 +169,19 @@ def test_a_server_that_refuses_the_handshake_and_knows_no_newer_revision_either_
     assert "and then" not in str(failure.value)
 
 
-def test_a_server_that_refuses_the_handshake_and_ends_at_the_question_is_an_error_with_both_reasons(picky_server):
-    server = picky_server("--initialize", "-32602", "--discover", "exit")
-    both = r"refused the handshake \(not like this\), and then the server process ended with exit code 1"
-    with pytest.raises(MCPConnectionError, match=both), MCPConnection(reach(server)):
-        pass
-    wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
-
-
-def test_a_server_that_refuses_the_handshake_and_is_silent_then_is_a_timeout_with_its_reason(picky_server):
-    server = picky_server("--initialize", "-32602", "--discover", "silence")
-    reason = r"refused the handshake \(not like this\), and then did not answer"
-    with (
-        pytest.raises(MCPConnectionTimeoutError, match=reason),
-        MCPConnection(reach(server), connection_timeout=3),
-    ):
+@pytest.mark.parametrize(
+    ("at_discover", "timeout", "error", "reason"),
+    [
+        ("exit", LONG, MCPConnectionError, "the server process ended with exit code 1"),
+        ("silence", 3, MCPConnectionTimeoutError, "did not answer"),
+    ],
+)
+def test_a_server_that_refuses_the_handshake_and_fails_at_the_question_is_an_error_with_both_reasons(
+    picky_server, at_discover, timeout, error, reason
+):
+    server = picky_server("--initialize", "-32602", "--discover", at_discover)
+    both = rf"refused the handshake \(not like this\), and then {reason}"
+    with pytest.raises(error, match=both), MCPConnection(reach(server), connection_timeout=timeout):
         pass
     wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
 
@@ -231,13 +201,6 @@ def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_when_the_listi
         pass
     assert "tools/list" in server.requests()
     assert "handshake" not in str(failure.value)
-
-
-def test_a_server_that_refuses_the_handshake_over_sse_is_asked_for_its_revisions(http_server):
-    server = http_server("sse", "--protocol", "modern")
-    with MCPConnection(SSEServerInfo(server.url)) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST
 
 
 @pytest.fixture

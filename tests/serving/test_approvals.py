@@ -144,15 +144,37 @@ async def test_a_client_approves_and_rejects_and_nothing_runs_twice(era: str, ov
     assert "paid 1" in shop.model_saw and "paid 3" in shop.model_saw
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-@ERAS
-async def test_whoever_does_not_approve_rejects(era: str, action: Any):
-    shop = Shop(call("pay", amount=1), say("Done."))
-    async with shop.client(shop.server(), era, lambda _: ElicitResult(action=action)) as client:
+async def pays(shop: Shop, era: str, answer: Callable[[str], ElicitResult] | None = None) -> None:
+    async with shop.client(shop.server(), era, answer) as client:
         await client.call_tool("shop", {"task": "Shop."})
 
+
+def edit(arguments: str) -> Callable[[str], ElicitResult]:
+    return lambda _: ElicitResult(action="accept", content={"approve": True, "arguments": arguments})
+
+
+@rows(
+    ("answer", "told"),
+    [
+        (lambda _: ElicitResult(action="decline"), "rejected by the user"),
+        (lambda _: ElicitResult(action="cancel"), "rejected by the user"),
+        # Arguments that cannot be used are no approval.
+        (edit("[2]"), "are not a JSON object"),
+        (edit('{"amount": NaN}'), "are not a JSON object"),
+        (edit('{"amount": 1e999}'), "are not a JSON object"),
+        (edit("{" * 5000), "are not a JSON object"),
+        (edit('{"amount": 2, "secret": "x"}'), "arguments that the call does not have"),
+        # No arguments are not the same as those of the model.
+        (edit("{}"), ""),
+    ],
+)
+@ERAS
+async def test_whoever_does_not_approve_rejects(era: str, answer: Callable[[str], ElicitResult], told: str):
+    shop = Shop(call("pay", amount=1), say("Done."))
+    await pays(shop, era, answer)
+
     assert shop.did == []
-    assert "rejected by the user" in shop.model_saw[0]
+    assert told in shop.model_saw[0]
 
 
 @ERAS
@@ -176,8 +198,7 @@ async def test_a_strategy_that_would_ask_at_a_console_asks_the_client(era: str):
     def answer(message: str) -> ElicitResult:
         return ElicitResult(action="accept", content={"approve": '"amount": 1' in message})
 
-    async with shop.client(shop.server(), era, answer) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era, answer)
 
     # The policy asks once for equal arguments.
     assert shop.questions == [question(1), question(2)]
@@ -216,8 +237,7 @@ async def test_a_policy_that_cannot_be_copied_for_each_run_is_named(era: str):
 @pytest.mark.parametrize("amount", [float("inf"), "half an emoji \ud83d"])
 async def test_what_is_approved_is_what_is_made_whatever_the_value(era: str, amount: Any):
     shop = Shop(call("pay", amount=amount), say("Done."))
-    async with shop.client(shop.server(), era) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era)
     assert (len(shop.questions), shop.did) == (1, [amount])
 
 
@@ -229,8 +249,7 @@ async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):
     shop = Shop(call("pay", amount=1), say("Done."))
     hook = MCPConfirmationHook(SimpleConsoleUI(), overrides={"pay": "always"})
     shop.agent.hooks = {"before_tool": [hook]}
-    async with shop.client(shop.server(), era) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era)
 
     assert (shop.questions, shop.did) == ([question(1)], [1])
     assert hook.confirmation_ui is not None
@@ -348,15 +367,10 @@ async def test_an_equal_call_within_is_a_decision_of_its_own(era: str):
     assert len(shop.questions) == (2 if era == HANDSHAKE else 1)
 
 
-def edit(arguments: str) -> Callable[[str], ElicitResult]:
-    return lambda _: ElicitResult(action="accept", content={"approve": True, "arguments": arguments})
-
-
 @ERAS
 async def test_a_client_edits_the_arguments(era: str):
     shop = Shop(call("pay", amount=1), say("Done."))
-    async with shop.client(shop.server(), era, edit('{"amount": 2}')) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era, edit('{"amount": 2}'))
 
     assert shop.did == [2]
     said = [each.text for each in shop.agent.chat_generator.turns[-1].messages if each.is_from("user")]
@@ -367,40 +381,10 @@ async def test_a_client_edits_the_arguments(era: str):
 @ERAS
 async def test_arguments_that_stay_the_same_are_not_edited(era: str, same: str):
     shop = Shop(call("pay", amount=1), say("Done."))
-    async with shop.client(shop.server(), era, edit(same)) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era, edit(same))
 
     assert shop.did == [1]
     assert not any("updated by the user" in str(each) for each in shop.agent.chat_generator.turns[-1].messages)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ("[2]", "are not a JSON object"),
-        ('{"amount": NaN}', "are not a JSON object"),
-        ('{"amount": 1e999}', "are not a JSON object"),
-        ("{" * 5000, "are not a JSON object"),
-        ('{"amount": 2, "secret": "x"}', "arguments that the call does not have"),
-    ],
-)
-@ERAS
-async def test_arguments_that_cannot_be_used_are_no_approval(era: str, arguments: str, told: str):
-    shop = Shop(call("pay", amount=1), say("Done."))
-    async with shop.client(shop.server(), era, edit(arguments)) as client:
-        await client.call_tool("shop", {"task": "Shop."})
-
-    assert shop.did == []
-    assert told in shop.model_saw[0]
-
-
-@ERAS
-async def test_no_arguments_are_not_the_same_as_those_of_the_model(era: str):
-    shop = Shop(call("pay", amount=1), say("Done."))
-    async with shop.client(shop.server(), era, edit("{}")) as client:
-        await client.call_tool("shop", {"task": "Shop."})
-
-    assert shop.did == []
 
 
 def test_what_is_shown_hides_nothing():
@@ -559,8 +543,7 @@ async def test_two_equal_calls_are_two_decisions(era: str):
 @ERAS
 async def test_steps_are_counted_across_pauses(era: str):
     shop = Shop(*[call("pay", amount=n) for n in range(5)], max_agent_steps=3)
-    async with shop.client(shop.server(), era) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era)
 
     assert shop.did == [0, 1, 2]
 
