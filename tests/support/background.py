@@ -3,14 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Work that goes on while the test does something else.
+Work that goes on while the test does something else, and event loops for it.
 """
 
 import asyncio
+import functools
+import inspect
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.waiting import LIMIT
 
 T = TypeVar("T")
 
@@ -50,6 +56,26 @@ def in_loop_of_its_own(function: Callable[[], Any]) -> "Future[Any]":
     Run the coroutine function in a new event loop in a thread of its own.
     """
     return in_thread(lambda: asyncio.run(function()))
+
+
+def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """
+    Run an asynchronous test in a new event loop of asyncio, and in one of uvloop.
+    """
+
+    @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+    @functools.wraps(test)
+    def run(*args: Any, loop: str, **fixtures: Any) -> None:
+        factory = None if loop == "asyncio" else pytest.importorskip("uvloop").new_event_loop
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(asyncio.wait_for(test(*args, **fixtures), LIMIT))
+
+    parameters = [
+        *inspect.signature(test).parameters.values(),
+        inspect.Parameter("loop", inspect.Parameter.KEYWORD_ONLY),
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def text(result: Any) -> str:

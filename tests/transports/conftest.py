@@ -3,39 +3,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Event loops, servers over HTTP whose answers a test decides, a certificate, and an environment without proxies.
+Servers over HTTP whose answers a test decides, a certificate, and an environment without proxies.
 """
 
-import asyncio
 import datetime as dt
 import ipaddress
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.handshake_server import Answer, HandshakeServer
-from tests.support.waiting import LIMIT
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Run:
-    """
-    Runs a coroutine in a new event loop of that kind.
-    """
-    factory = None if request.param == "asyncio" else pytest.importorskip("uvloop").new_event_loop
-
-    def run_it(coroutine: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(asyncio.wait_for(coroutine, LIMIT))
-
-    return run_it
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from haystack_integrations.tools.mcp.transports.process import ServerProcess
+from tests.support.background import on_each_loop
 from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until_async
 
@@ -62,93 +63,75 @@ async def read_line(process: LineProcess) -> bytes | None:
 
 
 class TestStarting:
-    def test_hands_no_copies_of_the_pipes_to_the_process(self, run):
+    @on_each_loop
+    async def test_hands_no_copies_of_the_pipes_to_the_process(self):
         script = "import os, time; print('last'); os.close(1); time.sleep(1000)"
+        async with process_of(script) as process:
+            assert await read_line(process) == b"last"
+            assert await read_line(process) is None
+            assert await process.exit_code(0.1) is None
 
-        async def start() -> None:
-            async with process_of(script) as process:
-                assert await read_line(process) == b"last"
-                assert await read_line(process) is None
-                assert await process.exit_code(0.1) is None
-
-        run(start())
-
-    def test_needs_no_pidfd(self, run, monkeypatch):
+    @on_each_loop
+    async def test_needs_no_pidfd(self, monkeypatch):
         monkeypatch.delattr(os, "pidfd_open", raising=False)
+        async with process_of("import sys; print(sys.stdin.readline()); sys.exit(3)") as process:
+            assert not process.has_exited()
+            await process.write(b"hello\n")
+            assert await read_line(process) == b"hello"
+            assert await process.exit_code(LIMIT) == 3
 
-        async def start() -> None:
-            async with process_of("import sys; print(sys.stdin.readline()); sys.exit(3)") as process:
-                assert not process.has_exited()
-                await process.write(b"hello\n")
-                assert await read_line(process) == b"hello"
-                assert await process.exit_code(LIMIT) == 3
+    @on_each_loop
+    async def test_bears_that_somebody_else_waits_for_the_process(self):
+        async with process_of("import time; time.sleep(1000)") as process:
+            os.kill(process._process.pid, 9)
+            os.waitpid(process._process.pid, 0)
+            assert await read_line(process) is None
+            assert process.has_exited()
+            await process._exited.wait()
+            assert process.exit_code_is_unknown
 
-        run(start())
-
-    def test_bears_that_somebody_else_waits_for_the_process(self, run):
-        async def start() -> None:
-            async with process_of("import time; time.sleep(1000)") as process:
-                os.kill(process._process.pid, 9)
-                os.waitpid(process._process.pid, 0)
-                assert await read_line(process) is None
-                assert process.has_exited()
-                await process._exited.wait()
-                assert process.exit_code_is_unknown
-
-        run(start())
-
-    def test_tells_the_exit_code_of_a_process_for_which_nobody_else_waits(self, run):
-        async def start() -> None:
-            async with process_of("import time; time.sleep(1000)") as process:
-                os.kill(process._process.pid, 9)
-                assert await process.exit_code(LIMIT) == -9
-                assert not process.exit_code_is_unknown
-
-        run(start())
+    @on_each_loop
+    async def test_tells_the_exit_code_of_a_process_for_which_nobody_else_waits(self):
+        async with process_of("import time; time.sleep(1000)") as process:
+            os.kill(process._process.pid, 9)
+            assert await process.exit_code(LIMIT) == -9
+            assert not process.exit_code_is_unknown
 
 
 class TestReading:
-    def test_what_a_process_writes_right_before_its_end_is_read(self, run):
-        async def read() -> None:
-            for _ in range(10):
-                async with process_of("import os; print('x' * 200_000); print('last'); os._exit(3)") as process:
-                    assert await read_line(process) == b"x" * 200_000
-                    assert await read_line(process) == b"last"
-                    assert await read_line(process) is None
-                    assert await process.exit_code() == 3
+    @on_each_loop
+    async def test_what_a_process_writes_right_before_its_end_is_read(self):
+        for _ in range(10):
+            async with process_of("import os; print('x' * 200_000); print('last'); os._exit(3)") as process:
+                assert await read_line(process) == b"x" * 200_000
+                assert await read_line(process) == b"last"
+                assert await read_line(process) is None
+                assert await process.exit_code() == 3
 
-        run(read())
-
-    def test_ends_with_the_process_although_another_holds_the_pipe(self, run, tmp_path):
+    @on_each_loop
+    async def test_ends_with_the_process_although_another_holds_the_pipe(self, tmp_path):
         script = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
 print(child.pid)
 """
+        async with process_of(script) as process:
+            child = psutil.Process(int(await read_line(process) or b""))
+            assert await read_line(process) is None
+            assert is_alive(child.pid)
+            assert await process.exit_code() == 0
+        await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
 
-        async def read() -> None:
-            async with process_of(script) as process:
-                child = psutil.Process(int(await read_line(process) or b""))
-                assert await read_line(process) is None
-                assert is_alive(child.pid)
-                assert await process.exit_code() == 0
-            await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
-
-        run(read())
-
-    def test_on_stderr_is_logged_with_the_process_and_without_its_secrets(self, run, caplog):
+    @on_each_loop
+    async def test_on_stderr_is_logged_with_the_process_and_without_its_secrets(self, caplog):
         # At once: `print` would write each of its words by itself.
         script = "import os; os.write(2, ('no such key: ' + os.environ['KEY'] + chr(10)).encode())"
-
-        async def read() -> None:
-            with caplog.at_level(logging.DEBUG, "haystack_integrations.tools.mcp"):
-                async with process_of(script, env={"KEY": "kw8-4f_Zq0"}) as process:
-                    await wait_until_async(process.stderr.text, "its words")
-                    assert process.stderr.text() == "no such key: ***"
-                    assert f"The MCP server {process.describe()} says: no such key: ***" in caplog.text
-            assert "kw8" not in caplog.text
-
-        run(read())
+        with caplog.at_level(logging.DEBUG, "haystack_integrations.tools.mcp"):
+            async with process_of(script, env={"KEY": "kw8-4f_Zq0"}) as process:
+                await wait_until_async(process.stderr.text, "its words")
+                assert process.stderr.text() == "no such key: ***"
+                assert f"The MCP server {process.describe()} says: no such key: ***" in caplog.text
+        assert "kw8" not in caplog.text
 
 
 class TestWriting:
@@ -161,74 +144,64 @@ for line in sys.stdin:
     print(len(line), line[:9].strip())
 """
 
-    def test_what_was_given_up_while_the_process_took_nothing_is_not_written(self, run, tmp_path):
-        async def write() -> None:
-            async with process_of(self.READER, str(tmp_path / "go")) as process:
-                assert await read_line(process) == b"ready"
-                await process.write(b"first".ljust(BIG) + b"\n")
-                second = asyncio.create_task(process.write(b"second\n"))
-                third = asyncio.create_task(process.write(b"third\n"))
-                await asyncio.wait([second, third], timeout=0.2)
-                assert not second.done()
-                second.cancel()
-                (tmp_path / "go").touch()
-                await third
-                assert await read_line(process) == b"%d first" % (BIG + 1)
-                assert await read_line(process) == b"6 third"
-
-        run(write())
-
-    def test_messages_of_many_are_written_whole(self, run, tmp_path):
-        async def write() -> None:
+    @on_each_loop
+    async def test_what_was_given_up_while_the_process_took_nothing_is_not_written(self, tmp_path):
+        async with process_of(self.READER, str(tmp_path / "go")) as process:
+            assert await read_line(process) == b"ready"
+            await process.write(b"first".ljust(BIG) + b"\n")
+            second = asyncio.create_task(process.write(b"second\n"))
+            third = asyncio.create_task(process.write(b"third\n"))
+            await asyncio.wait([second, third], timeout=0.2)
+            assert not second.done()
+            second.cancel()
             (tmp_path / "go").touch()
-            async with process_of(self.READER, str(tmp_path / "go")) as process:
-                assert await read_line(process) == b"ready"
-                writers = [asyncio.create_task(process.write(b"%d".ljust(100_000) % n + b"\n")) for n in range(30)]
-                numbers = {int((await read_line(process) or b"").split()[1]) for _ in range(30)}
-                assert numbers == set(range(30))
-                await asyncio.gather(*writers)
+            await third
+            assert await read_line(process) == b"%d first" % (BIG + 1)
+            assert await read_line(process) == b"6 third"
 
-        run(write())
+    @on_each_loop
+    async def test_messages_of_many_are_written_whole(self, tmp_path):
+        (tmp_path / "go").touch()
+        async with process_of(self.READER, str(tmp_path / "go")) as process:
+            assert await read_line(process) == b"ready"
+            writers = [asyncio.create_task(process.write(b"%d".ljust(100_000) % n + b"\n")) for n in range(30)]
+            numbers = {int((await read_line(process) or b"").split()[1]) for _ in range(30)}
+            assert numbers == set(range(30))
+            await asyncio.gather(*writers)
 
-    def test_to_a_process_that_has_ended_is_refused(self, run):
-        async def write() -> None:
-            async with process_of("") as process:
-                assert await read_line(process) is None
-                assert await process.exit_code(LIMIT) == 0
-                assert process.has_exited()
-                with pytest.raises(BrokenPipeError):
-                    await process.write(b"lost")
+    @on_each_loop
+    async def test_to_a_process_that_has_ended_is_refused(self):
+        async with process_of("") as process:
+            assert await read_line(process) is None
+            assert await process.exit_code(LIMIT) == 0
+            assert process.has_exited()
+            with pytest.raises(BrokenPipeError):
+                await process.write(b"lost")
 
-        run(write())
+    @on_each_loop
+    async def test_waits_for_its_turn_behind_those_who_wait_already(self, tmp_path):
+        async with process_of(self.READER, str(tmp_path / "go")) as process:
+            assert await read_line(process) == b"ready"
+            writers = [asyncio.create_task(process.write(b"%d".ljust(BIG) % n + b"\n")) for n in range(4)]
+            await asyncio.sleep(0)
+            writers.append(asyncio.create_task(process.write(b"4\n")))
+            (tmp_path / "go").touch()
+            lines = [await read_line(process) for _ in range(5)]
+            assert [int((line or b"").split()[1]) for line in lines] == [0, 1, 2, 3, 4]
+            await asyncio.gather(*writers)
 
-    def test_waits_for_its_turn_behind_those_who_wait_already(self, run, tmp_path):
-        async def write() -> None:
-            async with process_of(self.READER, str(tmp_path / "go")) as process:
-                assert await read_line(process) == b"ready"
-                writers = [asyncio.create_task(process.write(b"%d".ljust(BIG) % n + b"\n")) for n in range(4)]
-                await asyncio.sleep(0)
-                writers.append(asyncio.create_task(process.write(b"4\n")))
-                (tmp_path / "go").touch()
-                lines = [await read_line(process) for _ in range(5)]
-                assert [int((line or b"").split()[1]) for line in lines] == [0, 1, 2, 3, 4]
-                await asyncio.gather(*writers)
-
-        run(write())
-
-    def test_waiters_are_told_when_the_process_ends(self, run, tmp_path):
-        async def write() -> None:
-            async with process_of(self.READER, str(tmp_path / "never")) as process:
-                assert await read_line(process) == b"ready"
-                await process.write(b"first".ljust(BIG) + b"\n")
-                second = asyncio.create_task(process.write(b"second\n"))
-                await asyncio.sleep(0)
-                process.end_children(at_once=True)
-                with pytest.raises(BrokenPipeError):
-                    await second
-                assert await read_line(process) is None
-                assert await process.exit_code() == -9
-
-        run(write())
+    @on_each_loop
+    async def test_waiters_are_told_when_the_process_ends(self, tmp_path):
+        async with process_of(self.READER, str(tmp_path / "never")) as process:
+            assert await read_line(process) == b"ready"
+            await process.write(b"first".ljust(BIG) + b"\n")
+            second = asyncio.create_task(process.write(b"second\n"))
+            await asyncio.sleep(0)
+            process.end_children(at_once=True)
+            with pytest.raises(BrokenPipeError):
+                await second
+            assert await read_line(process) is None
+            assert await process.exit_code() == -9
 
 
 class TestStopping:
@@ -239,22 +212,21 @@ print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], 
 sys.stdin.read()
 """
 
-    def test_leaves_no_descriptor_although_another_process_holds_the_pipes(self, run, tmp_path):
-        async def stop() -> None:
-            async with process_of(""):
-                pass  # uvloop opens one of its own with the first process
-            before = descriptors()
-            async with process_of(self.HOLDER) as process:
-                child = psutil.Process(int(await read_line(process) or b""))
-                await process.write(b"x" * BIG)
-            try:
-                await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
-            finally:
-                child.kill()
+    @on_each_loop
+    async def test_leaves_no_descriptor_although_another_process_holds_the_pipes(self, tmp_path):
+        async with process_of(""):
+            pass  # uvloop opens one of its own with the first process
+        before = descriptors()
+        async with process_of(self.HOLDER) as process:
+            child = psutil.Process(int(await read_line(process) or b""))
+            await process.write(b"x" * BIG)
+        try:
+            await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+        finally:
+            child.kill()
 
-        run(stop())
-
-    def test_of_a_process_that_writes_on_lets_it_end_by_itself(self, run, tmp_path):
+    @on_each_loop
+    async def test_of_a_process_that_writes_on_lets_it_end_by_itself(self, tmp_path):
         script = """
 import sys
 print("ready")
@@ -263,37 +235,29 @@ for _ in range(50):
     print("x" * 100_000)
 open(sys.argv[1], "w").close()
 """
+        async with process_of(script, str(tmp_path / "ended")) as process:
+            assert await read_line(process) == b"ready"
+        assert (tmp_path / "ended").exists()
+        assert await process.exit_code() == 0
 
-        async def stop() -> None:
-            async with process_of(script, str(tmp_path / "ended")) as process:
-                assert await read_line(process) == b"ready"
-            assert (tmp_path / "ended").exists()
-            assert await process.exit_code() == 0
+    @on_each_loop
+    async def test_that_cannot_watch_the_pipes_leaves_nothing(self, monkeypatch):
+        before = descriptors()
+        process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "set_blocking", too_many)
+            with pytest.raises(OSError, match="Too many open files"):
+                process.start()
+        assert descriptors() <= before
+        group = process._process.pid
+        await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
 
-        run(stop())
-
-    def test_that_cannot_watch_the_pipes_leaves_nothing(self, run, monkeypatch):
-        async def start() -> None:
-            before = descriptors()
-            process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
-            with monkeypatch.context() as patch:
-                patch.setattr(os, "set_blocking", too_many)
-                with pytest.raises(OSError, match="Too many open files"):
-                    process.start()
-            assert descriptors() <= before
-            group = process._process.pid
-            await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
-
-        run(start())
-
-    def test_before_the_start_does_nothing(self, run):
-        async def stop() -> None:
-            process = ServerProcess("never-started", [], {}, None)
-            await process.stop()
-            process.end_children()
-            assert not process.has_exited()
-
-        run(stop())
+    @on_each_loop
+    async def test_before_the_start_does_nothing(self):
+        process = ServerProcess("never-started", [], {}, None)
+        await process.stop()
+        process.end_children()
+        assert not process.has_exited()
 
 
 def too_many(*_args: object) -> None:

@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 from haystack_integrations.tools.mcp.transports import process as process_module
 from haystack_integrations.tools.mcp.transports.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio import StdioTransport
+from tests.support.background import on_each_loop
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import is_alive
 from tests.support.rows import rows
@@ -231,16 +232,14 @@ write({"id": m["id"], "result": {}})
 
 
 class TestFates:
-    def test_what_is_no_json_did_not_run_and_nothing_of_it_is_sent(self, run):
-        async def story() -> None:
-            async with served() as channel:
-                exchange = channel.exchange(params={"text": "\ud800"})
-                with pytest.raises(ValueError, match="surrogates"):
-                    await channel.request(exchange)
-                assert exchange.fate is Fate.NEW
-                assert await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})') == {"seen": [1]}
-
-        run(story())
+    @on_each_loop
+    async def test_what_is_no_json_did_not_run_and_nothing_of_it_is_sent(self):
+        async with served() as channel:
+            exchange = channel.exchange(params={"text": "\ud800"})
+            with pytest.raises(ValueError, match="surrogates"):
+                await channel.request(exchange)
+            assert exchange.fate is Fate.NEW
+            assert await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})') == {"seen": [1]}
 
     async def test_a_request_to_a_process_that_died_unnoticed_did_not_run(self):
         async with served() as channel:
@@ -250,17 +249,15 @@ class TestFates:
             error = await channel.failure(exchange)
             assert (exchange.fate, type(error), error.reason) == (Fate.REFUSED, RefusedError, "")
 
-    def test_a_request_after_the_end_did_not_run(self, run):
-        async def story() -> None:
-            async with served() as channel:
-                os.kill(pid_of(channel), 9)
-                await wait_until_async(lambda: channel.has_ended, "the end")
-                assert channel.peer.ends == [None]
-                exchange = channel.exchange()
-                assert isinstance(await channel.failure(exchange), RefusedError)
-                assert exchange.fate is Fate.REFUSED
-
-        run(story())
+    @on_each_loop
+    async def test_a_request_after_the_end_did_not_run(self):
+        async with served() as channel:
+            os.kill(pid_of(channel), 9)
+            await wait_until_async(lambda: channel.has_ended, "the end")
+            assert channel.peer.ends == [None]
+            exchange = channel.exchange()
+            assert isinstance(await channel.failure(exchange), RefusedError)
+            assert exchange.fate is Fate.REFUSED
 
     @pytest.mark.parametrize(
         "code",
@@ -272,92 +269,78 @@ class TestFates:
         ],
         ids=["after the write", "within the answer", "by a signal", "by closing its output"],
     )
-    def test_a_request_whose_server_ends_is_lost_with_all_others_in_flight(self, run, code):
-        async def story() -> None:
-            async with served() as channel:
-                other, waiting = channel.start(params={"code": "later.append(m)"})
-                await asyncio.sleep(0)
-                fate, error = await failure(channel, code)
-                assert (fate, type(error), error.reason) == (Fate.LOST, LostError, "")
-                assert isinstance(await failure_of(waiting), LostError)
-                assert other.fate is Fate.LOST
-                assert channel.peer.ends == [None]
+    @on_each_loop
+    async def test_a_request_whose_server_ends_is_lost_with_all_others_in_flight(self, code):
+        async with served() as channel:
+            other, waiting = channel.start(params={"code": "later.append(m)"})
+            await asyncio.sleep(0)
+            fate, error = await failure(channel, code)
+            assert (fate, type(error), error.reason) == (Fate.LOST, LostError, "")
+            assert isinstance(await failure_of(waiting), LostError)
+            assert other.fate is Fate.LOST
+            assert channel.peer.ends == [None]
 
-        run(story())
-
-    def test_an_answer_right_before_the_end_still_counts(self, run):
-        async def story() -> None:
-            async with served() as channel:
-                assert await do(channel, 'write({"id": m["id"], "result": {}}); os._exit(0)') == {}
-
-        run(story())
+    @on_each_loop
+    async def test_an_answer_right_before_the_end_still_counts(self):
+        async with served() as channel:
+            assert await do(channel, 'write({"id": m["id"], "result": {}}); os._exit(0)') == {}
 
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.close(1); time.sleep(1000)"])
-    def test_what_waits_for_a_server_that_reads_nothing_did_not_run_when_that_ends(self, run, tmp_path, end):
+    @on_each_loop
+    async def test_what_waits_for_a_server_that_reads_nothing_did_not_run_when_that_ends(self, tmp_path, end):
         go = tmp_path / "go"
+        async with served() as channel:
+            last, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {end}"})
+            half, writing = channel.start(params={"text": BIG})
+            unsent, waiting = channel.start(params={"text": "later"})
+            await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+            assert [last.fate, half.fate, unsent.fate] == [Fate.SENT, Fate.SENT, Fate.NEW]
+            go.touch()
+            errors = [await failure_of(task) for task in (sleeping, writing, waiting)]
+            assert list(map(type, errors)) == [LostError, LostError, RefusedError]
+            assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
 
-        async def story() -> None:
-            async with served() as channel:
-                last, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {end}"})
-                half, writing = channel.start(params={"text": BIG})
-                unsent, waiting = channel.start(params={"text": "later"})
-                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
-                assert [last.fate, half.fate, unsent.fate] == [Fate.SENT, Fate.SENT, Fate.NEW]
-                go.touch()
-                errors = [await failure_of(task) for task in (sleeping, writing, waiting)]
-                assert list(map(type, errors)) == [LostError, LostError, RefusedError]
-                assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
+    @on_each_loop
+    async def test_a_request_that_is_given_up_is_cancelled_at_the_server(self):
+        async with served() as channel:
+            exchange, request = channel.start(params={"code": "later.append(m)"})
+            await asyncio.sleep(0)
+            request.cancel()
+            assert await failure_of(request) is None
+            assert exchange.fate is Fate.GIVEN_UP
+            seen = await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})')
+            assert seen == {"seen": [0, "notifications/cancelled", 1]}
 
-        run(story())
-
-    def test_a_request_that_is_given_up_is_cancelled_at_the_server(self, run):
-        async def story() -> None:
-            async with served() as channel:
-                exchange, request = channel.start(params={"code": "later.append(m)"})
-                await asyncio.sleep(0)
-                request.cancel()
-                assert await failure_of(request) is None
-                assert exchange.fate is Fate.GIVEN_UP
-                seen = await do(channel, 'write({"id": m["id"], "result": {"seen": seen}})')
-                assert seen == {"seen": [0, "notifications/cancelled", 1]}
-
-        run(story())
-
-    def test_those_that_wait_for_a_server_that_reads_nothing_are_sent_in_order_without_those_given_up(
-        self, run, tmp_path
+    @on_each_loop
+    async def test_those_that_wait_for_a_server_that_reads_nothing_are_sent_in_order_without_those_given_up(
+        self, tmp_path
     ):
         go = tmp_path / "go"
         report = 'write({"id": m["id"], "result": {"seen": seen}})'
+        async with served() as channel:
+            _, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {report}"})
+            big = [channel.start(params={"text": BIG}) for _ in range(3)]
+            given_up, waiting = channel.start(params={"text": "never mind"})
+            _, last = channel.start(params={"code": report})
+            await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+            assert given_up.fate is Fate.NEW
+            waiting.cancel()
+            assert await failure_of(waiting) is None
+            assert given_up.fate is Fate.GIVEN_UP
+            go.touch()
+            assert await sleeping == {"seen": [0]}
+            assert [await request for _, request in big] == [{"text": BIG}] * 3
+            assert await last == {"seen": [0, 1, 2, 3, 5]}
 
-        async def story() -> None:
-            async with served() as channel:
-                _, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {report}"})
-                big = [channel.start(params={"text": BIG}) for _ in range(3)]
-                given_up, waiting = channel.start(params={"text": "never mind"})
-                _, last = channel.start(params={"code": report})
-                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
-                assert given_up.fate is Fate.NEW
-                waiting.cancel()
-                assert await failure_of(waiting) is None
-                assert given_up.fate is Fate.GIVEN_UP
-                go.touch()
-                assert await sleeping == {"seen": [0]}
-                assert [await request for _, request in big] == [{"text": BIG}] * 3
-                assert await last == {"seen": [0, 1, 2, 3, 5]}
-
-        run(story())
-
-    def test_what_is_told_to_a_server_that_has_ended_fails_and_nothing_else(self, run):
-        async def story() -> None:
-            async with served() as channel:
-                os.kill(pid_of(channel), 9)
-                await wait_until_async(lambda: channel.has_ended, "the end")
-                with pytest.raises(BrokenPipeError):
-                    await channel.tell("note")
-                channel.notify("note", {})
-                await asyncio.sleep(0)
-
-        run(story())
+    @on_each_loop
+    async def test_what_is_told_to_a_server_that_has_ended_fails_and_nothing_else(self):
+        async with served() as channel:
+            os.kill(pid_of(channel), 9)
+            await wait_until_async(lambda: channel.has_ended, "the end")
+            with pytest.raises(BrokenPipeError):
+                await channel.tell("note")
+            channel.notify("note", {})
+            await asyncio.sleep(0)
 
 
 class TestOpeningAndClosing:
@@ -377,27 +360,24 @@ class TestOpeningAndClosing:
         ],
         ids=["with its input", "by SIGTERM", "by SIGKILL"],
     )
-    def test_a_process_is_ended_within_a_bound_and_what_is_in_flight_is_lost_at_once(
-        self, run, monkeypatch, code, graces
+    @on_each_loop
+    async def test_a_process_is_ended_within_a_bound_and_what_is_in_flight_is_lost_at_once(
+        self, monkeypatch, code, graces
     ):
         monkeypatch.setattr(process_module, "_GRACE", 0.5)
-
-        async def story() -> None:
-            async with served() as channel:
-                pid = pid_of(channel)
-                exchange, request = channel.start(params={"code": f'write({{"method": "ready"}}); {code}'})
-                await wait_until_async(lambda: channel.peer.notes, "the request")
-                begin = time.monotonic()
-                closing = asyncio.create_task(channel.close())
-                assert isinstance(await failure_of(request), LostError)
-                assert exchange.fate is Fate.LOST
-                # A process that ends with its input is gone as soon as the request is.
-                assert graces == 0 or not closing.done()
-                await closing
-                assert time.monotonic() - begin >= graces * 0.5
-                assert not is_alive(pid)
-
-        run(story())
+        async with served() as channel:
+            pid = pid_of(channel)
+            exchange, request = channel.start(params={"code": f'write({{"method": "ready"}}); {code}'})
+            await wait_until_async(lambda: channel.peer.notes, "the request")
+            begin = time.monotonic()
+            closing = asyncio.create_task(channel.close())
+            assert isinstance(await failure_of(request), LostError)
+            assert exchange.fate is Fate.LOST
+            # A process that ends with its input is gone as soon as the request is.
+            assert graces == 0 or not closing.done()
+            await closing
+            assert time.monotonic() - begin >= graces * 0.5
+            assert not is_alive(pid)
 
     async def test_closing_twice_is_closing_once(self):
         async with served() as channel:
