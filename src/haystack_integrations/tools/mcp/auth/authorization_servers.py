@@ -427,14 +427,7 @@ def same_issuer(one: str, other: str) -> bool:
     :param other: Another.
     :returns: Whether they are the same.
     """
-    return issuers_match(_normalized(one), _normalized(other))
-
-
-def _normalized(url: str) -> str:
-    try:
-        return str(httpx2.URL(url))
-    except httpx2.InvalidURL:
-        return url
+    return issuers_match(str(httpx2.URL(one)), str(httpx2.URL(other)))
 
 
 def _check_url(url: str) -> str:
@@ -579,14 +572,14 @@ class Discovery:
         for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(advertised, self.server_url)):
             try:
                 found = await self._read(url, ResourceMetadata, "reading the metadata of the MCP server")
-            except MCPAuthorizationError as error:
+            except (MCPAuthorizationError, httpx2.InvalidURL) as error:
                 if self.issuer is None:
                     raise
                 self._note(url, str(error))
                 continue
             if found is None:
                 continue
-            if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
+            if found.resource != self.resource and not check_resource_allowed(own, str(httpx2.URL(found.resource))):
                 msg = (
                     f"the metadata at {url} are those of {found.resource}, which does not "
                     f"match {own}. If it is the same, set `resource`"
@@ -598,12 +591,7 @@ class Discovery:
         return None
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
-        try:
-            request = create_oauth_metadata_request(url)
-        except httpx2.InvalidURL as error:
-            msg = f"{url} is no URL ({error})"
-            raise MCPAuthorizationError(msg) from None
-        response = await self.outgoing.send(request, step)
+        response = await self.outgoing.send(create_oauth_metadata_request(url), step)
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
             self._is_down |= is_down

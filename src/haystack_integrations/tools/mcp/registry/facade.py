@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
 from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.any_tools import Failure, answer, invoke_all, invoke_async, resolve
+from haystack_integrations.tools.mcp.any_tools import answer, invoke_all, invoke_async, resolve
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, calls_of, note_refusal
+from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
@@ -171,11 +173,8 @@ class MCPFacade:
             return [message]
         tools = {tool.name: tool for tool in await self._tools_async()}
         calls = [resolve(call, tools) for call in message.tool_calls]
-        made = [invoke_async(each, each.call.arguments) for each in calls]
-        results = await asyncio.gather(*made, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, Failure):  # only after all have ended
-                raise result
+        made = [partial(invoke_async, each, each.call.arguments) for each in calls]
+        results = await gather_bounded(made, len(made))
         return [message, *map(answer, calls, results)]
 
     def refuse_completion_response(self, reply: Reply, refusal_message: str | None = None) -> list[ChatMessage]:
