@@ -16,9 +16,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from .confirmation import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 
 if TYPE_CHECKING or HAS_HOOKS:
-    from .call_budget import MCPCallBudgetHook
-    from .confirmation_hook import MCPConfirmationHook
-    from .instructions import MCPInstructionsHook
+    from .agent_hooks import MCPCallBudgetHook, MCPConfirmationHook, MCPInstructionsHook
 else:
 
     def __getattr__(name: str) -> object:

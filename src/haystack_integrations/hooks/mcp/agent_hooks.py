@@ -1,0 +1,450 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+The hooks of Agents, which need Haystack 3: a limit of tool calls, confirmation of calls, instructions of servers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Self
+from weakref import WeakKeyDictionary
+
+from haystack import logging
+from haystack.components.agents.state.state import State
+from haystack.components.agents.state.state_utils import replace_values
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.hooks.human_in_the_loop import ConfirmationHook, NeverAskPolicy
+from haystack.hooks.human_in_the_loop.types import ConfirmationStrategy, ConfirmationUI
+from haystack.tools.tool import Tool
+
+from haystack_integrations.hooks.mcp.confirmation import (
+    Ask,
+    ConfirmationRules,
+    MCPConfirmationStrategy,
+    Override,
+    TracedStrategy,
+    check_object,
+    check_ui,
+    is_of_server,
+    load_rules,
+)
+from haystack_integrations.tools.mcp.budgets import (
+    CONTINUED,
+    REFUSAL_MESSAGE,
+    REFUSED,
+    CallCounts,
+    Limit,
+    LimitPerTool,
+    RefusalMessage,
+    note_refusal,
+)
+from haystack_integrations.tools.mcp.convert.server_texts import (
+    MAX_CHARS,
+    TEMPLATE,
+    InstructionsTemplate,
+    fenced_instructions,
+)
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
+from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.server_instructions import instructions_by_server
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+EXIT_REASON: Final = "tool_call_budget_exceeded"
+FINAL_MESSAGE: Final = (
+    "The run was stopped: the model went on to call tools after its budget of tool calls was used up."
+)
+
+
+class MCPCallBudgetHook:
+    """
+    A `before_tool` hook that limits the tool calls of each run of an Agent, and lets it end well. Haystack 3.
+
+    Calls over the limit are not made: the model gets an error message for each of them, and its turn to answer in
+    words. Those of a turn that fit are made. A model that goes on to call tools is stopped; the `exit_reason` of the
+    run is `"tool_call_budget_exceeded"` then.
+
+    Put it before hooks that ask the user, so that nobody is asked for calls that are refused anyway.
+
+    ```python
+    agent = Agent(
+        chat_generator=OpenAIChatGenerator(),
+        tools=toolset,
+        hooks={"before_tool": [MCPCallBudgetHook(max_turns=5, max_calls_per_tool={"search": 10})]},
+    )
+    ```
+    """
+
+    allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_tool",)
+
+    @checked(MCPConfigurationError)
+    def __init__(
+        self,
+        max_turns: Limit | None = None,
+        max_calls: Limit | None = None,
+        max_calls_per_tool: LimitPerTool | None = None,
+        *,
+        tools: Sequence[str] | None = None,
+        tool_alias: Text | None = None,
+        refusal_message: RefusalMessage = REFUSAL_MESSAGE,
+        max_refused_turns: Positive = 2,
+        final_message: str | None = FINAL_MESSAGE,
+    ) -> None:
+        """
+        Initialize the hook.
+
+        :param max_turns: How many replies of the model may call tools that are counted. Default: no limit.
+        :param max_calls: How many calls there may be altogether. Default: no limit.
+        :param max_calls_per_tool: How many calls of each tool, or of single tools by their names. Default: no limit.
+        :param tools: Names of the tools that are counted. Default: all MCP tools, and calls of tools that do not exist.
+        :param tool_alias: An alias of a registry, instead of `tools`: of the MCP tools, only those of its toolset are
+            counted, whatever their names are.
+        :param refusal_message: What the model is told, with `{tool_name}` and `{limit}`.
+        :param max_refused_turns: With how many turns of which all counted calls were refused the run ends, at least 1.
+        :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
+        :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
+        """
+        self.max_turns = max_turns
+        self.max_calls = max_calls
+        self.max_calls_per_tool = (
+            dict(max_calls_per_tool) if isinstance(max_calls_per_tool, Mapping) else max_calls_per_tool
+        )
+        self.refusal_message = refusal_message
+        self.tools = None if tools is None else list(tools)
+        if tool_alias is not None and tools is not None:
+            msg = "`tools` and `tool_alias` both say which tools are counted; give one of them"
+            raise MCPConfigurationError(msg)
+        self.tool_alias = tool_alias
+        self.max_refused_turns = max_refused_turns
+        self.final_message = final_message
+        # An Agent has one State for each run, so concurrent runs do not meet.
+        self._runs: WeakKeyDictionary[State, Counter[str]] = WeakKeyDictionary()
+
+    def run(self, state: State) -> None:
+        """
+        Refuse the pending tool calls that are over a limit.
+
+        :param state: The State of the run.
+        """
+        messages: list[ChatMessage] = state.data.get("messages") or []
+        if not messages or not messages[-1].tool_calls:
+            return
+        calls = messages[-1].tool_calls
+        # What was confirmed, failed or succeeded so far; what a user has declined is not in it.
+        executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
+        counted = self._counted(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
+        limits = CallCounts(
+            max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            max_calls_per_tool=self.max_calls_per_tool,
+            refusal_message=self.refusal_message,
+        )
+        turns = self._runs.setdefault(state, Counter())
+        counts = Counter({name: count for name, count in executed.items() if name in counted})
+        kept, refused = list[ToolCall](), list[tuple[ToolCall, str]]()
+        for call in calls:
+            limit = None
+            if call.tool_name in counted:
+                limit = limits.reason_against(call.tool_name, counts, turns["made"])
+                counts[call.tool_name] += limit is None
+            if limit is None:
+                kept.append(call)
+            else:
+                refused.append((call, limit))
+        is_turn = any(call.tool_name in counted for call in kept)
+        if is_turn:
+            turns["made"] += 1
+        if not refused:
+            return
+        history = [*messages[:-1], *_refusals(messages[-1], kept, refused, limits)]
+        if not is_turn:
+            turns["refused"] += 1
+        if turns["refused"] >= self.max_refused_turns:
+            logger.warning(
+                "The run is ended: the model went on to call tools after {turns} refused turns",
+                turns=turns["refused"],
+            )
+            state.set("stop_run", EXIT_REASON)
+            if self.final_message is not None and not kept:
+                history.append(ChatMessage.from_assistant(self.final_message))
+        state.set("messages", history, handler_override=replace_values)
+
+    async def run_async(self, state: State) -> None:
+        """
+        Do the same as `run`; it never waits.
+
+        :param state: The State of the run.
+        """
+        self.run(state)
+
+    def _counted(self, tools: list[Tool], called: set[str]) -> set[str]:
+        if self.tools is not None:
+            return set(self.tools)
+        own = {tool.name for tool in tools if isinstance(tool, MCPTool) and self.tool_alias in (None, tool._alias)}
+        # A model that calls what does not exist would otherwise go on for ever.
+        return own | (called - {tool.name for tool in tools})
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the hook.
+
+        :returns: A dictionary with its parameters.
+        """
+        return default_to_dict(self, **own_parameters(self, MCPCallBudgetHook))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize the hook.
+
+        :param data: The result of `to_dict`.
+        :returns: The hook.
+        """
+        loaded: Self = default_from_dict(cls, data)
+        return loaded
+
+
+def _refusals(
+    message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]], counts: CallCounts
+) -> list[ChatMessage]:
+    """
+    Answer the refused calls, and leave the others pending: in a message of their own, which has to be the last one.
+    """
+    answered = message if not kept else _with_calls(message, [call for call, _ in refused], message.text)
+    answers = [answered]
+    for call, limit in refused:
+        note_refusal(call.tool_name, limit)
+        text = counts.refusal(call.tool_name, limit)
+        answers.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
+    return [*answers, _with_calls(message, kept, None, {CONTINUED: True})] if kept else answers
+
+
+def _with_calls(
+    message: ChatMessage, calls: list[ToolCall], text: str | None, more: dict[str, Any] | None = None
+) -> ChatMessage:
+    return ChatMessage.from_assistant(
+        text=text,
+        meta={**message.meta, **(more or {})},
+        name=message.name,
+        tool_calls=calls,
+        reasoning=message.reasoning,
+    )
+
+
+class MCPConfirmationHook:
+    """
+    A `before_tool` hook that has the user confirm calls of MCP tools. Haystack 3.
+
+    It asks for every MCP tool, except those of which a *trusted* server says that they only read, and for the tools of
+    an MCPResourceToolset unless its server is trusted. What a server says of its tools relaxes nothing otherwise, and
+    a tool without annotations is asked for, as is one that lost the annotation while the Agent runs. Whatever the user
+    declines or edits, the model is told.
+
+    ```python
+    from haystack.hooks.human_in_the_loop import SimpleConsoleUI
+
+    hook = MCPConfirmationHook(SimpleConsoleUI(), trusted=[library], overrides={"search": "never"})
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=[shop, library], hooks={"before_tool": [hook]})
+    ```
+    """
+
+    allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_tool",)
+
+    def __init__(
+        self,
+        confirmation_ui: ConfirmationUI | None = None,
+        *,
+        ask: Ask = "unless_read_only",
+        trusted: Sequence[str | MCPServerInfo | MCPToolset] = (),
+        overrides: Mapping[str, Override] | None = None,
+        strategy: ConfirmationStrategy | None = None,
+    ) -> None:
+        """
+        Initialize the hook.
+
+        :param confirmation_ui: How to ask the user, e.g. Haystack's SimpleConsoleUI.
+        :param ask: When to ask: "unless_read_only" (default), or "always", also for tools that only read.
+        :param trusted: Servers whose annotations are believed: server infos, MCPToolsets, or names that you gave:
+            that of a provider in a registry, or a `tool_name_prefix`. The name that a server gives itself is none.
+        :param overrides: What holds for single tools, by the names that the model sees, also for tools that are none of
+            MCP servers: "always", "never" or a ConfirmationPolicy.
+        :param strategy: What is done for a call that is to be confirmed, instead of asking with `confirmation_ui`.
+        :raises MCPConfigurationError: If a parameter is invalid.
+        :raises TypeError: If there is neither a `confirmation_ui` nor a `strategy`, or both.
+        """
+        if (confirmation_ui is None) is (strategy is None):
+            msg = f"{type(self).__name__}: pass either a `confirmation_ui` or a `strategy`"
+            raise TypeError(msg)
+        owner = type(self).__name__
+        if strategy is None:
+            check_ui(owner, confirmation_ui)
+        else:
+            check_object(owner, "strategy", strategy, "run", "ConfirmationStrategy object of Haystack")
+        self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
+        self.confirmation_ui = confirmation_ui
+        self.strategy = strategy
+
+    def run(self, state: State) -> None:
+        """
+        Confirm the pending tool calls.
+
+        :param state: The State of the run.
+        """
+        if hook := self._hook_for(state):
+            hook.run(state)
+
+    async def run_async(self, state: State) -> None:
+        """
+        Confirm the pending tool calls like `run`, without blocking the event loop.
+
+        :param state: The State of the run.
+        """
+        if hook := self._hook_for(state):
+            await hook.run_async(state)
+
+    def _hook_for(self, state: State) -> ConfirmationHook | None:
+        """
+        Make Haystack's hook for the calls of this step.
+        """
+        messages = state.data.get("messages") or []
+        if not messages or not messages[-1].tool_calls:
+            return None
+        tools: dict[str, Tool] = {tool.name: tool for tool in state.data.get("tools") or []}
+        strategies: dict[str | tuple[str, ...], Any] = {}
+        for name in {call.tool_name for call in messages[-1].tool_calls}:
+            tool = tools.get(name)
+            if not is_of_server(tool) and name not in (self._rules.overrides or {}):
+                continue
+            policy = self._rules.policy(name, tool)
+            if isinstance(policy, NeverAskPolicy):
+                continue
+            if self.confirmation_ui is not None:
+                strategies[name] = MCPConfirmationStrategy(
+                    confirmation_policy=policy, confirmation_ui=self.confirmation_ui
+                )
+            elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
+                # Ours leaves a span itself, only where it asks.
+                own = isinstance(self.strategy, MCPConfirmationStrategy)
+                strategies[name] = self.strategy if own else TracedStrategy(self.strategy)
+        return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the hook.
+
+        :returns: A dictionary with its parameters.
+        """
+        stored = {
+            name: None if each is None else serialize_object(name, each)
+            for name, each in (("confirmation_ui", self.confirmation_ui), ("strategy", self.strategy))
+        }
+        return default_to_dict(self, **stored, **self._rules.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize the hook.
+
+        :param data: The result of `to_dict`.
+        :returns: The hook.
+        """
+        parameters = load_rules(data.get("init_parameters", {}))
+        for name in ("confirmation_ui", "strategy"):
+            if isinstance(parameters.get(name), dict):
+                parameters[name] = deserialize_object(parameters[name])
+        loaded: Self = default_from_dict(cls, {**data, "init_parameters": parameters})
+        return loaded
+
+
+def _asks_for_any(policy: Any, name: str, calls: Sequence[Any], tool: Tool | None) -> bool:
+    description = "" if tool is None else tool.description
+    return any(policy.should_ask(name, description, call.arguments) for call in calls if call.tool_name == name)
+
+
+class MCPInstructionsHook:
+    """
+    A `before_run` hook that tells the model what the servers of its tools say about their use. Haystack 3.
+
+    The `instructions` of each server stand once in the system message, fenced as the text of a third party and limited
+    in length. A server can write anything there; leave the hook out for servers that you do not trust. Those of a
+    toolset with a snapshot are what its `instructions` says.
+
+    ```python
+    agent = Agent(
+        chat_generator=OpenAIChatGenerator(), tools=toolset, hooks={"before_run": [MCPInstructionsHook()]}
+    )
+    ```
+    """
+
+    allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_run",)
+
+    @checked(MCPConfigurationError)
+    def __init__(self, max_chars: Positive = MAX_CHARS, template: InstructionsTemplate = TEMPLATE) -> None:
+        """
+        Initialize the hook.
+
+        :param max_chars: How many characters of each server's instructions are kept.
+        :param template: What is put around them, with `{server}` and `{instructions}`.
+        :raises MCPConfigurationError: If a parameter is invalid.
+        """
+        self.max_chars = max_chars
+        self.template = template
+
+    def run(self, state: State) -> None:
+        """
+        Put the instructions into the system message, unless they stand there already.
+
+        :param state: The State of the run.
+        """
+        tools = [tool for tool in state.data.get("tools") or [] if isinstance(tool, MCPTool)]
+        said = instructions_by_server(tools)
+        messages: list[ChatMessage] = list(state.data.get("messages") or [])
+        position = next((n for n, message in enumerate(messages) if message.is_from("system")), None)
+        before = "" if position is None else messages[position].text or ""
+        texts = fenced_instructions(said, max_chars=self.max_chars, template=self.template)
+        new = [text for text in texts if text not in before]
+        if not new:
+            return
+        text = "\n\n".join(filter(None, [before, *new]))
+        if position is None:
+            messages.insert(0, ChatMessage.from_system(text))
+        else:
+            old = messages[position]
+            messages[position] = ChatMessage.from_system(text, meta=old.meta, name=old.name)
+        state.set("messages", messages, handler_override=replace_values)
+
+    async def run_async(self, state: State) -> None:
+        """
+        Do the same as `run`; it never waits.
+
+        :param state: The State of the run.
+        """
+        self.run(state)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the hook.
+
+        :returns: A dictionary with its parameters.
+        """
+        return default_to_dict(self, **own_parameters(self, MCPInstructionsHook))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize the hook.
+
+        :param data: The result of `to_dict`.
+        :returns: The hook.
+        """
+        loaded: Self = default_from_dict(cls, data)
+        return loaded
