@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
-from haystack_integrations.tools.mcp.snapshot.guard import SPAN_DRIFT
+from haystack_integrations.tools.mcp.snapshot import SPAN_DRIFT
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
 from tests.support.kinds import KINDS, every_way

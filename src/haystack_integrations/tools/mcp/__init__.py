@@ -96,8 +96,7 @@ if TYPE_CHECKING:
     from .resource_tools import MCPResourceToolset
     from .searchable_toolset import MCPSearchableToolset
     from .secret_template import SecretTemplate
-    from .snapshot.guard import SnapshotCheck
-    from .snapshot.snapshot import MCPToolSnapshot
+    from .snapshot import MCPToolSnapshot, SnapshotCheck
     from .transports.http_client import SSEClient, StreamableHttpClient
     from .transports.server_infos import InProcessServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
     from .transports.shorthand import server_info_from
@@ -138,8 +137,7 @@ else:
         "resource_tools": ["MCPResourceToolset"],
         "searchable_toolset": ["MCPSearchableToolset"],
         "secret_template": ["SecretTemplate"],
-        "snapshot.guard": ["SnapshotCheck"],
-        "snapshot.snapshot": ["MCPToolSnapshot"],
+        "snapshot": ["MCPToolSnapshot", "SnapshotCheck"],
         "transports.http_client": ["SSEClient", "StreamableHttpClient"],
         "transports.server_infos": [
             "InProcessServerInfo",

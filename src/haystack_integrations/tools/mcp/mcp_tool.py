@@ -79,8 +79,7 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor, texts_in
-from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
 from haystack_integrations.tools.mcp.transports.server_infos import (
     InProcessServerInfo,

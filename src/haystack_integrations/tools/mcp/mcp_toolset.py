@@ -58,8 +58,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
 )
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
-from haystack_integrations.tools.mcp.snapshot.guard import SnapshotCheck, SnapshotGuard, ToolChoice
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 """
 The options of tools and toolsets: which tools of a server there are, what a model sees of them and of their results.
 
-Those of calls are in `connection.limits`, that of snapshots in `snapshot.guard`.
+Those of calls are in `connection.limits`, that of snapshots in `snapshot`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 from haystack_integrations.tools.mcp.options import ToolOptions
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
-from haystack_integrations.tools.mcp.snapshot.guard import OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
 
 if TYPE_CHECKING:

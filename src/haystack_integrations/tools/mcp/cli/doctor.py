@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.cli.targets import TARGET, ServerOptions, S
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.redaction import redact_url
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.transports.allow_lists import (
     ALLOWED_COMMANDS_VARIABLE,
     ALLOWED_ENV_VARIABLE,

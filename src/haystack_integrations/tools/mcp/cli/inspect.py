@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.cli.targets import (
     server_of,
     servers_of,
 )
-from haystack_integrations.tools.mcp.snapshot.snapshot import MCPToolSnapshot
+from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 
 if TYPE_CHECKING:
     import mcp_types as types
