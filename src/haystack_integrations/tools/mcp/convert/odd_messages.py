@@ -118,18 +118,17 @@ def _is_plain(result: dict[str, Any]) -> bool:
     Return whether the result of a call can be read for certain; most can, and the models take much longer for that.
     """
     content = result.get("content")
+    if type(content) is not list:
+        return False
+    for block in content:
+        if type(block) is not dict or block.keys() != {"type", "text"} or type(block["text"]) is not str:
+            return False
     return (
-        type(content) is list
-        and all(map(_is_plain_text, content))
-        and type(result.get("structuredContent", {})) is dict
+        type(result.get("structuredContent", {})) is dict
         and type(result.get("isError", False)) is bool
         and type(result.get("_meta", {})) is dict
         and result.get("resultType", "complete") == "complete"
     )
-
-
-def _is_plain_text(block: Any) -> bool:
-    return type(block) is dict and block.keys() == {"type", "text"} and type(block["text"]) is str
 
 
 def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:

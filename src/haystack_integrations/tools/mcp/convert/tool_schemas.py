@@ -570,11 +570,6 @@ def describe_violation(error: SchemaViolation) -> str:
     return f"{prefix}violates '{error.validator}: {wanted}'"
 
 
-def _check_time() -> None:
-    if perf_counter() > _deadline.get():
-        raise _CutOffError
-
-
 @cache
 def _bounded(draft: Any) -> Any:
     """
@@ -591,10 +586,12 @@ def _bounded(draft: Any) -> Any:
 
 def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
     # The original looks at `$schema`, by which a part of a schema would choose a class of jsonschema's own.
-    _check_time()
+    if perf_counter() > _deadline.get():
+        raise _CutOffError
     return type(validator)(schema, registry=validator._registry, _resolver=_resolver or validator._resolver)
 
 
 def _is_valid(validator: Any, value: Any) -> bool:
-    _check_time()
+    if perf_counter() > _deadline.get():
+        raise _CutOffError
     return next(validator.iter_errors(value), None) is None

@@ -290,28 +290,28 @@ class ServerProcess:
             await self._writable.wait()
         if self.output_is_over or self._stdin.closed:
             raise BrokenPipeError
-        self._unwritten = memoryview(data)
-        self._write_some()
-        if self._unwritten:
+        try:
+            written = os.write(self._stdin.fileno(), data)
+        except BlockingIOError:
+            written = 0
+        except OSError:
+            _close(self._stdin)
+            raise BrokenPipeError from None
+        if written < len(data):
+            self._unwritten = memoryview(data)[written:]
             self._writable.clear()
             asyncio.get_running_loop().add_writer(self._stdin.fileno(), self._write_on)
 
-    def _write_some(self) -> None:
+    def _write_on(self) -> None:
         try:
             written = os.write(self._stdin.fileno(), self._unwritten)
         except BlockingIOError:
             return
-        except OSError:
+        except OSError:  # the process did not take a whole message, so it will not answer it
             _close(self._stdin)
-            raise BrokenPipeError from None
-        self._unwritten = self._unwritten[written:]
-
-    def _write_on(self) -> None:
-        try:
-            self._write_some()
-        except BrokenPipeError:  # the process did not take a whole message, so it will not answer it
             self._read_the_rest()
             return
+        self._unwritten = self._unwritten[written:]
         if not self._unwritten:
             asyncio.get_running_loop().remove_writer(self._stdin.fileno())
             self._writable.set()
