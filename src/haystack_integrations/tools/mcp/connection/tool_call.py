@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -67,7 +67,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
-from haystack_integrations.tools.mcp.request_context import meta_of_call
+from haystack_integrations.tools.mcp.request_context import current_context, meta_of_call
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -107,7 +107,7 @@ class ToolCall:
         :param handlers: One of them may answer what the caller does not, if the call is continued.
         """
         self.request: CallRequest = request
-        self._meta = meta_of_call(request.meta)
+        self._meta = request.meta if current_context.get() is None else meta_of_call(request.meta)
         self._continuation: Continuation | None = None
         # The task that is waited for.
         self._pending: MCPPendingCall | None = None
@@ -183,6 +183,7 @@ class ToolCall:
                 await self._enter(passage)
             entered_at = monotonic()
             session: Session | None = None
+            self._under_way: UnderWay | None = None
             try:
                 session = supervisor.open_session() or await supervisor.ready_session(self._patience())
                 if request.tool_name in session.only_as_tasks:
@@ -190,13 +191,19 @@ class ToolCall:
                 if request.admission is not None:
                     await self._check(session, request.admission)
                 result = await self._attempt(session)
+                if self._reports is not None:
+                    await self._deliver_reports(self._reports, self._end_attempt())
+                if result.is_error:
+                    raise_tool_error(result, request.tool_name, request.tool_args)
                 gate.answered()
                 return result
             except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
+                self._end_attempt()
                 if not self._may_probe_again(session, error) or (pause := self._pause(attempt, error)) is None:
                     self._note(error, entered_at)
                     raise
             except Exception as error:
+                self._end_attempt()
                 self._note(error, entered_at)
                 raise
             finally:
@@ -298,44 +305,36 @@ class ToolCall:
         )
         return pause
 
-    async def _attempt(self, session: Session) -> types.CallToolResult:
+    def _attempt(self, session: Session) -> Coroutine[Any, Any, types.CallToolResult]:
         request, limits = self.request, self.request.limits
         self._session, self._attempt_began = session, monotonic()
         longest = self._left if limits.max_total_timeout is None else self._within_total(self._left)
         under_way = self._under_way = UnderWay(longest, limits.longest_silence, limits.ping_interval)
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
-        try:
-            result = await session.answer(
-                session.client.request_tool(
-                    name,
-                    arguments,
-                    meta=self._meta,
-                    on_progress=self._progressed if is_asked else None,
-                    continuation=self._continuation,
-                ),
-                lambda reason: outcome_unknown(reason, name, arguments),
-                under_way,
-            )
-        except BaseException:
-            self._end_attempt()
-            raise
-        if self._reports is not None:
-            await self._deliver_reports(self._reports, self._end_attempt())
-        if result.is_error:
-            raise_tool_error(result, name, arguments)
-        return result
+        return session.answer(
+            session.client.request_tool(
+                name,
+                arguments,
+                meta=self._meta,
+                on_progress=self._progressed if is_asked else None,
+                continuation=self._continuation,
+            ),
+            lambda reason: outcome_unknown(reason, name, arguments),
+            under_way,
+        )
 
     def _end_attempt(self) -> float | None:
         # Returns how much longer it could have taken, in seconds.
-        self._used += monotonic() - self._attempt_began
-        self._left = self._under_way.seconds_left
+        if self._under_way is not None:
+            self._used += monotonic() - self._attempt_began
+            self._left, self._under_way = self._under_way.seconds_left, None
         return self._left
 
     async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
         under_way = self._under_way
-        if under_way.is_over:
+        if under_way is None or under_way.is_over:
             return
         self._session.life.heard()
         gate = self._supervisor.gate

@@ -56,7 +56,7 @@ def fit_arguments(
     for name, value in arguments.items():
         of_property = properties.get(name, True)
         if value is not None or name in required or _allows_null(of_property, root):
-            fitted[name] = _fit(value, of_property, root, depth)
+            fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
     return fitted
 
 
