@@ -120,7 +120,6 @@ class CallPool:
         """
         loop = asyncio.get_running_loop()
         if loop not in self._limiters:
-            _fail_tasks_that_exit(loop)
             self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
         return self._limiters[loop]
 
@@ -665,6 +664,8 @@ def errors_named(kind: str, name: str) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
+# Whether the running code belongs to a call: of what is served here, or of FastMCP's own tools.
+_in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
@@ -678,7 +679,7 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     before: Any = loop.get_task_factory() or (lambda loop, each, **options: asyncio.Task(each, loop=loop, **options))
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if current_call.get(None) is None:
+        if not _in_call.get():
             return before(loop, coroutine, **options)
         task = before(loop, _without_exit(coroutine), **options)
         # One that was cancelled before it began was never awaited.
@@ -729,6 +730,8 @@ class CallGuard(Middleware):
         if self._is_stopping:
             msg = "The server is stopping"
             raise failure(msg)
+        _fail_tasks_that_exit(asyncio.get_running_loop())
+        token = _in_call.set(True)
         with anyio.CancelScope() as scope:
             self._running.add(scope)
             try:
@@ -743,6 +746,7 @@ class CallGuard(Middleware):
                 raise failure(msg) from error
             finally:
                 self._running.discard(scope)
+                _in_call.reset(token)
         msg = "The server is stopping, and this did not end in time. It was given up"
         raise failure(msg)
 
