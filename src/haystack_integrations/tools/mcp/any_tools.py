@@ -338,7 +338,7 @@ def answer(
         try:
             if store is not None:
                 store(tool)
-            return _result_message(tool, call, result)
+            return ChatMessage.from_tool(tool_result=shown_result(tool, result), origin=call)
         except Exception as problem:  # of a handler of the user's, or a value that the State refuses
             text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
             error = ToolInvocationError(text, tool_name=tool.name)
@@ -350,19 +350,25 @@ def answer(
     return ChatMessage.from_tool(tool_result=str(error), origin=call, error=True, meta=meta)
 
 
-def _result_message(tool: Tool, call: ToolCall, result: Any) -> ChatMessage:
-    # As `outputs_to_string` of the tool says.
+def shown_result(tool: Tool, result: Any, write: Callable[[Any], Any] = json_text) -> Any:
+    """
+    Return what the model sees of a result, as `outputs_to_string` of the tool says.
+
+    :param tool: The tool.
+    :param result: What `invoke` returned.
+    :param write: Called with what neither a handler nor `raw_result` takes care of.
+    :returns: What the handler returned, a raw result, or what `write` returned.
+    """
     config = tool.outputs_to_string or {}
     if not config or any(key in config for key in ("source", "handler", "raw_result")):
-        return ChatMessage.from_tool(tool_result=_shown(config, result), origin=call)
-    shown = {key: _shown({**each, "raw_result": False}, result) for key, each in config.items()}
-    return ChatMessage.from_tool(tool_result=json_text(shown), origin=call)
+        return _shown(config, result, write)
+    return write({key: _shown({**each, "raw_result": False}, result, write) for key, each in config.items()})
 
 
-def _shown(config: Mapping[str, Any], result: Any) -> Any:
+def _shown(config: Mapping[str, Any], result: Any, write: Callable[[Any], Any]) -> Any:
     source = config.get("source")
     value = result.get(source) if source is not None and isinstance(result, Mapping) else result
     handler = config.get("handler")
     if handler is not None:
         return handler(value)
-    return value if config.get("raw_result") else json_text(value)
+    return value if config.get("raw_result") else write(value)

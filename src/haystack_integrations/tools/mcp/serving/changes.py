@@ -135,11 +135,7 @@ class ChangeAnnouncer(Middleware):
         """
         self._bus.tell(_EVENTS[listing])
         for each in list(self._sessions.values()):
-            send = {
-                "tools": each.session.send_tool_list_changed,
-                "resources": each.session.send_resource_list_changed,
-                "prompts": each.session.send_prompt_list_changed,
-            }[listing]
+            send = getattr(each.session, f"send_{listing.removesuffix('s')}_list_changed")
             _call_in(each.loop, _start, send)
 
     def resource_updated(self, uri: str) -> None:
@@ -296,7 +292,7 @@ def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
 def _with_notifications(result: Any) -> Any:
     """Declare the capabilities, in the result of `initialize` or `server/discover`."""
     capabilities = getattr(result, "capabilities", None)
-    for each in ("tools", "resources", "prompts"):
+    for each in _ALL:
         capability = getattr(capabilities, each, None)
         if capability is not None:
             capability.list_changed = True

@@ -30,6 +30,7 @@ from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 from pydantic import PydanticUserError, ValidationError
 
+from haystack_integrations.tools.mcp.any_tools import shown_result
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
     component_of,
@@ -62,7 +63,6 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 # What Haystack has for content that is no text.
 _MEDIA = (ByteStream, FileContent, ImageContent)
 _OF_HAYSTACK = (*_MEDIA, Document, ChatMessage)
-_CONFIGURATION = ("source", "handler", "raw_result")
 
 
 def serve_function(
@@ -274,7 +274,9 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             # A schema that allows any name does not refuse these.
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
-        return _answer(tool, await _invoke(tool, arguments, call))
+        result = await _invoke(tool, arguments, call)
+        # The model sees what it would see of the tool in an Agent.
+        return Answer(result, shown_result(tool, result, lambda value: value)) if tool.outputs_to_string else result
 
     return ServedTool.create(
         name=tool.name,
@@ -390,19 +392,3 @@ def _output_schema(tool: Tool, function: Callable[..., Any] | None, options: Ser
         types = {name: socket.type for name, socket in sockets.items()}
         return output_schema(types, include_embeddings=options.include_embeddings)
     return None if function is None else return_schema(function)
-
-
-def _answer(tool: Tool, result: Any) -> Any:
-    """Show the model what it would see of the tool in an Agent."""
-    config = tool.outputs_to_string
-    if not config:
-        return result
-    if any(key in config for key in _CONFIGURATION):
-        return Answer(result, _shown(config, result))
-    return Answer(result, {key: _shown(each, result) for key, each in config.items()})
-
-
-def _shown(config: Mapping[str, Any], result: Any) -> Any:
-    source, handler = config.get("source"), config.get("handler")
-    value = result.get(source) if source is not None and isinstance(result, dict) else result
-    return value if handler is None else handler(value)

@@ -23,7 +23,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from ipaddress import ip_address
 from types import FrameType
@@ -95,17 +95,20 @@ class Stop:
     that nobody can interrupt, it is ended with `os._exit`.
     """
 
-    def __init__(self, grace_period: float, begin: Callable[[], object]) -> None:
+    def __init__(self, grace_period: float, wind_down: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         """
-        Prepare the order without giving it.
+        Prepare the order without giving it. In the event loop of the server.
 
         :param grace_period: Seconds from the order to the end of the process.
-        :param begin: Called when it is given, perhaps in a signal handler: it must neither wait nor raise.
+        :param wind_down: Run in that loop when the order is given. It gets the time that calls have.
         """
         self.grace_period = grace_period
         self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _LONGEST_CLOSING)
         self.requested = False
-        self._begin = begin
+        self._loop = asyncio.get_running_loop()
+        self._wind_down = wind_down
+        # Not collected before it is done.
+        self._task: asyncio.Task[None] | None = None
 
     def request(self, reason: str) -> None:
         """
@@ -116,7 +119,11 @@ class Stop:
         if not self.requested:
             self.requested = True
             threading.Thread(target=self._watch, args=(reason,), name="mcp-serving-watchdog", daemon=True).start()
-            self._begin()
+            # A signal handler may have interrupted anything in the loop.
+            self._loop.call_soon_threadsafe(self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._wind_down(self.time_for_calls))
 
     @contextmanager
     def on_signals(self, *, with_others: bool) -> Iterator[None]:
@@ -229,22 +236,15 @@ def http_app(
 
     @asynccontextmanager
     async def stoppable(app: Starlette) -> AsyncIterator[Any]:
-        loop = asyncio.get_running_loop()
-
-        async def wind_down() -> None:
+        async def wind_down(time_for_calls: float) -> None:
             announcer.close()
-            await guard.stop(stop.time_for_calls)
+            await guard.stop(time_for_calls)
             AppStatus.should_exit = True
 
-        def begin() -> None:
-            loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(wind_down())))
-
-        tasks: list[asyncio.Task[None]] = []
-        stop = Stop(grace_period, begin)
         # It would cut event streams at the signal: most answers to calls are sent in one.
         AppStatus.enable_automatic_graceful_drain = False
         try:
-            with stop.on_signals(with_others=True):
+            with Stop(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
@@ -512,17 +512,15 @@ def _only_error(error: BaseException) -> BaseException:
 
 async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
     guard, announcer = guard_of(server), announcer_of(server)
-    loop = asyncio.get_running_loop()
     lines = _Lines()
-    tasks: list[asyncio.Task[None]] = []
 
-    async def wind_down() -> None:
+    async def wind_down(time_for_calls: float) -> None:
         announcer.close()
         if not lines.have_ended:
-            await guard.stop(stop.time_for_calls)
+            await guard.stop(time_for_calls)
         lines.close()
 
-    stop = Stop(grace_period, lambda: loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(wind_down()))))
+    stop = Stop(grace_period, wind_down)
     with stop.on_signals(with_others=False), lines.in_place_of_stdin(stop):
         await server.run_stdio_async(show_banner=False)
 

@@ -32,8 +32,6 @@ from haystack.dataclasses import (
     FileContent,
     ImageContent,
     SparseEmbedding,
-    TextContent,
-    ToolCall,
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
@@ -81,82 +79,6 @@ class UnservableTypeError(ValueError):
 # What pydantic raises for types that it does not know, and for names that it cannot find.
 _UNSERVABLE = (PydanticUserError, NameError, UnservableTypeError)
 
-
-# Haystack's own classes as clients send them
-
-
-def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
-    """Describe an object with these fields, of which an instance of the class is made."""
-
-    def made(value: Any) -> Any:
-        try:
-            return make(value)
-        except Exception:
-            # Haystack's messages contain the value.
-            msg = f"this is no {kind.__name__}"
-            raise ValueError(msg) from None
-
-    typed = with_config(ConfigDict(extra="forbid"))(_typed_dict(kind.__name__, fields, total=False))
-    return Annotated[typed, AfterValidator(made)]
-
-
-_Meta = Annotated[dict[str, Any], Field(description="Anything else that is known of it")]
-_MimeType = Annotated[str | None, Field(description="For example application/pdf")]
-_FROM_JSON: dict[Any, Any] = {
-    ByteStream: _given(
-        ByteStream, lambda given: ByteStream(**given), data=Required[Base64Bytes], mime_type=_MimeType, meta=_Meta
-    ),
-    SparseEmbedding: _given(
-        SparseEmbedding,
-        lambda given: SparseEmbedding(**given),
-        indices=Required[list[int]],
-        values=Required[list[float]],
-    ),
-    ImageContent: _given(
-        ImageContent,
-        lambda given: ImageContent(**given),
-        base64_image=Required[str],
-        mime_type=_MimeType,
-        detail=Literal["auto", "high", "low"] | None,
-        meta=_Meta,
-    ),
-    FileContent: _given(
-        FileContent,
-        lambda given: FileContent(**given),
-        base64_data=Required[str],
-        mime_type=_MimeType,
-        filename=str | None,
-        extra=dict[str, Any],
-    ),
-    TextContent: _given(TextContent, lambda given: TextContent(**given), text=Required[str]),
-    ToolCall: _given(
-        ToolCall,
-        lambda given: ToolCall(**given),
-        tool_name=Required[str],
-        arguments=Required[dict[str, Any]],
-        id=Annotated[str | None, Field(description="What the result of the call refers to")],
-        extra=dict[str, Any] | None,
-    ),
-    ChatMessage: _given(
-        ChatMessage,
-        ChatMessage.from_dict,
-        role=Required[Literal["user", "system", "assistant", "tool"]],
-        content=Required[Annotated[str | list[dict[str, Any]], Field(description="The text, or the parts")]],
-        name=str | None,
-        meta=_Meta,
-    ),
-}
-_FROM_JSON[Document] = _given(
-    Document,
-    lambda given: Document(**{name: value for name, value in given.items() if value is not None}),
-    id=Annotated[str | None, Field(description="Made from the contents when it is left out")],
-    content=Annotated[str | None, Field(description="The text")],
-    meta=_Meta,
-    score=float | None,
-    blob=_FROM_JSON[ByteStream] | None,
-    embedding=list[float] | None,
-    sparse_embedding=_FROM_JSON[SparseEmbedding] | None,
-)
 
 # Haystack's own classes as clients receive them: the form of `to_dict(flatten=False)`.
 _NULLABLE_NUMBERS: _Schema = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]}
@@ -354,16 +276,72 @@ def _dataclass(declared: Any) -> Any:
     Any other dataclass: an object with its fields.
     """
     hints = get_type_hints(declared, include_extras=True)
+    is_of_haystack = declared.__module__.startswith("haystack.")
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(declared):
-        if field.init:
+        # Haystack's contents can be told not to validate themselves.
+        if field.init and not (is_of_haystack and field.name == "validation"):
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             default = _MISSING if field.default is dataclasses.MISSING else field.default
             fields[field.name] = _field(field.name, ServedInput(hints[field.name], required, default))
     if not fields:
         msg = f"{declared} has no fields that a client can send."
         raise UnservableTypeError(msg)
-    return Annotated[_typed_dict(declared.__name__, fields), AfterValidator(lambda values: declared(**values))]
+
+    def make(values: dict[str, Any]) -> Any:
+        return declared(**values)
+
+    if is_of_haystack:
+        return _given(declared, make, **fields)
+    return Annotated[_typed_dict(declared.__name__, fields), AfterValidator(make)]
+
+
+# Haystack's own classes, whose messages contain values. Clients send these otherwise than their fields say.
+
+
+def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
+    """Describe an object with these fields and no others, of which an instance of the class is made."""
+
+    def made(value: Any) -> Any:
+        try:
+            return make(value)
+        except Exception:
+            msg = f"this is no {kind.__name__}"
+            raise ValueError(msg) from None
+
+    typed = with_config(ConfigDict(extra="forbid"))(_typed_dict(kind.__name__, fields, total=False))
+    return Annotated[typed, AfterValidator(made)]
+
+
+_Meta = Annotated[dict[str, Any], Field(description="Anything else that is known of it")]
+_FROM_JSON: dict[Any, Any] = {
+    ByteStream: _given(
+        ByteStream,
+        lambda given: ByteStream(**given),
+        data=Required[Base64Bytes],
+        mime_type=Annotated[str | None, Field(description="For example application/pdf")],
+        meta=_Meta,
+    ),
+    ChatMessage: _given(
+        ChatMessage,
+        ChatMessage.from_dict,
+        role=Required[Literal["user", "system", "assistant", "tool"]],
+        content=Required[Annotated[str | list[dict[str, Any]], Field(description="The text, or the parts")]],
+        name=str | None,
+        meta=_Meta,
+    ),
+}
+_FROM_JSON[Document] = _given(
+    Document,
+    lambda given: Document(**{name: value for name, value in given.items() if value is not None}),
+    id=Annotated[str | None, Field(description="Made from the contents when it is left out")],
+    content=Annotated[str | None, Field(description="The text")],
+    meta=_Meta,
+    score=float | None,
+    blob=_FROM_JSON[ByteStream] | None,
+    embedding=list[float] | None,
+    sparse_embedding=_dataclass(SparseEmbedding) | None,
+)
 
 
 class _WithoutTitles(GenerateJsonSchema):
