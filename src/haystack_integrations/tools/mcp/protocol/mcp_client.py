@@ -182,6 +182,8 @@ class MCPClient(ABC):
     """
 
     session: Any = None
+    # How to reach the server, for errors.
+    _server_info: Any = None
     exit_stack: AsyncExitStack[bool | None] | None = None
 
     # Replaced before `connect` by whoever opens the session.
@@ -461,10 +463,6 @@ class MCPClient(ABC):
         """Return what the server is called in messages."""
         return "the server"
 
-    def _server_info(self) -> Any:
-        """Return the server info for errors."""
-        return None
-
     async def _request(
         self,
         method: str,
@@ -604,7 +602,7 @@ class MCPClient(ABC):
 
     def _fail(self, operation: str, reason: str) -> NoReturn:
         msg = f"{failed_to(operation, self._describe())}: {reason}"
-        raise MCPConnectionError(msg, self._server_info(), operation) from None  # the cause may quote the answer
+        raise MCPConnectionError(msg, self._server_info, operation) from None  # the cause may quote the answer
 
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
         self._fail(operation, f"the server's answer is no valid result: {reason}")

@@ -56,7 +56,6 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -94,9 +93,6 @@ class WireClient(MCPClient):
 
     uses_handlers = True
 
-    # How to reach the server.
-    _info: Any = None  # an MCPServerInfo, of the client's own kind
-
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
@@ -106,7 +102,6 @@ class WireClient(MCPClient):
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
-        self.life: SessionLife = SessionLife()
         self._channel: Channel | None = None
         self._opening: Opening | None = None
         self._negotiation: Negotiation | None = None
@@ -118,13 +113,8 @@ class WireClient(MCPClient):
         self._callbacks: Callbacks = Callbacks(self.handlers, "", self.redactor)
         self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
-    def _server_info(self) -> MCPServerInfo | None:
-        info: MCPServerInfo | None = self._info
-        return info
-
     def _describe(self) -> str:
-        info = self._server_info()
-        return super()._describe() if info is None else info.describe()
+        return super()._describe() if self._server_info is None else str(self._server_info.describe())
 
     @abstractmethod
     async def _make_transport(self) -> Transport:
@@ -163,8 +153,8 @@ class WireClient(MCPClient):
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
             self.life = SessionLife()
-        if self._info is not None:
-            self.redactor.learn(self._info._secrets())
+        if self._server_info is not None:
+            self.redactor.learn(self._server_info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
         self._failure = None
@@ -226,7 +216,7 @@ class WireClient(MCPClient):
             client_info=dict(own) if own is not None else client_info(),
             capabilities=self._server_requests.capabilities,
         )
-        wanted = getattr(self._server_info(), "negotiation", "auto")
+        wanted = getattr(self._server_info, "negotiation", "auto")
         if wanted == "handshake":
             return await negotiation.shake_hands()
         if wanted == "auto" and self._handshake_first:
@@ -275,7 +265,7 @@ class WireClient(MCPClient):
         kind = MCPAuthorizationError if wants_login else MCPConnectionError
         return kind(
             f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
-            server_info=self._server_info(),
+            server_info=self._server_info,
             operation="connect",
             code=protocol.code if protocol is not None else None,
             data=protocol.data if protocol is not None else None,
@@ -444,7 +434,7 @@ class WireClient(MCPClient):
         raise failure
 
     async def _read_error(self, error: Exception, operation: str) -> MCPConnectionError:
-        what, info = failed_to(operation, self._describe()), self._server_info()
+        what, info = failed_to(operation, self._describe()), self._server_info
         if isinstance(error, RefusedError) and error.is_unauthorized:
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):

@@ -69,7 +69,7 @@ class _HttpClient(WireClient):
         :param max_delay: Longest delay between attempts in seconds.
         """
         super().__init__(max_retries, base_delay, max_delay)
-        self._info: HttpServerInfo = server_info
+        self._server_info: HttpServerInfo = server_info
         # With the values of its variables once `connect` is called.
         self.url: str = shown(server_info.url)
         self.timeout: float | dict[str, float | None] = server_info.timeout
@@ -94,17 +94,17 @@ class _HttpClient(WireClient):
         return super().progress() or "the server has not answered"
 
     async def _advice(self) -> str | None:
-        if self._info._has_auth and (self._connect_status or "").startswith(("401", "403")):
-            parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._info, name))
+        if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):
+            parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._server_info, name))
             return f"The credentials of `{parameter}` were not accepted."
         identity = current_identity.get()
         return await diagnose(
             self.url,
             {**self._headers, **(identity.headers if identity is not None else {})},
-            transport="sse" if self._info._transport_name == "sse" else "streamable-http",
-            timeout=min(5.0, phase_timeouts(self._info)["connect"] or 5.0),
-            route=await find_route(self._info),
-            has_auth=self._info._has_auth,
+            transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
+            timeout=min(5.0, phase_timeouts(self._server_info)["connect"] or 5.0),
+            route=await find_route(self._server_info),
+            has_auth=self._server_info._has_auth,
             redact=self.redactor.text,
         )
 
@@ -124,14 +124,14 @@ class _HttpClient(WireClient):
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
         try:
-            self.url = resolve_url(self._info)
+            self.url = resolve_url(self._server_info)
             check_host(self.url)
-            self._headers = resolve_headers(self._info)
-            route = await find_route(self._info)
+            self._headers = resolve_headers(self._server_info)
+            route = await find_route(self._server_info)
         except (ValueError, ImportError) as error:  # such as a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
-            raise MCPConnectionError(msg, server_info=self._info, operation="connect") from error
-        timeout = phase_timeouts(self._info)
+            raise MCPConnectionError(msg, server_info=self._server_info, operation="connect") from error
+        timeout = phase_timeouts(self._server_info)
         if over_sse and timeout["read"] is None:  # messages are only acknowledged
             timeout["read"] = timeout["connect"]
         return HttpSender(
@@ -140,14 +140,14 @@ class _HttpClient(WireClient):
             timeout=timeout,
             auth=await self._auth(),
             rest=self.rest,
-            max_message_size=self._info.max_message_size,
+            max_message_size=self._server_info.max_message_size,
             time_left=self.time_left,
             heard=self.life.heard,
             redact=self.redactor.text,
         )
 
     async def _auth(self) -> httpx2.Auth | None:
-        info = self._info
+        info = self._server_info
         if not info._has_auth:
             return None
         if info._token_source is not None:
@@ -193,7 +193,7 @@ class StreamableHttpClient(_HttpClient):
         try:
             return await super()._connect()
         except MCPConnectionError as error:
-            has_fallback = getattr(self._info, "sse_fallback", False)
+            has_fallback = getattr(self._server_info, "sse_fallback", False)
             if not has_fallback or (self._connect_status or "")[:3] not in _MAY_BE_SSE:
                 raise
             refusal = error

@@ -137,7 +137,7 @@ class InProcessClient(WireClient):
         """
         super().__init__()
         self.server = server
-        self._info = InProcessServerInfo(server)
+        self._server_info = InProcessServerInfo(server)
 
     @classmethod
     def of(cls, server_info: InProcessServerInfo) -> Self:
@@ -148,7 +148,7 @@ class InProcessClient(WireClient):
         :returns: The client.
         """
         client = cls(server_info.server)
-        client._info = server_info
+        client._server_info = server_info
         return client
 
     async def _make_transport(self) -> Transport:
@@ -160,5 +160,5 @@ class InProcessClient(WireClient):
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer
         if not isinstance(server, mcp.server.Server):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
-            raise MCPConnectionError(msg, server_info=self._info, operation="connect")
+            raise MCPConnectionError(msg, server_info=self._server_info, operation="connect")
         return InProcessTransport(server)

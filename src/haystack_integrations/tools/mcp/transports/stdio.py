@@ -182,7 +182,7 @@ class StdioClient(WireClient):
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
+        self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
     @classmethod
     def of(cls, server_info: StdioServerInfo) -> Self:
@@ -194,11 +194,11 @@ class StdioClient(WireClient):
         """
         info = server_info
         client = cls(info.command, info.args, info.env, info.max_retries, info.base_delay, info.max_delay)
-        client._info = info
+        client._server_info = info
         return client
 
     async def _make_transport(self) -> Transport:
-        info = self._info
+        info = self._server_info
         self.command = resolved(info.command)
         self.args = list(map(resolved, info.args or []))
         self.cwd = None if info.cwd is None else resolved(info.cwd)
@@ -250,7 +250,7 @@ class StdioClient(WireClient):
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
         advice = "Run its command in a terminal to see why."
-        if self._info.inherit_env is True:
+        if self._server_info.inherit_env is True:
             return advice
         return f"{advice} If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
 
@@ -262,7 +262,7 @@ class StdioClient(WireClient):
             return f" (its stderr says: {text})"
         # All that there is to go by if a server ends without a word.
         given = f", with {', '.join(sorted(self._given))} from `env`" if self._given else ""
-        return f" (it wrote nothing to stderr; it was started as `{self._info._command_line()}`{given})"
+        return f" (it wrote nothing to stderr; it was started as `{self._server_info._command_line()}`{given})"
 
     def progress(self) -> str:
         """
