@@ -62,16 +62,12 @@ class ScriptedClient(MCPClient):
     def _describe(self) -> str:
         return "a server"
 
-    def _server_info(self) -> None:
-        return None
-
     async def _request(
         self,
         method: str,
         params: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         on_progress: Any = None,
     ) -> dict[str, Any]:
         self.sent.append((method, dict(params or {}), Exchange(0, method, dict(params or {})).name))

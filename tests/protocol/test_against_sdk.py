@@ -343,7 +343,7 @@ async def our_client(script: Script) -> Seen:
     async def note(message: Any) -> None:
         notes.append(message.method)
 
-    async def report(*values: Any) -> None:
+    def report(*values: Any) -> None:
         progress.append(list(values))
 
     client = OurClient(server, handshake_first=not script.is_modern)

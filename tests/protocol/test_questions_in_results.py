@@ -7,6 +7,7 @@ Requests whose server wants input first, or makes a task of them.
 """
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -52,7 +53,11 @@ async def scripted(*answers: Any, version: str = "2026-07-28", **fields: Any) ->
 
 
 async def call(client: ScriptedClient, continuation: Continuation | None = None) -> dict[str, Any]:
-    return await client._finished(lambda more: client._request("tools/call", more), continuation)
+    def send(more: dict[str, Any]) -> Awaitable[dict[str, Any]]:
+        return client._request("tools/call", more)
+
+    given = await continuation.parameters(client._server_requests) if continuation is not None else {}
+    return await client._finished(send, await send(given))
 
 
 def sent(client: ScriptedClient) -> list[dict[str, Any]]:

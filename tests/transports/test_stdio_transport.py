@@ -157,6 +157,22 @@ while written < len(line):
             assert "larger than `max_message_size`" in error.reason
             assert await channel.request(channel.exchange(params={"a": 1})) == {"a": 1}
 
+    async def test_a_report_of_progress_that_is_not_taken_costs_no_answer(self):
+        code = """
+params = {"progressToken": m["id"], "progress": 1}
+lines = [{"method": "notifications/progress", "params": params}, {"id": m["id"], "result": {}}]
+os.write(1, b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\\n" for line in lines))
+"""
+        reports: list[Any] = []
+
+        def take(*report: Any) -> None:
+            reports.append(report)
+            raise RuntimeError
+
+        async with served() as channel:
+            assert await channel.request(channel.exchange(params={"code": code}, on_progress=take)) == {}
+            assert reports == [(1, None, None)]
+
     async def test_bytes_of_one_that_is_not_complete_count_as_heard(self, tmp_path):
         go = tmp_path / "go"
         code = f"""

@@ -331,8 +331,7 @@ class ToolCall:
             self._left, self._under_way = self._under_way.seconds_left, None
         return self._left
 
-    async def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        # Nothing is awaited here, so that all of it is done before the answer, which comes later, is looked at.
+    def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
         under_way = self._under_way
         if under_way is None or under_way.is_over:
             return

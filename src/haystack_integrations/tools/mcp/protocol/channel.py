@@ -247,7 +247,7 @@ class Channel:
         :param method: Its method.
         :param params: Its parameters.
         """
-        self.spawn(self._unless_it_fails(self.tell(method, params)))
+        self._spawn(self._unless_it_fails(self.tell(method, params)))
 
     async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
@@ -290,8 +290,13 @@ class Channel:
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if method == "notifications/progress":
             about = self.in_flight.get(own_id(params.get("progressToken")))
+            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
             if about is not None and about.on_progress is not None and not about.is_settled:
-                about.on_progress(params)
+                if isinstance(progress, int | float):
+                    try:
+                        about.on_progress(progress, total, message)
+                    except Exception as error:  # what comes next is read all the same
+                        logger.debug("A report of progress was not taken: {kind}", kind=type(error).__name__)
         elif method == "notifications/cancelled":
             request_id = params.get("requestId")
             task = self._asked.get(request_id) if isinstance(request_id, str | int) else None
@@ -301,7 +306,7 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params), exchange)
+        task = self._asked[request_id] = self._spawn(self._answer(request_id, method, params), exchange)
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
@@ -316,13 +321,9 @@ class Channel:
                 message["error"]["data"] = error.data
         await self._unless_it_fails(self._send(message))
 
-    def spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
         """
-        Run something beside, until the channel is closed at the latest.
-
-        :param coroutine: What.
-        :param exchange: The request in whose context it runs; None for the running context.
-        :returns: Its task.
+        Run something beside, until the channel is closed at the latest; in the context of a request if one is given.
         """
         context = exchange.context.copy() if exchange is not None else None
         task = asyncio.get_running_loop().create_task(coroutine, context=context)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from time import monotonic
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.redaction import redact_text
@@ -160,6 +160,10 @@ class ReadInterruptedError(MCPConnectionError):
     was_sent: bool = True
 
 
+# Called with progress, total and message of each report of progress.
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], None]
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """
@@ -170,7 +174,7 @@ class Exchange:
     :param params: Its parameters with their `_meta`, as they are sent.
     :param version: The revision of the protocol in which it is made; None for `initialize`.
     :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
-    :param on_progress: Called with the parameters of each report of progress.
+    :param on_progress: Called with each report of progress.
     """
 
     id: int
@@ -178,7 +182,7 @@ class Exchange:
     params: dict[str, Any] | None = None
     version: str | None = None
     headers: Mapping[str, str] | None = None
-    on_progress: Callable[[dict[str, Any]], None] | None = None
+    on_progress: OnProgress | None = None
     # What the server wants while it is answered is done on behalf of the same caller.
     context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
     fate: Fate = field(init=False, default=Fate.NEW)

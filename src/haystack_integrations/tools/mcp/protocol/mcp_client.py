@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.exchange import (
     LONGEST_REST_OF_OTHERS,
     CallDidNotRunError,
+    OnProgress,
     ProtocolError,
     ServerRest,
     SessionLife,
@@ -53,7 +54,6 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     CallLeftOpenError,
-    Continuation,
     Responses,
     ServerRequests,
     answered,
@@ -300,7 +300,7 @@ class MCPClient(ABC):
         tool_args: dict[str, Any],
         *,
         meta: dict[str, Any] | None = None,
-        on_progress: Any = None,
+        on_progress: OnProgress | None = None,
         continuation: Any = None,
     ) -> Coroutine[Any, Any, types.CallToolResult]:
         """
@@ -309,7 +309,7 @@ class MCPClient(ABC):
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
         :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
-        :param on_progress: Awaited with progress, total and message of each report; with it, the server is asked for
+        :param on_progress: Called with progress, total and message of each report; with it, the server is asked for
             progress. A client with its own `call_tool` does not ask.
         :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
         :returns: A coroutine of the result. It raises CallDidNotRunError if the tool provably did not run, and
@@ -340,7 +340,7 @@ class MCPClient(ABC):
         tool_args: dict[str, Any],
         *,
         meta: dict[str, Any] | None = None,
-        on_progress: Any = None,
+        on_progress: OnProgress | None = None,
         continuation: Any = None,
     ) -> types.CallToolResult:
         """
@@ -350,7 +350,12 @@ class MCPClient(ABC):
             raise self._cannot(_CONTINUE, tool_name, tool_args)
         if self.session is None:
             raise not_connected()
-        extras = {"meta": meta, "progress_callback": on_progress}
+
+        async def report(*progress: Any) -> None:
+            if on_progress is not None:
+                on_progress(*progress)
+
+        extras = {"meta": meta, "progress_callback": None if on_progress is None else report}
         sending = self.session.call_tool(
             tool_name, tool_args, **{name: value for name, value in extras.items() if value is not None}
         )
@@ -469,7 +474,7 @@ class MCPClient(ABC):
         params: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
-        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         """
         Send a request and wait for its result.
@@ -479,8 +484,7 @@ class MCPClient(ABC):
         :param method: Its method.
         :param params: Its parameters, as in the protocol.
         :param meta: More for its `_meta`.
-        :param on_progress: Called with the parameters of each report of progress; with it, the server is asked for
-            progress.
+        :param on_progress: Called with each report of progress; with it, the server is asked for progress.
         :returns: The result, made readable as far as it can be (`convert.odd_messages`). Since revision 2026-07-28 it
             has a `resultType`, which may be "input_required" or that of an extension.
         :raises RequestError: If there is none (`protocol.exchange`).
@@ -610,7 +614,9 @@ class MCPClient(ABC):
     async def _with_inputs(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
         async def read() -> ModelT:
             try:
-                result = await answered(send, self._server_requests if self._is_modern else None)
+                result = await send({})
+                if self._is_modern:
+                    result = await answered(send, self._server_requests, result)
             except ValidationError as error:
                 self._fail_invalid(operation, describe_error(error))
             return self._parsed(operation, model, result)
@@ -732,28 +738,22 @@ class MCPClient(ABC):
 
     # Calls that a server does not answer with the result of a tool, such as tasks (SEP-2663)
 
-    async def _finished(
-        self,
-        send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
-        continuation: Continuation | None = None,
-    ) -> dict[str, Any]:
+    async def _finished(self, send: Send, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Send a call until there is a result of the tool.
+        Send a call again until there is a result of the tool.
 
         :param send: Sends `tools/call` with the parameters that it gets in addition, as a request of its own each time.
-        :param continuation: What to continue a call with that was left open.
+        :param result: The result of the first time.
         :returns: The result, as in the protocol.
         :raises CallLeftOpenError: If the server has questions that are answered later, or makes a task of the call.
         :raises RequestError: If a request fails, or a handler refuses what the server wants.
         :raises ValidationError: If what the server sent instead of a result is not as in the protocol.
-        :raises RuntimeError: If the call cannot be continued, has no end, or has a result of an unknown kind.
+        :raises RuntimeError: If the call has no end, or has a result of an unknown kind.
         """
-        requests = self._server_requests
-        seed = await continuation.parameters(requests) if continuation is not None else None
-        if not self._is_modern or self._revision is None:
-            return await send(seed or {})
+        if not self._is_modern:
+            return result
         leaves_questions = self.handlers.elicitation is answer_later
-        result = await answered(send, requests, seed=seed, leaves_questions=leaves_questions)
+        result = await answered(send, self._server_requests, result, leaves_questions=leaves_questions)
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result

@@ -220,34 +220,34 @@ class CallLeftOpenError(Exception):
 
 async def answered(
     send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
-    requests: ServerRequests | None,
+    requests: ServerRequests,
+    result: dict[str, Any],
     *,
-    seed: Mapping[str, Any] | None = None,
     leaves_questions: bool = False,
 ) -> dict[str, Any]:
     """
     Send a request until its server wants no further input.
 
     :param send: Sends it, as one of its own each time, with more parameters.
-    :param requests: Has the handlers that answer; None if the revision has no such results.
-    :param seed: Parameters for the first time.
+    :param requests: Has the handlers that answer.
+    :param result: The result of the first time.
     :param leaves_questions: Whether the user answers questions later.
-    :returns: The result.
+    :returns: The result of the last time.
     :raises CallLeftOpenError: If there are such questions.
     :raises ProtocolError: If a handler refuses, or is not there.
     :raises ValidationError: If what the server wants is not as in the protocol.
     :raises RuntimeError: If it wants input again and again.
     """
-    more: dict[str, Any] = dict(seed or {})
-    pause = _FIRST_PAUSE
-    for _ in range(_MOST_ROUNDS + 1):
-        result = await send(more)
-        if requests is None or result.get("resultType") != "input_required":
-            return result
+    pause, rounds = _FIRST_PAUSE, 0
+    while result.get("resultType") == "input_required":
+        if rounds == _MOST_ROUNDS:
+            msg = f"the server wanted input more than {_MOST_ROUNDS} times"
+            raise RuntimeError(msg)
+        rounds += 1
         read = types.InputRequiredResult.model_validate(result, by_name=False)
         if leaves_questions and any(map(is_question, (result.get("inputRequests") or {}).values())):
             raise CallLeftOpenError(result)
-        more = {}
+        more: dict[str, Any] = {}
         if read.request_state is not None:
             more["requestState"] = read.request_state
         if read.input_requests:
@@ -256,8 +256,8 @@ async def answered(
         else:
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
-    msg = f"the server wanted input more than {_MOST_ROUNDS} times"
-    raise RuntimeError(msg)
+        result = await send(more)
+    return result
 
 
 class Continuation:
@@ -309,7 +309,7 @@ class Continuation:
         Return what goes with the call, once the handlers have answered the rest of what the server wants to know.
 
         :param requests: Has the handlers.
-        :returns: Parameters, for the `seed` of `answered`.
+        :returns: More parameters of it.
         :raises ProtocolError: If a handler refuses.
         :raises RuntimeError: If the server would begin the call anew.
         """

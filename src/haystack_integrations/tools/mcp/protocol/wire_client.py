@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib.metadata
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
@@ -45,6 +44,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     CallDidNotRunError,
     Exchange,
     LostError,
+    OnProgress,
     ProtocolError,
     ReadInterruptedError,
     RefusedError,
@@ -334,7 +334,7 @@ class WireClient(MCPClient):
         params: Mapping[str, Any] | None = None,
         *,
         meta: Mapping[str, Any] | None = None,
-        on_progress: Callable[[dict[str, Any]], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
         is_mended = False
         while True:
@@ -476,7 +476,7 @@ class WireClient(MCPClient):
         tool_args: dict[str, Any],
         *,
         meta: dict[str, Any] | None = None,
-        on_progress: Any = None,
+        on_progress: OnProgress | None = None,
         continuation: Continuation | None = None,
     ) -> types.CallToolResult:
         """
@@ -496,26 +496,16 @@ class WireClient(MCPClient):
             not_run.lost_because = reason
             raise not_run
         wanted = dict(self._callbacks.wanted)
-        channel, reports = self._channel, set[asyncio.Task[None]]()
-
-        def report(params: dict[str, Any]) -> None:
-            progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
-            if isinstance(progress, int | float):
-                task = channel.spawn(on_progress(progress, total, message))
-                reports.add(task)
-                task.add_done_callback(reports.discard)
-
         params = {"name": tool_name, "arguments": tool_args}
-        send = partial(self._request, CALL_METHOD, meta=meta, on_progress=None if on_progress is None else report)
+        send = partial(self._request, CALL_METHOD, meta=meta, on_progress=on_progress)
         try:
-            try:
-                if continuation is None and not self._is_modern:
-                    answer = await send(params)
-                else:
-                    answer = await self._finished(lambda more: send({**params, **more}), continuation)
-            finally:
-                if reports:
-                    await asyncio.wait(reports)  # they come before the answer
+            if continuation is not None:
+                params |= await continuation.parameters(self._server_requests)
+            answer = await send(params)
+            if answer.get("resultType", "complete") != "complete":
+                answer = await self._finished(
+                    lambda more: send({"name": tool_name, "arguments": tool_args, **more}), answer
+                )
             result = types.CallToolResult.model_validate(answer, by_name=False)
             if not result.is_error:
                 await self._tools.validate(tool_name, result)
