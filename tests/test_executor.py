@@ -118,25 +118,41 @@ class TestInstance:
         executor.shutdown()
 
 
+class TestRunAndRunAsync:
+    @pytest.fixture(params=["run", "run_async"])
+    def run(self, executor, request):
+        def run_async(coro, timeout=None, *, has_limit=False):
+            return asyncio.run(executor.run_async(coro, timeout=timeout, has_limit=has_limit))
+
+        return executor.run if request.param == "run" else run_async
+
+    def test_raise_what_the_coroutine_raises(self, run):
+        with pytest.raises(LookupError, match="no luck"):
+            run(fail())
+        with pytest.raises(TimeoutError, match="its own"):
+            run(time_out_by_itself(), timeout=LIMIT)
+
+    def test_cancel_the_coroutine_when_the_timeout_is_over(self, run):
+        sleeper = Sleeper()
+        with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
+            run(sleeper.sleep(), timeout=0.5)
+        assert sleeper.was_cancelled.wait(LIMIT)
+
+    def test_wait_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(self, run, monkeypatch):
+        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
+        assert run(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
+
+    def test_take_no_cancellation_by_the_coroutine_for_a_shutdown_or_the_callers_own(self, run):
+        async def give_up() -> None:
+            raise asyncio.CancelledError
+
+        with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
+            run(give_up())
+
+
 class TestRun:
     def test_gives_the_result(self, executor):
         assert executor.run(asyncio.sleep(0, "done"), timeout=LIMIT) == "done"
-
-    def test_raises_what_the_coroutine_raises(self, executor):
-        with pytest.raises(LookupError, match="no luck"):
-            executor.run(fail())
-        with pytest.raises(TimeoutError, match="its own"):
-            executor.run(time_out_by_itself(), timeout=LIMIT)
-
-    def test_cancels_the_coroutine_when_the_timeout_is_over(self, executor):
-        sleeper = Sleeper()
-        with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
-            executor.run(sleeper.sleep(), timeout=0.5)
-        assert sleeper.was_cancelled.wait(LIMIT)
-
-    def test_waits_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(self, executor, monkeypatch):
-        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
-        assert executor.run(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
 
     def test_from_its_own_thread_says_what_to_do_instead_of_blocking(self, executor):
         async def run_inside() -> str:
@@ -165,22 +181,6 @@ class TestRunAsync:
         assert there.result(timeout=LIMIT) == "there"
         inside = executor.run_async(asyncio.sleep(0, "inside"), timeout=LIMIT)
         assert await asyncio.to_thread(executor.run, inside) == "inside"
-
-    async def test_raises_what_the_coroutine_raises(self, executor):
-        with pytest.raises(LookupError, match="no luck"):
-            await executor.run_async(fail(), timeout=LIMIT)
-
-    async def test_cancels_the_coroutine_when_the_timeout_is_over(self, executor):
-        sleeper = Sleeper()
-        with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
-            await executor.run_async(sleeper.sleep(), timeout=0.5)
-        assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
-
-    async def test_waits_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(
-        self, executor, monkeypatch
-    ):
-        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
-        assert await executor.run_async(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
 
     async def test_cancels_the_coroutine_with_the_caller(self, executor):
         sleeper = Sleeper()
@@ -271,20 +271,6 @@ class TestRunAsync:
         asyncio.run(executor.run_async(asyncio.sleep(0)))  # from another loop
         gc.collect()
         assert reference() is None
-
-
-class TestCancellationByTheCoroutine:
-    @staticmethod
-    async def give_up() -> None:
-        raise asyncio.CancelledError
-
-    def test_is_not_taken_for_a_shutdown(self, executor):
-        with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
-            executor.run(self.give_up())
-
-    async def test_is_not_taken_for_the_callers_own(self, executor):
-        with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
-            await executor.run_async(self.give_up())
 
 
 class TestRunBackground:

@@ -17,11 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 from haystack import tracing
-from haystack.dataclasses import ChatMessage
 from haystack.marshal.yaml import YamlMarshaller
 from haystack.utils import Secret
 from mcp import Client
@@ -33,14 +31,12 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-from tests.servers import inprocess
 from tests.support import external, secrecy
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.leaks import Footprint, assert_nothing_left
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import ROOT, CallLog, end, is_alive, leader, run_to_end
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator
 from tests.support.secrecy import SecretWatch
 from tests.support.waiting import LIMIT
 
@@ -75,51 +71,6 @@ async def test_the_plain_server_defines_its_tools_and_answers_as_the_server_of_t
     assert [each for each in plain.log.events() if each[0] != "@start"] == [
         each for each in counter.log.events() if each[0] != "@start"
     ]
-
-
-async def test_the_counter_server_gives_every_kind_of_content():
-    kinds = {"image": "image", "audio": "audio", "resource": "resource", "blob": "resource", "link": "resource_link"}
-    async with Client(inprocess.server) as client:
-        for tool, kind in kinds.items():
-            assert [block.type for block in (await client.call_tool(tool)).content] == [kind]
-        assert [block.type for block in (await client.call_tool("mixed")).content] == ["text", "image", "text"]
-        assert (await client.call_tool("structured")).structured_content["city"] == "Berlin"
-        only = await client.call_tool("structured_only")
-        assert (only.content, only.structured_content) == ([], {"answer": 42})
-
-
-async def test_a_frozen_server_answers_nothing_until_it_goes_on_and_a_killed_one_refuses_connections(http_server):
-    server = http_server()
-    server.freeze()
-    async with httpx.AsyncClient(timeout=0.3) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            await client.get(server.url)
-    server.thaw()
-    async with Client(server.url) as mcp_client:
-        assert (await mcp_client.list_tools()).tools
-    server.kill()
-    async with httpx.AsyncClient() as client:
-        with pytest.raises(httpx.ConnectError):
-            await client.get(server.url)
-
-
-def test_a_server_that_does_not_start_says_why(http_server):
-    with pytest.raises(AssertionError, match="unrecognized arguments: --no-such-option"):
-        http_server("sse", "--no-such-option")
-
-
-async def test_the_proxy_cuts_what_is_open_and_refuses_what_is_new(shared_http_server, cutting_proxy):
-    proxy = cutting_proxy(shared_http_server("sse").url)
-    async with httpx.AsyncClient(timeout=30) as client:
-        async with client.stream("GET", proxy.url) as response:
-            chunks = response.aiter_bytes()
-            await anext(chunks)
-            assert proxy.cut() == 1
-            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
-                await anext(chunks)
-        proxy.refuse()
-        with pytest.raises(httpx.ConnectError):
-            await client.get(proxy.url)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +157,6 @@ def test_the_everything_server_listens_on_the_loopback_interface_only(everything
         if connection.status == psutil.CONN_LISTEN
     ]
     assert listening == [("127.0.0.1", everything_http.port)]
-
-
-def test_a_script_that_is_over_says_so():
-    with pytest.raises(RuntimeError, match="only 0 replies"):
-        ScriptedChatGenerator([]).run([ChatMessage.from_user("Hi!")])
 
 
 def _log_debug(secret: str) -> None:
