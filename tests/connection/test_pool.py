@@ -9,6 +9,7 @@ Who shares what: users of equal servers have one process and one session, howeve
 import dataclasses
 import gc
 
+import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
@@ -112,31 +113,26 @@ def test_users_with_share_false_have_a_session_of_their_own(stdio_server):
         assert text(shared.call_tool("pid")) == pids[0]
 
 
-def test_servers_that_differ_in_anything_are_not_shared(stdio_server):
-    server = stdio_server()
-    same = reach(server)
-    infos = [same, *(dataclasses.replace(same, env={"GREETING": greeting}) for greeting in ("hello", "goodbye"))]
-    connections = [MCPConnection(info) for info in infos]
-    greetings = [text(connection.call_tool("env", {"name": "GREETING"})) for connection in connections]
-    for connection in connections:
-        connection.close()
-    assert greetings == ["", "hello", "goodbye"]
-    assert len(server.pids()) == 3
+ONE, TWO = Secret.from_env_var("ONE"), Secret.from_env_var("TWO")
 
 
-def test_servers_of_equal_secrets_are_shared_and_others_are_not(stdio_server, monkeypatch):
+@pytest.mark.parametrize(
+    ("environments", "values", "processes"),
+    [
+        ([None, {"KEY": "hello"}, {"KEY": "goodbye"}], ["", "hello", "goodbye"], 3),
+        ([{"KEY": ONE}, {"KEY": ONE}, {"KEY": TWO}], ["1", "1", "2"], 2),
+    ],
+    ids=["texts", "secrets"],
+)
+def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatch, environments, values, processes):
     monkeypatch.setenv("ONE", "1")
     monkeypatch.setenv("TWO", "2")
     server = stdio_server()
-    infos = [
-        dataclasses.replace(reach(server), env={"KEY": Secret.from_env_var(name)}) for name in ("ONE", "ONE", "TWO")
-    ]
-    connections = [MCPConnection(info) for info in infos]
-    values = [text(connection.call_tool("env", {"name": "KEY"})) for connection in connections]
+    connections = [MCPConnection(dataclasses.replace(reach(server), env=env)) for env in environments]
+    assert [text(connection.call_tool("env", {"name": "KEY"})) for connection in connections] == values
     for connection in connections:
         connection.close()
-    assert values == ["1", "1", "2"]
-    assert len(server.pids()) == 2
+    assert len(server.pids()) == processes
 
 
 def test_in_process_servers_are_shared_by_identity():

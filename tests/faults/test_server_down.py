@@ -112,9 +112,7 @@ def test_closing_while_a_call_waits_for_a_server_that_is_down_ends_the_attempts(
 @pytest.mark.parametrize("max_retries", [0, 2])
 def test_a_stdio_server_is_started_again_as_often_as_max_retries_says(gate, max_retries):
     with MCPConnection(_reach(gate, max_retries=max_retries)) as connection:
-        gate.close()
-        gate.server.kill()
-        wait_until(lambda: connection.status().state == "lost", "the loss")
+        _take_down(gate, connection)
         with pytest.raises(MCPInvocationError, match="did not run"):
             connection.call_tool("add", {"a": 1, "b": 1})
     assert gate.starts == 1 + 1 + max_retries
@@ -151,9 +149,7 @@ def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(gate):
 
 def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
     with MCPConnection(_reach(gate, max_retries=2)) as connection:
-        gate.close()
-        gate.server.kill()
-        wait_until(lambda: connection.status().state == "lost", "the loss")
+        _take_down(gate, connection)
         calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 10)
         assert {outcome(call, LIMIT) for call in calls} == {"did not run"}
         # Not 30: who comes late may begin a round of its own.
@@ -162,14 +158,18 @@ def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
 
 def test_a_call_waits_for_a_server_no_longer_than_the_connection_timeout_and_then_nobody_tries(gate):
     with MCPConnection(_reach(gate, max_retries=1000), connection_timeout=1.5) as connection:
-        gate.close()
-        gate.server.kill()
-        wait_until(lambda: connection.status().state == "lost", "the loss")
+        _take_down(gate, connection)
         with pytest.raises(MCPInvocationError, match="did not run") as failure:
             connection.call_tool("add", {"a": 1, "b": 1})
         assert "timed out after" in str(failure.value)
         assert "exit code 9" in str(failure.value)
         wait_until(lambda: connection.status().state == "lost", "the end of the attempts")
+
+
+def _take_down(gate, connection):
+    gate.close()
+    gate.server.kill()
+    wait_until(lambda: connection.status().state == "lost", "the loss")
 
 
 def _reach(gate, **parameters):

@@ -214,16 +214,22 @@ async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
     assert str(failed.value) == "The server behind tool 'hang' did not answer in time."
 
 
-async def test_progress_is_passed_on(toolset, mode):
+@rows(("tool", "answer", "step"), [("count", "counted", "step"), ("steep", "steeped", "large step")])
+async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, answer, step):
     seen = []
+
+    async def ask(message, response_type, params, context):
+        return ElicitResult(action="accept", content={"size": "large"})
 
     async def note(progress, total, message):
         seen.append((progress, total, message))
 
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
-        result = await client.call_tool("count", {}, progress_handler=note)
-        assert result.content[0].text == "counted"
-    assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode, elicitation_handler=ask) as client:
+        result = await client.call_tool(tool, {}, progress_handler=note)
+        assert result.content[0].text == answer
+    # Before them, an SDK may tell of the question.
+    assert seen[-2:] == [(1, 2, f"{step} 1"), (2, 2, f"{step} 2")]
+    assert len(seen) == 2 or tool == "steep"
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_other_server(upstream, toolset, mode):
@@ -257,22 +263,6 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode, 
         else:
             assert (await client.call_tool("brew", {"drink": "tea"})).content[0].text == brewed
     assert asked == ["Which size?"]
-
-
-async def test_progress_after_a_question_reaches_the_client(toolset, mode):
-    reports = []
-
-    async def ask(message, response_type, params, context):
-        return ElicitResult(action="accept", content={"size": "large"})
-
-    async def tell(progress, total, message):
-        reports.append((progress, total, message))
-
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode, elicitation_handler=ask) as client:
-        result = await client.call_tool("steep", {}, progress_handler=tell)
-    assert result.content[0].text == "steeped"
-    # Before them, an SDK may tell of the question.
-    assert reports[-2:] == [(1, 2, "large step 1"), (2, 2, "large step 2")]
 
 
 @pytest.fixture

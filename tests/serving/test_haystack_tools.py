@@ -5,7 +5,6 @@
 import asyncio
 import datetime as dt
 import enum
-import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -209,18 +208,6 @@ async def test_a_tool_that_is_asynchronous_only_runs_in_the_event_loop():
     ].text == "in a task: True"
 
 
-async def test_the_model_sees_several_outputs_by_their_names():
-    tool = Tool(
-        "split",
-        "Splits.",
-        TEXT,
-        lambda text: {"words": text.split(), "secret": 1},
-        outputs_to_string={"words": {"source": "words", "handler": "+".join}, "number": {"source": "secret"}},
-    )
-    result = await called(create_mcp_server("shop", tools=[tool]), "split", text="a b")
-    assert json.loads(result.content[0].text) == {"words": "a+b", "number": 1}
-
-
 async def test_what_comes_from_the_state_of_an_agent_may_have_a_default():
     def order(text: str, user: str = "nobody") -> str:
         return f"{user} orders {text}"
@@ -288,16 +275,20 @@ async def test_a_toolset_that_fails_at_the_start_is_an_error():
             pass
 
 
-async def test_the_model_sees_what_it_would_see_in_an_agent():
-    tool = Tool(
-        "split",
-        "Splits.",
-        TEXT,
-        lambda text: {"words": text.split(), "secret": 1},
-        outputs_to_string={"source": "words", "handler": " + ".join},
-    )
+@rows(
+    ("outputs", "shown"),
+    [
+        ({"source": "words", "handler": " + ".join}, "a + b"),
+        (
+            {"words": {"source": "words", "handler": "+".join}, "number": {"source": "secret"}},
+            '{"words": "a+b", "number": 1}',
+        ),
+    ],
+)
+async def test_the_model_sees_what_it_would_see_in_an_agent(outputs, shown):
+    tool = Tool("split", "Splits.", TEXT, lambda text: {"words": text.split(), "secret": 1}, outputs_to_string=outputs)
     result = await called(create_mcp_server("shop", tools=[tool]), "split", text="a b")
-    assert result.content[0].text == "a + b"
+    assert result.content[0].text == shown
     assert result.structured_content == {"words": ["a", "b"], "secret": 1}
 
 

@@ -461,19 +461,11 @@ class TestMappings:
             assert sorted(tool.parameters["properties"]) == ["refuse", "text"]
             assert tool.parameters["required"] == ["text"]
 
-    def test_an_unknown_parameter_is_an_error_with_the_valid_ones(self):
+    def test_an_unknown_parameter_is_an_error_with_the_valid_ones_at_each_warm_up(self):
         toolset = MCPToolset(COUNTER, inputs_from_state={"add": {"offset": "c"}})
-        with pytest.raises(
-            ValueError,
-            match=r"`inputs_from_state` .'offset'. of tool 'add' has .* 'c'.*Valid parameters are: a, b",
-        ):
-            toolset.warm_up()
-        toolset.close()
-
-    def test_a_warm_up_that_failed_fails_again(self):
-        toolset = MCPToolset(COUNTER, inputs_from_state={"add": {"offset": "c"}})
+        message = r"`inputs_from_state` .'offset'. of tool 'add' has the unknown parameter 'c'.*parameters are: a, b"
         for _ in range(2):
-            with pytest.raises(ValueError, match="unknown parameter 'c'"):
+            with pytest.raises(ValueError, match=message):
                 toolset.warm_up()
         toolset.close()
 

@@ -254,20 +254,19 @@ class TestMistakes:
         told = [record.getMessage() for record in caplog.records if parameter in record.getMessage()]
         assert len(told) == 1 and "'serch'" in told[0] and "Did you mean 'search'?" in told[0]
 
-    def test_an_unknown_tool_in_bound_arguments_is_an_error_because_its_arguments_would_be_seen(self):
-        toolset = MCPToolset(
-            ForeignServer(definition("search", SEARCH)).info,
-            tool_overrides={"serch": {"bound_arguments": {"query": "x"}}},
-        )
-        with pytest.raises(ValueError, match=r"names tool 'serch', which the server does not have\. Did you mean"):
-            toolset.warm_up()
-
-    def test_an_unknown_bound_parameter_is_an_error_with_the_valid_ones(self):
-        toolset = MCPToolset(
-            ForeignServer(definition("search", SEARCH)).info,
-            tool_overrides={"search": {"bound_arguments": {"key": "x"}}},
-        )
-        with pytest.raises(ValueError, match=r"unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"):
+    @rows(
+        ("tool", "parameter", "message"),
+        [
+            ("serch", "query", r"names tool 'serch', which the server does not have\. Did you mean"),
+            ("search", "key", "unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"),
+        ],
+    )
+    def test_an_unknown_tool_or_parameter_is_an_error_because_its_arguments_would_be_seen(
+        self, tool, parameter, message
+    ):
+        overrides = {tool: {"bound_arguments": {parameter: "x"}}}
+        toolset = MCPToolset(ForeignServer(definition("search", SEARCH)).info, tool_overrides=overrides)
+        with pytest.raises(ValueError, match=message):
             toolset.warm_up()
 
     def test_an_argument_has_one_source(self):
