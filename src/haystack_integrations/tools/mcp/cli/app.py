@@ -43,7 +43,7 @@ _COMMANDS = {
     "logout": ("login:logout", "Forget the login at a server."),
     "serve": ("serve:serve", "Serve what was built in Haystack as an MCP server."),
     "runs": ("runs:runs", "List the durable runs in a journal, or show one."),
-    "config": ("config:config", "Check an mcp.json, and print the toolsets for it as YAML."),
+    "config": ("files:config", "Check an mcp.json, and print the toolsets for it as YAML."),
 }
 
 # Their logs are shown with `--verbose`.

@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.cli.call_arguments import (
     typed_arguments,
 )
 from haystack_integrations.tools.mcp.cli.output import (
+    OUTPUT,
     CommandError,
     Output,
     as_json,
@@ -37,7 +38,7 @@ from haystack_integrations.tools.mcp.cli.output import (
     save_bytes,
     visible,
 )
-from haystack_integrations.tools.mcp.cli.targets import OUTPUT, ServerOptions, Target, connected, named, server_of
+from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, connected, named, server_of
 from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.handlers import MCPHandlers

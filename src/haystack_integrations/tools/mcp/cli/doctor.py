@@ -23,8 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 import haystack_integrations.tools.mcp as package
-from haystack_integrations.tools.mcp.cli.config import plain_secrets, shown_place
-from haystack_integrations.tools.mcp.cli.files import Server, config_files, names_in
+from haystack_integrations.tools.mcp.cli.files import Server, config_files, names_in, plain_secrets, shown_place
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,

@@ -21,6 +21,7 @@ from rich.text import Text
 from haystack_integrations.tools.mcp.cli.call_arguments import describe_type, properties_of, required_in, signature
 from haystack_integrations.tools.mcp.cli.files import Server
 from haystack_integrations.tools.mcp.cli.output import (
+    OUTPUT,
     ExitCode,
     Output,
     exit_code_of,
@@ -30,7 +31,6 @@ from haystack_integrations.tools.mcp.cli.output import (
     visible,
 )
 from haystack_integrations.tools.mcp.cli.targets import (
-    OUTPUT,
     TARGET,
     ServerOptions,
     Target,

@@ -14,8 +14,8 @@ from cyclopts import Group, Parameter
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.files import asked_in_terminal, remember_login, token_folder, with_login
-from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, Output, exit_code_of
-from haystack_integrations.tools.mcp.cli.targets import OutputOptions, ServerOptions, Target, secret_of, servers_of
+from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, Output, OutputOptions, exit_code_of
+from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.http_client import login as log_in

@@ -15,10 +15,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Group, Parameter
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -176,6 +178,30 @@ class Output:
         :returns: A context manager.
         """
         return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
+
+
+OUTPUT: Group = Group("Output", sort_key=2)
+
+
+@Parameter(name="*", group=OUTPUT)
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """
+    What is shown, and where.
+
+    :param json: Print JSON for scripts: the objects of the protocol, where there are such.
+    :param verbose: Write a log to stderr, with what the server writes to its own.
+    """
+
+    json: Annotated[bool, Parameter(group=OUTPUT)] = False
+    verbose: Annotated[bool, Parameter(group=OUTPUT)] = False
+
+    @property
+    def output(self) -> Output:
+        """
+        Where the command writes.
+        """
+        return Output(is_json=self.json)
 
 
 def save_bytes(file: Path, data: bytes, output: Output) -> None:

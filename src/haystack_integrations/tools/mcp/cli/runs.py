@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.cli.output import CommandError, Output, table
-from haystack_integrations.tools.mcp.cli.targets import OutputOptions
+from haystack_integrations.tools.mcp.cli.output import CommandError, Output, OutputOptions, table
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.durable import RecordedRun, RunJournal

@@ -48,7 +48,13 @@ from haystack_integrations.tools.mcp.cli.files import (
     servers_in,
     with_login,
 )
-from haystack_integrations.tools.mcp.cli.output import CommandError, Output, one_line
+from haystack_integrations.tools.mcp.cli.output import (
+    OUTPUT,  # noqa: F401 - cyclopts looks up here what the fields of OutputOptions are annotated with
+    CommandError,
+    Output,
+    OutputOptions,
+    one_line,
+)
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
@@ -81,35 +87,12 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 # Commands that start a server only with arguments.
 LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
-OUTPUT: Group = Group("Output", sort_key=2)
-
 TARGET = (
     "The server: a URL, a command in quotes, a script (server.py), an import path (package.module:server), a "
     "configuration file, or a name from one."
 )
 
 Target = Annotated[str, Parameter(help=TARGET)]
-
-
-@Parameter(name="*", group=OUTPUT)
-@dataclass(frozen=True, kw_only=True)
-class OutputOptions:
-    """
-    What is shown, and where.
-
-    :param json: Print JSON for scripts: the objects of the protocol, where there are such.
-    :param verbose: Write a log to stderr, with what the server writes to its own.
-    """
-
-    json: Annotated[bool, Parameter(group=OUTPUT)] = False
-    verbose: Annotated[bool, Parameter(group=OUTPUT)] = False
-
-    @property
-    def output(self) -> Output:
-        """
-        Where the command writes.
-        """
-        return Output(is_json=self.json)
 
 
 @Parameter(name="*", group=Group("How to reach the server", sort_key=1))
