@@ -101,7 +101,7 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id = value.get("id")
+    request_id: Any = value.get("id")
     if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
         request_id = value["id"] = int(request_id)
     has_id = type(request_id) is int or type(request_id) is str
