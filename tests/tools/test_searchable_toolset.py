@@ -432,8 +432,8 @@ class TestCatalogs:
         toolset = MCPSearchableToolset(MCPToolset(server.info))
         async with toolset:
             assert [tool.name for tool in toolset] == ["search_tools"]
-            assert toolset._catalog.connection.is_ready
-        assert not toolset._catalog.connection.is_ready
+            assert toolset.catalog.connection.is_ready
+        assert not toolset.catalog.connection.is_ready
 
     def test_five_thousand_tools_of_twenty_servers_are_searched(self):
         servers = [many(250, f"{word}work") for word in "abcdefghijklmnopqrst"]

@@ -410,10 +410,16 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return children
 
     def _make_children(self, definitions: dict[str, types.Tool], generation: int) -> list[MCPTool]:
-        schemas = {name: self._usable_parameters(definition) for name, definition in definitions.items()}
-        usable = {name: parameters for name, parameters in schemas.items() if parameters is not None}
-        unusable = dict.fromkeys(schemas.keys() - usable.keys(), "its schema is unusable")
-        self._left_out = {**self._left_out, **unusable}
+        usable: dict[str, dict[str, Any]] = {}
+        for name, definition in definitions.items():
+            known = self._children.get(name)
+            try:
+                usable[name] = usable_parameters(definition, None if known is None else known._definition)
+            except ValueError as error:
+                if self.tool_names:
+                    raise
+                logger.warning("Skipped a tool: {error}", error=str(error))
+                self._left_out = {**self._left_out, name: "its schema is unusable"}
         children: list[MCPTool] = []
         for remote_name, name in self._assign_names(usable).items():
             child = self._children.get(remote_name)
@@ -446,16 +452,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 tool=name,
                 choices=describe_choices([name], known, "It"),
             )
-
-    def _usable_parameters(self, definition: types.Tool) -> dict[str, Any] | None:
-        known = self._children.get(definition.name)
-        try:
-            return usable_parameters(definition, None if known is None else known._definition)
-        except ValueError as error:
-            if self.tool_names:
-                raise
-            logger.warning("Skipped a tool: {error}", error=str(error))
-            return None
 
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
         return with_instructions(tools) if self.tool_options.include_instructions else tools
@@ -637,31 +633,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._note_presence()
         return True
 
-    def _stop_trying(self) -> None:
+    def _forget(self) -> None:
         self._retry.stop()
         self._absence = None
-
-    def close(self) -> None:
-        """
-        Release the connection, for all who use this toolset: open `with` blocks do not prevent it, and calls fail.
-
-        It is closed when the last tool or toolset that shares it has released it. Safe to call before warm-up and
-        repeatedly; the next `warm_up` or call connects again. Closing a tool of a toolset closes the toolset. A server
-        that is not required and cannot be reached is no longer tried.
-        """
-        self._stop_trying()
-        super().close()
-
-    async def close_async(self) -> None:
-        """
-        Release the connection like `close`, without blocking the event loop.
-        """
-        self._stop_trying()
-        await super().close_async()
-
-    def _leave(self) -> None:
-        self._stop_trying()
-        super()._leave()
 
     # Listings
 

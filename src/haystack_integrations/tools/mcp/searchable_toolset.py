@@ -49,7 +49,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import (
     instructions_for_model,
     with_instructions,
@@ -141,8 +141,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :param document_embedder: Embeds the tools, for a retriever that searches embeddings.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
-        self._catalog: ToolsType = catalog if isinstance(catalog, Toolset) else list(catalog)
-        if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in tool_items(self._catalog)):
+        self.catalog: ToolsType = catalog if isinstance(catalog, Toolset) else list(catalog)
+        if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in tool_items(self.catalog)):
             msg = "`catalog` must not have a toolset that searches; pass what that one searches"
             raise MCPConfigurationError(msg)
         self.top_k = top_k
@@ -150,16 +150,14 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self.search_tool_name = search_tool_name
         self.search_tool_description = search_tool_description
         self.search_tool_parameters_description = search_tool_parameters_description
-        self._components = {
-            "retriever": retriever,
-            "document_store": document_store,
-            "text_embedder": text_embedder,
-            "document_embedder": document_embedder,
-        }
+        self.retriever = retriever
+        self.document_store = document_store
+        self.text_embedder = text_embedder
+        self.document_embedder = document_embedder
         self._users = Holds()
-        for item in connected_items(self._catalog):
+        for item in connected_items(self.catalog):
             item._holds.count_those_of(self._users)
-        self._index = ToolIndex(**self._components)
+        self._index = ToolIndex(**{name: getattr(self, name) for name in _COMPONENTS})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # Names that more than one tool has.
         self._twice: list[str] = []
@@ -177,10 +175,10 @@ class MCPSearchableToolset(Compound, LiveToolset):
         Those with a snapshot need not be warm. For a system message: MCPInstructionsHook knows the servers of tools
         that are shown.
         """
-        return instructions_for_model(self._catalog)
+        return instructions_for_model(self.catalog)
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
-        listed = [tool for item in tool_items(self._catalog) for tool in ([item] if isinstance(item, Tool) else item)]
+        listed = [tool for item in tool_items(self.catalog) for tool in ([item] if isinstance(item, Tool) else item)]
         tools: dict[str, Tool] = {}
         twice = []
         for tool in without_instructions(listed):
@@ -216,7 +214,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConnectionError: If a server that is required cannot be reached.
         :raises MCPConfigurationError: If two tools have the same name.
         """
-        warm_up_tools(self._catalog)
+        warm_up_tools(self.catalog)
         self._index.warm_up()
         self._settle()
 
@@ -227,7 +225,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConnectionError: As `warm_up`.
         :raises MCPConfigurationError: As `warm_up`.
         """
-        await warm_up_tools_async(self._catalog)
+        await warm_up_tools_async(self.catalog)
         await asyncio.to_thread(self._index.warm_up)
         await asyncio.to_thread(self._settle)
 
@@ -237,14 +235,14 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
         The next warm-up or search connects again.
         """
-        close_tools(self._catalog)
+        close_tools(self.catalog)
         self._forget()
 
     async def close_async(self) -> None:
         """
         Close like `close`, without blocking the event loop.
         """
-        await close_tools_async(self._catalog)
+        await close_tools_async(self.catalog)
         await asyncio.to_thread(self._forget)
 
     def _forget(self) -> None:
@@ -253,7 +251,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self._index.close()
 
     def _parts(self) -> list[ToolBase]:
-        return connected_items(self._catalog)
+        return connected_items(self.catalog)
 
     def _enter(self) -> None:
         self.warm_up()
@@ -296,7 +294,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def _refresh(self) -> None:
         # Of sessions that are open. What was lost is opened by the next call, or warm-up.
-        servers = connected_items(self._catalog)
+        servers = connected_items(self.catalog)
         due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
         try:
             errors = try_to_warm_up(due) if due else []
@@ -350,32 +348,21 @@ class MCPSearchableToolset(Compound, LiveToolset):
         msg = f"{type(self).__name__} has the tools of its catalog. Add '{name}' to a toolset of the catalog."
         raise NotImplementedError(msg)
 
-    def _init_parameters(self) -> dict[str, Any]:
-        return {
-            "catalog": self._catalog,
-            "top_k": self.top_k,
-            "search_threshold": self.search_threshold,
-            "search_tool_name": self.search_tool_name,
-            "search_tool_description": self.search_tool_description,
-            "search_tool_parameters_description": self.search_tool_parameters_description,
-            **self._components,
-        }
-
     def to_dict(self) -> dict[str, Any]:
         """
         Serialize the parameters to a dictionary, with the components that search.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict(serialize_tools_or_toolset(self._catalog), serialize_object)
+        return self._as_dict(serialize_tools_or_toolset(self.catalog), serialize_object)
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        parts = [trace_dict(item) for item in tool_items(self._catalog)]
-        catalog = parts[0] if isinstance(self._catalog, Toolset) else parts
+        parts = [trace_dict(item) for item in tool_items(self.catalog)]
+        catalog = parts[0] if isinstance(self.catalog, Toolset) else parts
         return self._as_dict(catalog, lambda _, part: {"type": generate_qualified_class_name(type(part))})
 
     def _as_dict(self, catalog: Any, store: Callable[[str, Any], dict[str, Any]]) -> dict[str, Any]:
-        data = {**self._init_parameters(), "catalog": catalog}
+        data = {**own_parameters(self, MCPSearchableToolset), "catalog": catalog}
         for name in _COMPONENTS:
             if data[name] is None:
                 del data[name]
@@ -402,7 +389,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         Pickle the parameters. The unpickled object opens its own connections.
         """
-        return partial(type(self), **self._init_parameters()), ()
+        return partial(type(self), **own_parameters(self, MCPSearchableToolset)), ()
 
     def _repr_html_(self) -> str:
         tools = self._tools_now(strictly=False)
@@ -413,7 +400,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         Describe the toolset without secrets.
         """
         cold = ", not warmed up" if self._is_small is None else ""
-        return f"{type(self).__name__}({self._catalog!r}{cold})"
+        return f"{type(self).__name__}({self.catalog!r}{cold})"
 
 
 class ToolsFound(RunToolset):
@@ -436,7 +423,7 @@ class ToolsFound(RunToolset):
         self._is_small = is_small
         self._found: dict[str, Tool] = {}
         # A run of Haystack 3 goes on with the tools that it began with, if it sees all of them.
-        self._all = [_of_run(item, names) for item in tool_items(toolset._catalog)] if is_small else None
+        self._all = [_of_run(item, names) for item in tool_items(toolset.catalog)] if is_small else None
         description = toolset.search_tool_description
         self.search_tool: Tool = Tool(
             name=toolset.search_tool_name,
@@ -470,7 +457,7 @@ class ToolsFound(RunToolset):
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
             return iter(with_instructions([self.search_tool, *self._found.values()]))
-        items = tool_items(self._toolset._catalog) if self._all is None else self._all
+        items = tool_items(self._toolset.catalog) if self._all is None else self._all
         tools = [tool for item in items for tool in ([item] if isinstance(item, Tool) else item)]
         return iter(with_instructions(filter(self._is_selected, tools)))
 

@@ -146,25 +146,8 @@ class MCPSkillStore(ReaderBase):
             raise KeyError(msg)
         return skills[name]
 
-    def _leave(self) -> None:
+    def _forget(self) -> None:
         self._skills = None
-        super()._leave()
-
-    def close(self) -> None:
-        """
-        Release the connection and forget the list of skills. Closing the `SkillToolset` does this, too.
-
-        Safe to call before warm-up and repeatedly; the next use connects again.
-        """
-        self._skills = None
-        super().close()
-
-    async def close_async(self) -> None:
-        """
-        Do the same as `close` without blocking the event loop.
-        """
-        self._skills = None
-        await super().close_async()
 
     def to_dict(self) -> dict[str, Any]:
         """

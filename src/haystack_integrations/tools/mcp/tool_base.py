@@ -168,7 +168,13 @@ class Connected(ContextManaged):
     async def _enter_async(self) -> None:
         await self.warm_up_async()
 
+    def _forget(self) -> None:
+        """
+        Drop what is kept only while the connection is used. Called when it is released.
+        """
+
     def _leave(self) -> None:
+        self._forget()
         self._connection._leave()
 
     def close(self) -> None:
@@ -176,14 +182,17 @@ class Connected(ContextManaged):
         Release the connection, for all who use this object: open `with` blocks do not prevent it, and calls fail.
 
         It is closed when the last tool, toolset or reader that shares it has released it. Safe to call before warm-up
-        and repeatedly; the next use connects again. Closing a tool of a toolset closes the toolset.
+        and repeatedly; the next use connects again. Closing a tool of a toolset closes the toolset. A server that is
+        not required and cannot be reached is no longer tried.
         """
+        self._forget()
         self._connection.close()
 
     async def close_async(self) -> None:
         """
         Release the connection like `close`, without blocking the event loop.
         """
+        self._forget()
         await self._connection.close_async()
 
     def __copy__(self) -> Self:

@@ -397,13 +397,9 @@ def _part_text(part: Any) -> str:
     return str(part)
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_part_text)
-
-
 def _as_json(value: Any) -> str:
     try:
-        return _dump(value)
+        return json.dumps(value, ensure_ascii=False, default=_part_text)
     except (TypeError, ValueError, RecursionError):
         # Keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)
