@@ -105,6 +105,8 @@ class WireClient(MCPClient):
         self._channel: Channel | None = None
         self._opening: Opening | None = None
         self._negotiation: Negotiation | None = None
+        # What each request says of the client since revision 2026-07-28.
+        self._envelope: dict[str, Any] = {}
         self._failure: str | None = None
         # The HTTP status with which a connect was refused.
         self._connect_status: str | None = None
@@ -218,10 +220,13 @@ class WireClient(MCPClient):
         )
         wanted = getattr(self._server_info, "negotiation", "auto")
         if wanted == "handshake":
-            return await negotiation.shake_hands()
-        if wanted == "auto" and self._handshake_first:
-            return await negotiation.handshake_first()
-        return await negotiation.discover_first()
+            opening = await negotiation.shake_hands()
+        elif wanted == "auto" and self._handshake_first:
+            opening = await negotiation.handshake_first()
+        else:
+            opening = await negotiation.discover_first()
+        self._envelope = negotiation.envelope(opening.revision)
+        return opening
 
     async def _opened(self, channel: Channel, opening: Opening) -> None:
         name = opening.server.name if opening.server else None
@@ -347,10 +352,10 @@ class WireClient(MCPClient):
             headers = None
             if on_progress is not None:
                 extra["progressToken"] = request_id
-            if self._is_modern and self._negotiation is not None:
+            if self._is_modern:
                 if (level := self.handlers.log_level) is not None:
                     extra = {types.LOG_LEVEL_META_KEY: level, **extra}
-                extra |= self._negotiation.envelope(revision)
+                extra |= self._envelope
                 if method == CALL_METHOD and sent is not None:
                     headers = self._tools.headers(str(sent.get("name")), sent.get("arguments") or {})
             if extra:
