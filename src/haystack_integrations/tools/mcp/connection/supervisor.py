@@ -311,7 +311,9 @@ class Supervisor:
             return None
         if self._loop is not asyncio.get_running_loop():
             return None
-        return session if session.is_stateless or self.serves == caller_key() else None
+        identity = current_identity.get()
+        is_callers = self.serves == (None if identity is None else identity.key)
+        return session if is_callers or session.is_stateless else None
 
     async def ready_session(self, timeout: float) -> Session:
         """

@@ -101,7 +101,7 @@ def _mended(text: str) -> Any:
 def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
     if not isinstance(value, dict):
         return None
-    request_id: Any = value.get("id")
+    request_id = value.get("id")
     if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
         request_id = value["id"] = int(request_id)
     has_id = type(request_id) is int or type(request_id) is str
@@ -128,10 +128,10 @@ def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
         elif type(value["result"]) is not dict:
             reason = "its result is no object"
     if type(request_id) is str:
-        request_id = value["id"] = own_id(request_id)
+        value["id"] = own_id(request_id)
     if reason is None:
         return value
-    return None if request_id is None else Unreadable(request_id, f"{_UNREADABLE}: {reason}")
+    return None if request_id is None else Unreadable(value["id"], f"{_UNREADABLE}: {reason}")
 
 
 def _find_id(head: str, tail: str) -> int | str | None:
