@@ -518,52 +518,13 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     # Warm-up
 
-    def warm_up(self) -> None:
-        """
-        Connect and load the tool definitions.
-
-        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
-
-        :raises MCPConnectionError: If connecting fails and `required` is True.
-        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
-        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
-            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
-            name is unusable.
-        """
-        if self._needs_warm_up():
-            with self._reaching():
-                if self._is_due_and_warm():
-                    self._load_or_leave(self._connection._list())
-                else:
-                    super().warm_up()
-
-    async def warm_up_async(self) -> None:
-        """
-        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
-
-        :raises MCPConnectionError: As `warm_up`.
-        :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
-        """
-        if self._needs_warm_up():
-            with self._reaching():
-                if self._is_due_and_warm():
-                    await self._load_or_leave_async(await self._connection._list_async())
-                else:
-                    await super().warm_up_async()
-
-    def _needs_warm_up(self) -> bool:
+    def _is_current(self) -> bool:
         # A server that refuses connections is tried at once. One that does not answer would hold up every run of an
         # Agent: it is left to the background.
         if isinstance(self._absence, TimeoutError) and self._retry.is_running:
-            return False
+            return True
         self._publish()
-        return self._absence is not None or not self._stays_cold()
-
-    def _is_due_and_warm(self) -> bool:
-        return self._is_warm() and self._is_due
+        return self._absence is None and (self._stays_cold() or (self._is_warm() and not self._is_due))
 
     def refresh(self) -> None:
         """
@@ -620,7 +581,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         if self._absence is None:
             return True
         try:
-            await super().warm_up_async()
+            if not super()._is_current():
+                await self._load_or_leave_async(await self._connection._open_async())
         except MCPConnectionError as error:
             if self._absence is not None:
                 self._absence = error.with_traceback(None)

@@ -446,21 +446,29 @@ class ToolBase(Connected):
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 
+    def _is_current(self) -> bool:
+        """
+        Return whether warm-up has nothing to do.
+        """
+        return self._is_warm() or self._stays_cold()
+
     def warm_up(self) -> None:
         """
         Connect and load the tool definitions.
 
         Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost. With a `snapshot` it does not connect: the first call does.
+        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
 
-        :raises MCPConnectionError: If connecting fails.
+        :raises MCPConnectionError: If connecting fails and the server is required.
         :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, two tools get the same
-            name, or the schema of a tool that was requested by name is unusable.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
+            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
+            name is unusable.
         """
-        if not self._is_warm() and not self._stays_cold():
-            self._load_or_leave(self._connection._open())
+        if not self._is_current():
+            with self._reaching():
+                self._load_or_leave(self._connection._list() if self._is_warm() else self._connection._open())
 
     async def warm_up_async(self) -> None:
         """
@@ -470,8 +478,11 @@ class ToolBase(Connected):
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
-        if not self._is_warm() and not self._stays_cold():
-            await self._load_or_leave_async(await self._connection._open_async())
+        if not self._is_current():
+            with self._reaching():
+                connection = self._connection
+                listing = await (connection._list_async() if self._is_warm() else connection._open_async())
+                await self._load_or_leave_async(listing)
 
     @abstractmethod
     def _load_listing(self, listing: ToolListing) -> None:
