@@ -54,8 +54,8 @@ def test_a_server_that_is_killed_between_calls_is_missed_without_a_call(peer, ki
     with MCPConnection(server.reach()) as connection:
         server.kill()
         wait_until(lambda: connection.status().state == "lost", lambda: str(connection.status()))
-        assert connection.status().last_error
         assert not connection.is_ready
+        wait_until(lambda: connection.status().last_error, "the reason, for which the end of a process is awaited")
         if not kind.is_http:
             assert "killed by signal 9" in connection.status().last_error
 
