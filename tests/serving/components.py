@@ -11,7 +11,6 @@ import threading
 from typing import Any
 
 import haystack
-from fastmcp.exceptions import ToolError
 from haystack import Pipeline, component
 from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
@@ -86,17 +85,6 @@ class Shout:
         """
         self.runs += 1
         return {"text": text.upper() + mark, "length": len(text)}
-
-
-@component
-class Fails:
-    """Fails, for clients to read or not."""
-
-    @component.output_types(text=str)
-    def run(self, text: str, public: bool = False) -> dict[str, Any]:
-        if public:
-            raise ToolError("The shop is closed.")
-        raise ValueError("SECRET of the shop")
 
 
 @component

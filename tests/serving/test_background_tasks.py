@@ -48,12 +48,6 @@ def _server(name: str = "shop", **options) -> FastMCP:
     return create_mcp_server(name, tools=tools, **options)
 
 
-async def test_a_task_has_no_timeout_and_its_result_is_that_of_a_call():
-    async with Client(_server()) as client:
-        task = await tasks.call_tool_task(client, "slow", {"text": "tea"})
-        assert (await task.result()).content[0].text == "TEA"
-
-
 async def test_where_the_client_does_not_ask_for_a_task_the_log_says_that_it_could(caplog):
     async with Client(_server(), mode="legacy") as client:
         with pytest.raises(ToolError, match=r"did not finish within 0\.1 s\.$"):

@@ -82,19 +82,6 @@ async def names(server: FastMCP) -> list[str]:
         return sorted(tool.name for tool in await client.list_tools())
 
 
-@rows("keys", [{"tool:admin"}, {"tool:admin@"}, {"tool:admin", "tool:other@"}])
-async def test_a_disabled_tool_is_neither_listed_nor_called(keys):
-    server = create_mcp_server("shop", tools=[_tool("admin"), _tool("public"), _tool("other")])
-    server.disable(keys=keys)
-    assert "admin" not in await names(server)
-    async with Client(server) as client:
-        with pytest.raises(ToolError, match="Unknown tool: 'admin'"):
-            await client.call_tool("admin", {"text": "x"})
-        assert (await client.call_tool("public", {"text": "x"})).content[0].text == "X"
-    server.enable(keys=keys)
-    assert "admin" in await names(server)
-
-
 def test_a_key_of_no_known_kind_is_refused():
     with pytest.raises(ValueError, match=r"'admin' is no key: it must be like tool:NAME"):
         create_mcp_server("shop").disable(keys={"admin"})
@@ -183,21 +170,6 @@ def test_names_that_no_client_takes_are_refused(name: str):
                 create_mcp_server("shop", **{parameter: served}, options={name: ServeOptions(name=name)})
     with pytest.raises(ValueError, match="in `inputs` must be 1 to 64 characters"):
         ServeOptions(inputs={name: "prompt.text"})
-
-
-async def test_clients_get_the_highest_version_and_may_ask_for_another():
-    def numbered(number: str):
-        return _tool("say", lambda text: f"{text} {number}"), ServeOptions(version=number)
-
-    server = create_mcp_server("shop", tools=[numbered("1.5"), numbered("1"), numbered("2")])
-    async with Client(server) as client:
-        [tool] = await client.list_tools()
-        assert tool.meta["fastmcp"]["version"] == "2"
-        assert (await client.call_tool("say", {"text": "Hi"})).content[0].text == "Hi 2"
-        assert (await client.call_tool("say", {"text": "Hi"}, version="1")).content[0].text == "Hi 1"
-    server.disable(keys={"tool:say@2"})
-    async with Client(server) as client:
-        assert (await client.call_tool("say", {"text": "Hi"})).content[0].text == "Hi 1.5"
 
 
 async def test_tools_are_added_and_removed_while_the_server_runs():

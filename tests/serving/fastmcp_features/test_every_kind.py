@@ -88,8 +88,6 @@ async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeo
 
 
 async def test_as_a_background_task_it_has_no_timeout(kind):
-    tasks = pytest.importorskip("fastmcp_tasks.client")
-
     def slow(text):
         time.sleep(0.3)
         return text.upper()
@@ -158,14 +156,29 @@ async def test_the_message_of_a_tool_error_is_always_shown(kind):
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-@rows("criteria", [{"keys": {"tool:thing"}}, {"names": {NAME}}, {"tags": {"admin"}}])
+@rows(
+    "criteria",
+    [
+        {"keys": {"tool:thing"}},
+        {"keys": {"tool:thing@"}},
+        {"keys": {"tool:thing", "tool:other@"}},
+        {"names": {NAME}},
+        {"tags": {"admin"}},
+    ],
+)
 async def test_it_is_disabled_and_enabled(kind, criteria):
     server = kind.server(options=ServeOptions(tags={"admin"}))
+
+    @server.tool
+    def public() -> str:
+        return "here"
+
     server.disable(**criteria)
     async with Client(server) as client:
-        assert await client.list_tools() == []
-        with pytest.raises(ToolError, match="Unknown tool"):
+        assert [tool.name for tool in await client.list_tools()] == ["public"]
+        with pytest.raises(ToolError, match="Unknown tool: 'thing'"):
             await client.call_tool(NAME, kind.arguments("tea"))
+        assert (await client.call_tool("public")).data == "here"
     server.enable(**criteria)
     assert NAME in await listed(server)
 
@@ -194,12 +207,16 @@ async def test_it_stands_beside_functions_that_were_decorated(kind):
 
 
 async def test_clients_get_the_highest_version(kind):
-    server = kind.several({"1": str.lower, "2": str.upper})
+    server = kind.several({"1.5": str.title, "1": str.lower, "2": str.upper})
     async with Client(server) as client:
-        assert len(await client.list_tools()) == 1
+        [tool] = await client.list_tools()
+        assert tool.meta["fastmcp"]["version"] == "2"
         assert (await client.call_tool(NAME, kind.arguments("Tea"))).structured_content == {kind.answer: "TEA"}
         older = await client.call_tool(NAME, kind.arguments("Tea"), version="1")
         assert older.structured_content == {kind.answer: "tea"}
+    server.disable(keys={f"tool:{NAME}@2"})
+    async with Client(server) as client:
+        assert (await client.call_tool(NAME, kind.arguments("TEA"))).structured_content == {kind.answer: "Tea"}
 
 
 async def test_it_is_removed(kind):
