@@ -5,7 +5,6 @@
 import asyncio
 import copy
 import dataclasses
-import gc
 import inspect
 import json
 import logging
@@ -41,7 +40,6 @@ from tests.support.executors import by_agent, by_agent_async, every_executor, re
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-from tests.support.waiting import wait_until
 
 NATIVE_ASYNC = "async_function" in Tool.__dataclass_fields__
 NEEDS_HOOKS = pytest.mark.skipif(not NATIVE_ASYNC, reason="this Haystack has no hooks")
@@ -999,24 +997,6 @@ class TestClientsOfTheUsersOwn:
         info = Keyed(key=Secret.from_token(SECRET))
         assert SECRET not in repr(MCPTool("greet", info))
         assert SECRET not in json.dumps(info._to_trace_dict())
-
-
-class TestLifecycle:
-    def test_tools_of_one_server_share_its_session(self):
-        # Its own, because tools of other tests may not have been collected yet.
-        info = InProcessServerInfo(COUNTER.server, max_in_flight=100)
-        with MCPTool("add", info) as add, MCPTool("echo", info) as echo:
-            assert add._connection.status().users == 2
-            add.close()
-            assert echo._connection.is_ready
-            assert json.loads(echo.invoke(text="hi"))["isError"] is False
-
-    def test_a_dropped_tool_closes_its_session(self):
-        info, made = recording_info()
-        tool = MCPTool("greet", info, eager_connect=True)
-        del tool
-        gc.collect()
-        wait_until(lambda: made[0].closed, "the end of the session")
 
 
 def test_an_agent_keeps_a_cold_tool_and_warms_it_up():

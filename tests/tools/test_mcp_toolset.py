@@ -9,7 +9,6 @@ import inspect
 import json
 import logging
 import pickle
-import threading
 from typing import Any
 
 import pytest
@@ -318,18 +317,6 @@ class TestWarmedUp:
             assert toolset[0] is one
             assert one.description == "New."
 
-    def test_many_threads_warm_up_one_session(self):
-        server = ForeignServer(definition("one"))
-        toolset = MCPToolset(server.info)
-        threads = [threading.Thread(target=toolset.warm_up) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT)
-        assert names(toolset) == ["one"]
-        assert (server.listings, toolset.connection.status().sessions) == (1, 1)
-        toolset.close()
-
 
 class TestOddServers:
     @pytest.fixture
@@ -363,17 +350,6 @@ class TestOddServers:
         with MCPToolset(server.info, tool_names=["good"]) as toolset:
             assert names(toolset) == ["good"]
         assert warnings() == []
-
-    def test_schemas_of_older_drafts_are_translated(self):
-        draft_04 = {
-            "type": "object",
-            "properties": {"n": {"type": "number", "minimum": 0, "exclusiveMinimum": True}},
-            "$schema": "http://json-schema.org/draft-04/schema#",
-        }
-        draft_07 = {"type": "object", "properties": {"p": {"type": "array", "items": [{"type": "string"}]}}}
-        with MCPToolset(ForeignServer(definition("four", draft_04), definition("seven", draft_07)).info) as toolset:
-            assert toolset[0].parameters["properties"]["n"] == {"type": "number", "exclusiveMinimum": 0}
-            assert toolset[1].parameters["properties"]["p"] == {"type": "array", "prefixItems": [{"type": "string"}]}
 
     def test_of_a_tool_that_is_listed_twice_the_first_is_used_with_a_warning(self, warnings):
         server = ForeignServer(definition("one", description="First."), definition("one", description="Second."))
@@ -489,15 +465,6 @@ class TestChildren:
         assert toolset.connection.is_ready
         asyncio.run(add.close_async())
         assert not toolset.connection.is_ready
-
-    def test_they_keep_their_toolset_alive(self):
-        toolset = MCPToolset(COUNTER, tool_names=["add"], eager_connect=True)
-        (add,) = toolset
-        del toolset
-        gc.collect()
-        assert add._connection.is_ready
-        assert json.loads(add.invoke(a=1, b=2))["isError"] is False
-        add.close()
 
     def test_they_connect_again_after_the_toolset_was_closed(self):
         with MCPToolset(COUNTER, tool_names=["add"]) as toolset:
