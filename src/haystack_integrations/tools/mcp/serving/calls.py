@@ -50,7 +50,6 @@ from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_f
 from haystack_integrations.tools.mcp.serving.schemas import (
     ArgumentCheck,
     InputSchema,
-    invalid_arguments,
     reasons_of,
     without,
 )
@@ -357,7 +356,6 @@ class _Parts:
     options: ServeOptions
     pool: CallPool
     arguments: ArgumentCheck
-    inputs: InputSchema
     results: ResultWriter
     bound: dict[str, Any]
     injected: Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
@@ -431,8 +429,7 @@ class ServedTool(Tool):
             body=body,
             options=options,
             pool=own_pool(options, pool),
-            arguments=ArgumentCheck(tool.name, shown),
-            inputs=inputs or InputSchema({}),
+            arguments=ArgumentCheck(tool.name, shown, inputs),
             results=ResultWriter(tool.name, output_schema, options),
             bound={name: each for name, each in options.bound.items() if name not in dependencies},
             injected=_injected(dependencies),
@@ -455,27 +452,17 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        current: Any = OptionalCurrentContext()
-        async with current as context, self._parts.injected() as injected:
-            return await self._result_of(arguments, injected, context)
-
-    async def _result_of(
-        self, arguments: dict[str, Any], injected: dict[str, Any], context: Context | None
-    ) -> ToolResult:
-        parts = self._parts
-        strict = parts.options.strict_validation
-        if strict is None:
-            strict = context is not None and context.fastmcp.strict_input_validation
-        try:
-            arguments = parts.inputs.convert(parts.arguments.check(arguments, strict=strict))
-        except ValidationError as error:
-            raise invalid_arguments(self.name, reasons_of(error)) from None
-        arguments = {**arguments, **parts.bound, **injected}
-        # A background task has all the time that it needs.
-        if self.timeout is None or (context is not None and context.is_background_task):
-            return parts.results.result(await self._call(parts, arguments, context))
-        with anyio.move_on_after(self.timeout):
-            return parts.results.result(await self._call(parts, arguments, context))
+        parts, current = self._parts, cast("Any", OptionalCurrentContext())
+        async with current as context, parts.injected() as injected:
+            strict = parts.options.strict_validation
+            if strict is None:
+                strict = context is not None and context.fastmcp.strict_input_validation
+            arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
+            # A background task has all the time that it needs.
+            if self.timeout is None or (context is not None and context.is_background_task):
+                return parts.results.result(await self._call(parts, arguments, context))
+            with anyio.move_on_after(self.timeout):
+                return parts.results.result(await self._call(parts, arguments, context))
         logger.warning(
             "A call of tool '{tool}' ran into its timeout of {timeout} s. A background task has no such limit: "
             "`ServeOptions(task=True)`",

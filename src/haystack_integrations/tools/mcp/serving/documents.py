@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
     Source,
+    check_methods,
     check_name,
 )
 
@@ -108,13 +109,7 @@ class _ServedStore:
     """
 
     def __init__(self, name: str, store: Any, options: ServeOptions, pool: CallPool) -> None:
-        missing = [method for method in _NEEDED_METHODS if not callable(getattr(store, method, None))]
-        if missing or isinstance(store, type):
-            msg = (
-                f"`document_stores[{name!r}]` must be a document store of Haystack, with the methods "
-                f"{' and '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
-            )
-            raise ValueError(msg)
+        check_methods(f"document_stores[{name!r}]", store, "a document store of Haystack", _NEEDED_METHODS)
         check_name("`document_stores`", name)
         self._name = name
         self._store = store

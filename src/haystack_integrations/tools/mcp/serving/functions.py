@@ -283,7 +283,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         description=description,
         parameters=parameters,
         # Components convert what they take themselves.
-        inputs=InputSchema(inputs),
+        inputs=InputSchema(inputs) if inputs else None,
         output_schema=_output_schema(tool, function, options),
         body=body,
         options=options,

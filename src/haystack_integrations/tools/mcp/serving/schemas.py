@@ -521,18 +521,20 @@ def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
 
 class ArgumentCheck:
     """
-    Checks the arguments of one tool against its schema.
+    Checks the arguments of one tool against its schema, and makes of them what the tool takes.
     """
 
-    def __init__(self, tool_name: str, parameters: _Schema) -> None:
+    def __init__(self, tool_name: str, parameters: _Schema, inputs: InputSchema | None = None) -> None:
         """
         Initialize the ArgumentCheck.
 
         :param tool_name: The name of the tool, for messages.
         :param parameters: JSON schema of the arguments. If it names all of them, others are refused, whether or not it
             says so.
+        :param inputs: Converts arguments that conform to it.
         """
         self._tool_name = tool_name
+        self._inputs = inputs
         if _names_all(parameters):
             named: _Schema = {name: {} for name in parameters.get("required", ())}
             properties = {**named, **parameters["properties"]}
@@ -546,7 +548,7 @@ class ArgumentCheck:
         :param arguments: The client's arguments.
         :param strict: Whether values of another type are refused, even if they can be read as the right one.
         :returns: The arguments, of the right types.
-        :raises ToolError: If they do not conform to the schema.
+        :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
         if errors and not strict:
@@ -556,7 +558,12 @@ class ArgumentCheck:
                 errors = self._errors(arguments)
         if errors:
             raise invalid_arguments(self._tool_name, map(describe_violation, errors))
-        return arguments
+        if self._inputs is None:
+            return arguments
+        try:
+            return self._inputs.convert(arguments)
+        except ValidationError as error:
+            raise invalid_arguments(self._tool_name, reasons_of(error)) from None
 
     def _errors(self, arguments: dict[str, Any]) -> list[SchemaViolation]:
         return sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)

@@ -36,7 +36,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
 from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked
-from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_methods
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -67,12 +67,7 @@ class SkillSource(Source):
         super().__init__()
         stores = list(skills) if isinstance(skills, list | tuple) else [skills]
         for store in stores:
-            if isinstance(store, type) or not all(callable(getattr(store, each, None)) for each in _NEEDED_METHODS):
-                msg = (
-                    "`skills` must be a skill store of Haystack 3, or a list of them, with the methods "
-                    f"{', '.join(_NEEDED_METHODS)}, got {type(store).__name__}"
-                )
-                raise ValueError(msg)
+            check_methods("skills", store, "a skill store of Haystack 3, or a list of them", _NEEDED_METHODS)
         self.parts: Sequence[Any] = stores
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)

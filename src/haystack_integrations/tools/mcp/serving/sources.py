@@ -52,6 +52,21 @@ def check_name(parameter: str, name: object) -> None:
         raise ValueError(msg)
 
 
+def check_methods(parameter: str, thing: object, kind: str, methods: Sequence[str]) -> None:
+    """
+    Check that something has the methods of what it should be.
+
+    :param parameter: Where it stands, for the message.
+    :param thing: What was given.
+    :param kind: What it should be.
+    :param methods: The methods.
+    :raises ValueError: If it is a class, or a method is missing.
+    """
+    if isinstance(thing, type) or not all(callable(getattr(thing, each, None)) for each in methods):
+        msg = f"`{parameter}` must be {kind}, with the methods {', '.join(methods)}, got {type(thing).__name__}"
+        raise ValueError(msg)
+
+
 def _icons(given: Any) -> list[Icon]:
     if isinstance(given, str | Mapping):
         msg = "`icons` must be a list of icons, dictionaries or URLs"
