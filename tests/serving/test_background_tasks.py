@@ -15,12 +15,18 @@ from types import SimpleNamespace
 import anyio
 import pytest
 from fastmcp import Client, FastMCP
+from fastmcp.client.elicitation import ElicitResult
 from fastmcp.exceptions import ToolError
 from haystack.tools import Tool
 
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from tests.serving.test_approvals import Shop
+from tests.serving.test_gateway import Upstream
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import end, leader, run_to_end
+from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until
 
 pytest.importorskip("fastmcp_tasks", reason="fastmcp-tasks is not for the newest FastMCP yet")
@@ -128,6 +134,28 @@ async def test_the_timeout_of_docket_holds_for_tasks():
             task = await tasks.call_tool_task(client, name, {"text": "tea"})
             with anyio.fail_after(30), pytest.raises(Exception, match=r"exceeded timeout of 0\.2s"):
                 await task.result()
+
+
+async def test_a_task_asks_for_an_approval():
+    shop = Shop(call("pay", amount=1), say("Done."))
+    server = create_mcp_server("shop", agents={"shop": shop.agent}, options={"shop": ServeOptions(task=True)})
+    async with shop.client(server, "auto") as client:
+        task = await tasks.call_tool_task(client, "shop", {"task": "Shop."})
+        assert (await task.result()).structured_content == {"answer": "Done."}
+    assert (len(shop.questions), shop.did) == (1, [1])
+
+
+async def test_a_task_forwards_the_question_of_another_server():
+    async def answer(message: str, *_) -> ElicitResult:
+        assert message == "Which size?"
+        return ElicitResult(action="accept", content={"size": "large"})
+
+    handlers = MCPHandlers(elicitation=answer_later)
+    with MCPToolset(InProcessServerInfo(Upstream().server), handlers=handlers) as toolset:
+        server = create_mcp_server("gate", tools=[(toolset, ServeOptions(task=True))])
+        async with Client(server, elicitation_handler=answer) as client:
+            task = await tasks.call_tool_task(client, "brew", {"drink": "tea"})
+            assert (await task.result()).content[0].text == "a large tea"
 
 
 async def test_a_tool_that_is_a_task_only_refuses_clients_that_know_none():

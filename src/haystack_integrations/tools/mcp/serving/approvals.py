@@ -57,7 +57,6 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
@@ -326,7 +325,7 @@ class Approvals:
         context = self.call.context
         if context is None or not _can_be_asked(context):
             return _refused(tool_name, "the client does not take questions.")
-        if not _pauses(context):
+        if not self.call.asks_by_result:
             return await _elicit(context, tool_name, question)
         if not is_own:
             return _refused(
@@ -350,14 +349,6 @@ class Approvals:
 
 # Who decides about the calls of the run that the code is part of.
 current_approvals: ContextVar[Approvals | None] = ContextVar("mcp_haystack_approvals", default=None)
-
-
-def _pauses(context: Context) -> bool:
-    """
-    Return whether the client is asked by a result, because nothing can be sent to it during the call.
-    """
-    request = context.request_context
-    return context.is_background_task or (request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS)
 
 
 def _can_be_asked(context: Context) -> bool:

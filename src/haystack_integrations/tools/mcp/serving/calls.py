@@ -43,6 +43,7 @@ from haystack.core.errors import PipelineRuntimeError
 from haystack.tools.errors import ToolInvocationError
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_KEY, decode_header_value
 from mcp.types import ToolAnnotations
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
@@ -179,6 +180,17 @@ class ServedCall:
         self._users -= 1
         if not self._users:
             self._limiter.release_on_behalf_of(self)
+
+    @property
+    def asks_by_result(self) -> bool:
+        """
+        Whether the client is asked by a result, because nothing can be sent to it during the call.
+        """
+        if self.context is None:
+            return False
+        request = self.context.request_context
+        is_modern = request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
+        return is_modern or self.context.is_background_task
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """

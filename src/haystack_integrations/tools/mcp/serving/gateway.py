@@ -27,7 +27,6 @@ from haystack import logging
 from haystack.dataclasses import StreamingChunk
 from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.errors import (
@@ -107,7 +106,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
     if not pending.questions or context is None:
         msg = f"The server behind tool '{call.tool_name}' wants something that cannot be forwarded."
         raise ToolError(msg)
-    if _is_modern(context):
+    if call.asks_by_result:
         return types.InputRequiredResult(input_requests=pending.requests, request_state=json.dumps(pending.to_dict()))
     return await _ask_during_call(tool, pending, context, tell)
 
@@ -121,11 +120,6 @@ def _result(result: Any) -> Any:
     # What the other server says of itself is not said of this one.
     meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
     return result.model_copy(update={"meta": meta or None})
-
-
-def _is_modern(context: Context) -> bool:
-    request = context.request_context
-    return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _continued(tool: MCPTool, context: Context | None) -> MCPPendingCall | None:
