@@ -24,13 +24,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     output_sockets,
 )
 from haystack_integrations.tools.mcp.run_observers import agent_observer, continued_agent, observed_agent
-from haystack_integrations.tools.mcp.serving.approvals import (
-    Approvals,
-    Pause,
-    ask_clients,
-    carried,
-    current_approvals,
-)
+from haystack_integrations.tools.mcp.serving.approvals import Approvals, Pause, ask_clients, carried, current_approvals
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     ProgressReporter,

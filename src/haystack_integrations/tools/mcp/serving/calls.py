@@ -48,12 +48,7 @@ from pydantic import PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
-from haystack_integrations.tools.mcp.serving.schemas import (
-    ArgumentCheck,
-    InputSchema,
-    reasons_of,
-    without,
-)
+from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, InputSchema, reasons_of, without
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_name
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -39,13 +39,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     is_state_type,
     output_sockets,
 )
-from haystack_integrations.tools.mcp.serving.calls import (
-    CallPool,
-    ServedCall,
-    ServedTool,
-    current_call,
-    sign,
-)
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, current_call, sign
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,

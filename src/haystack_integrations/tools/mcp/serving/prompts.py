@@ -18,12 +18,7 @@ from pydantic import PrivateAttr
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
 from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, marked, refused
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.sources import (
-    NamedOptions,
-    ServeOptions,
-    Source,
-    check_name,
-)
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_name
 
 _OUTPUT = "prompt"
 

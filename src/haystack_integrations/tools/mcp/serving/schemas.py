@@ -25,14 +25,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
 from fastmcp.exceptions import ToolError
-from haystack.dataclasses import (
-    ByteStream,
-    ChatMessage,
-    Document,
-    FileContent,
-    ImageContent,
-    SparseEmbedding,
-)
+from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
@@ -55,10 +48,7 @@ from referencing import Registry
 from typing_extensions import TypedDict
 
 from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
-from haystack_integrations.tools.mcp.haystack_compat import (
-    contains_callable,
-    is_state_type,
-)
+from haystack_integrations.tools.mcp.haystack_compat import contains_callable, is_state_type
 
 _Schema = dict[str, Any]
 
