@@ -293,7 +293,7 @@ async def test_errors_show_neither_arguments_nor_details(mask: bool):
         ({}, {"inputs": ["tools"]}, "`inputs` names 'tools'"),
         ({}, {"inputs": ["task", "notes"]}, "`inputs` names 'notes'"),
         ({}, {"outputs": ["notes"]}, "`outputs` names 'notes'"),
-        ({}, {"bound": {"notes": 1}}, "`bound` names notes"),
+        ({}, {"bound": {"notes": 1}}, "`bound` names 'notes', which is not among the inputs of the agent: task"),
         (
             {"user_prompt": "Tell of {{ city }}", "required_variables": ["city"]},
             {"inputs": ["task"]},

@@ -330,7 +330,11 @@ async def test_a_slow_store_runs_into_its_timeout() -> None:
         ({"a b": InMemoryDocumentStore()}, None, "A name in `document_stores` must be"),
         ({"kb": "store"}, None, "must be a document store of Haystack, with the methods filter_documents"),
         ({"kb": InMemoryDocumentStore}, None, "must be a document store of Haystack"),
-        ({"kb": InMemoryDocumentStore()}, {"kb": {"bound": {"x": 1}}}, "may have `filters` for a document store"),
+        (
+            {"kb": InMemoryDocumentStore()},
+            {"kb": {"bound": {"x": 1}}},
+            "names 'x', which is not among what a document store takes: filters",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_refused(stores: Any, options: Any, text: str) -> None:

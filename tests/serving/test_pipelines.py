@@ -213,7 +213,11 @@ class TakesTools:
     ("components", "options", "message"),
     [
         ([Takes], {"inputs": ["text"]}, r"Nothing sets a\.number"),
-        ([Takes], {"inputs": ["text", "other"]}, r"`inputs` names 'other', which is not there. There are a\.text"),
+        (
+            [Takes],
+            {"inputs": ["text", "other"]},
+            r"`inputs` names 'other', which is not among the sockets of the pipeline: a\.text",
+        ),
         ([Takes], {"outputs": ["other"]}, "`outputs` names 'other'"),
         ([Takes], {"bound": {"other": 1}}, "`bound` names 'other'"),
         ([Takes, TakesAnotherNumber], {"inputs": ["text", "number"]}, "sockets of different types"),

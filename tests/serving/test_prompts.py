@@ -178,9 +178,17 @@ class TestCompletion:
         ([], None, "must be a dictionary of names to prompt builders"),
         ({"ask": "text"}, None, "must be a prompt builder"),
         ({"a/b": chat_builder()}, None, "A name in `prompts` must be"),
-        ({"ask": chat_builder()}, {"bound": {"other": 1}}, "the prompt has no variable other"),
+        (
+            {"ask": chat_builder()},
+            {"bound": {"other": 1}},
+            r"names 'other', which is not among the variables of the prompt: ",
+        ),
         ({"ask": chat_builder()}, {"inputs": ["thing"], "bound": {"thing": 1}}, "must set each variable once"),
-        ({"ask": chat_builder()}, {"completions": {"other": ["x"]}}, "there is no argument other"),
+        (
+            {"ask": chat_builder()},
+            {"completions": {"other": ["x"]}},
+            r"completions` names 'other', which is not among the arguments of the prompt: ",
+        ),
         ({"ask": chat_builder()}, {"completions": {"thing": "x"}}, "`completions`.* must be a valid list"),
     ],
 )

@@ -246,7 +246,10 @@ def test_options_for_what_is_not_served_are_refused():
 @rows(
     ("options", "reason"),
     [
-        ({"bound": {"nme": "a-secret"}}, "`bound` names nme, which the function 'greet' does not take. It takes name."),
+        (
+            {"bound": {"nme": "a-secret"}},
+            "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
+        ),
         ({"inputs": ["name"]}, "`inputs` cannot be chosen for 'greet', which is a function"),
         ({"outputs": ["result"]}, "`outputs` cannot be chosen for 'greet', which is a function"),
     ],

@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
 )
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
-from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known
 
 # What clients send and get, beside State, by the names that they see.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
@@ -212,10 +212,7 @@ def _choose_inputs(agent: Agent, options: ServeOptions) -> dict[str, str]:
     if left_over:
         msg = f"Nothing sets {', '.join(left_over)}, without which the agent cannot run. Add to `inputs` or `bound`."
         raise ValueError(msg)
-    unknown = [name for name in options.bound if name not in inputs and name not in sockets]
-    if unknown:
-        msg = f"`bound` names {', '.join(unknown)}, which the agent does not have. It has {', '.join(sockets)}."
-        raise ValueError(msg)
+    check_known("bound", options.bound, [*inputs, *sockets], "the inputs of the agent")
     return inputs
 
 
@@ -224,10 +221,7 @@ def _by_name(option: str, chosen: Any, known: list[str]) -> dict[str, str]:
     Bring a choice into one form: the name that the Agent has for something, by the name that clients see.
     """
     wanted = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
-    for inner in wanted.values():
-        if not isinstance(inner, str) or inner not in known:
-            msg = f"`{option}` names {inner!r}, which clients can neither set nor get. There are {', '.join(known)}."
-            raise ValueError(msg)
+    check_known(option, wanted.values(), known, "what clients can set or get")
     return wanted
 
 

@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
     Source,
+    check_known,
     check_methods,
     check_name,
 )
@@ -114,10 +115,7 @@ class _ServedStore:
         self._name = name
         self._store = store
         self.options = options
-        unknown = sorted(set(self.options.bound) - {"filters"})
-        if unknown:
-            msg = f"`options[{name!r}].bound` may have `filters` for a document store, not {', '.join(unknown)}"
-            raise ValueError(msg)
+        check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
         self._places = Reads(f"Reading from '{name}'", self.options, pool, ResourceError)
         self._limit = self.options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"

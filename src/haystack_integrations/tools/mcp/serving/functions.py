@@ -52,7 +52,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     output_schema,
     reasons_of,
 )
-from haystack_integrations.tools.mcp.serving.sources import ServeOptions
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_known
 
 # What Haystack has for content that is no text.
 _MEDIA = (ByteStream, FileContent, ImageContent)
@@ -108,14 +108,8 @@ def serve_function(
 
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
     """Refuse options that would be passed over, or make each call fail."""
-    takes = list(inspect.signature(parsed.fn).parameters)
-    unknown = [name for name in options.bound if name not in takes]
-    if unknown:
-        msg = (
-            f"`bound` names {', '.join(unknown)}, which the function '{parsed.name}' does not take. "
-            f"It takes {', '.join(takes) or 'nothing'}."
-        )
-        raise ValueError(msg)
+    parameters = inspect.signature(parsed.fn).parameters
+    check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
     for name in ("inputs", "outputs"):
         if getattr(options, name) is not None:
             msg = (

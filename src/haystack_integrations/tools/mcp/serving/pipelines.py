@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     is_servable,
     output_schema,
 )
-from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known
 
 _YAML_SUFFIXES = (".yaml", ".yml")
 
@@ -229,9 +229,7 @@ def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, An
     replaced: dict[str, Any] = {}
     for name, names in by_name.items():
         for each in [names] if isinstance(names, str) else names:
-            if each not in known:
-                msg = f"`{option}` names '{each}', which is not there. There are {', '.join(known)}."
-                raise ValueError(msg)
+            check_known(option, [each], known, f"the {option} of the SuperComponent")
             path = known[each]
             replaced[name] = path if isinstance(path, str) else [*replaced.get(name, []), *path]
     return replaced
@@ -418,8 +416,7 @@ def _find(option: str, path: str, sockets: Mapping[Socket, Any]) -> tuple[Socket
     component, _, name = path.rpartition(".")
     found = tuple(each for each in sockets if each[1] == name and component in ("", each[0]))
     if not found:
-        msg = f"`{option}` names '{path}', which is not there. There are {_listed(sockets)}."
-        raise ValueError(msg)
+        check_known(option, [path], map(".".join, sockets), "the sockets of the pipeline")
     return found
 
 

@@ -18,7 +18,7 @@ from pydantic import PrivateAttr
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
 from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, marked, refused
 from haystack_integrations.tools.mcp.serving.results import content_blocks
-from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_name
+from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
 _OUTPUT = "prompt"
 
@@ -127,13 +127,7 @@ class ServedPrompt(Prompt):
         prompt._options = options
         prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
         prompt._variables = shown
-        unknown = sorted(set(options.completions) - set(shown))
-        if unknown:
-            msg = (
-                f"`options[{name!r}].completions`: there is no argument {', '.join(unknown)}. The arguments: "
-                f"{', '.join(shown) or 'none'}"
-            )
-            raise ValueError(msg)
+        check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
@@ -190,13 +184,7 @@ def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions)
     else:
         shown = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
     named = [*shown.values(), *options.bound]
-    unknown = sorted({str(each) for each in named if each not in variables})
-    if unknown:
-        msg = (
-            f"`options[{name!r}]`: the prompt has no variable {', '.join(unknown)}. Its variables: "
-            f"{', '.join(variables) or 'none'}"
-        )
-        raise ValueError(msg)
+    check_known(f"options[{name!r}]", named, variables, "the variables of the prompt")
     if len(set(named)) < len(named):
         msg = f"`options[{name!r}]`: `inputs` and `bound` must set each variable once"
         raise ValueError(msg)

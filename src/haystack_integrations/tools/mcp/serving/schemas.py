@@ -49,6 +49,7 @@ from typing_extensions import TypedDict
 
 from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
 from haystack_integrations.tools.mcp.haystack_compat import contains_callable, is_state_type
+from haystack_integrations.tools.mcp.serving.sources import check_known
 
 _Schema = dict[str, Any]
 
@@ -598,13 +599,7 @@ def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
     :raises ValueError: If there is none of that name.
     """
     properties = parameters.get("properties", {})
-    unknown = [name for name in names if name not in properties]
-    if unknown:
-        msg = (
-            f"Tool '{tool_name}' has no {', '.join(map(repr, unknown))}, which `inputs` name. "
-            f"There is {', '.join(properties) or 'none'}."
-        )
-        raise ValueError(msg)
+    check_known("inputs", names, properties, f"the arguments of tool '{tool_name}'")
     kept = without(parameters, [name for name in properties if name not in names])
     return {**{key: each for key, each in kept.items() if key != "patternProperties"}, "additionalProperties": False}
 

@@ -9,7 +9,7 @@ What is served: a source of each kind, and what users say of it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import field, fields, replace
 from typing import Annotated, Any, Literal
@@ -49,6 +49,23 @@ def check_name(parameter: str, name: object) -> None:
             f"A name in {parameter} must be 1 to 64 characters from A-Z, a-z, 0-9, '_', '-' and '.', not {shown}. "
             "Clients and their models would not take it"
         )
+        raise ValueError(msg)
+
+
+def check_known(option: str, names: Iterable[object], known: Iterable[str], what: str) -> None:
+    """
+    Check that an option names what there is.
+
+    :param option: The option, for the message.
+    :param names: What it names.
+    :param known: What there is.
+    :param what: What that is.
+    :raises ValueError: If something is not there; the message says what is.
+    """
+    known = list(known)
+    unknown = [repr(each) for each in names if each not in known]
+    if unknown:
+        msg = f"`{option}` names {', '.join(unknown)}, which is not among {what}: {', '.join(known) or 'none'}."
         raise ValueError(msg)
 
 
