@@ -74,12 +74,14 @@ class PipelineSource(Source):
         :raises ValueError: If one cannot be served; the message says why.
         :raises DeserializationError: If a YAML cannot be loaded.
         """
-        served = []
+        tools, parts = [], []
         for name, given, own in options.each("pipelines", pipelines, "pipelines"):
             with errors_named("pipeline", name):
-                served.append(_ServedPipeline(name, _choose(name, given, own), own))
-        super().__init__([each.as_tool(pool) for each in served])
-        self.parts: Sequence[Any] = [each.pipeline for each in served]
+                chosen = _choose(name, given, own)
+                tools.append(_serve_pipeline(name, chosen, own, pool))
+                parts.append(chosen.pipeline)
+        super().__init__(tools)
+        self.parts: Sequence[Any] = parts
 
 
 @dataclass(frozen=True)
@@ -94,81 +96,76 @@ class _Chosen:
     outputs: Any = None
 
 
-class _ServedPipeline:
-    def __init__(self, name: str, chosen: _Chosen, options: ServeOptions) -> None:
-        self._name = name
-        self._description = chosen.description
-        self._options = options
-        self.pipeline = observed_pipeline(chosen.pipeline)
-        self._runs_async = is_async_pipeline(chosen.pipeline)
-        self._count = len(list(chosen.pipeline.walk()))
-        self._inputs: InputMapping = map_inputs(chosen.pipeline, chosen.inputs, options.bound)
-        self._outputs = map_outputs(chosen.pipeline, chosen.outputs)
-        self._schema = InputSchema(self._inputs.served)
+def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: CallPool) -> ServedTool:
+    pipeline = chosen.pipeline
+    inputs = map_inputs(pipeline, chosen.inputs, options.bound)
+    outputs = map_outputs(pipeline, chosen.outputs)
+    schema = InputSchema(inputs.served)
+    run = _run_in_loop if is_async_pipeline(pipeline) else _run_in_thread
+    run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
+    count = len(list(pipeline.walk()))
 
-    def as_tool(self, pool: CallPool) -> ServedTool:
-        declared = {name: declared for name, (_, declared) in self._outputs.items()}
-        return ServedTool.create(
-            name=self._name,
-            description=self._description,
-            parameters=self._schema.json_schema,
-            inputs=self._schema,
-            body=self._run,
-            options=self._options,
-            pool=pool,
-            kind="pipelines",
-            output_schema=output_schema(declared, include_embeddings=self._options.include_embeddings),
-        )
+    async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
+        async with ProgressReporter(call, total=count, patient=True) as progress:
+            found = await run(pipeline, {"data": inputs.to_run(arguments), **run_options}, call, progress)
+        return _results(found, outputs)
 
-    async def _run(self, arguments: dict[str, Any], call: ServedCall) -> Any:
-        data = self._inputs.to_run(arguments)
-        wanted = {component for (component, _), _ in self._outputs.values()}
-        async with ProgressReporter(call, total=self._count, patient=True) as progress:
-            if self._runs_async:
-                found = await self._run_in_loop(data, wanted, progress)
-            else:
-                found = await self._run_in_thread(data, wanted, call, progress)
-        return _results(found, self._outputs)
+    return ServedTool.create(
+        name=name,
+        description=chosen.description,
+        parameters=schema.json_schema,
+        inputs=schema,
+        body=body,
+        options=options,
+        pool=pool,
+        kind="pipelines",
+        output_schema=output_schema(
+            {name: declared for name, (_, declared) in outputs.items()}, include_embeddings=options.include_embeddings
+        ),
+    )
 
-    async def _run_in_loop(self, data: dict[str, Any], wanted: set[str], progress: ProgressReporter) -> dict[str, Any]:
-        tasks: set[asyncio.Task[Any]] = set()
 
-        def before(component: str) -> None:
-            task = asyncio.current_task()
-            if task is not None:
-                tasks.add(task)
-            progress.step(f"Running {component}")
+async def _run_in_loop(
+    pipeline: Any,
+    parameters: dict[str, Any],
+    call: ServedCall,  # noqa: ARG001
+    progress: ProgressReporter,
+) -> dict[str, Any]:
+    tasks: set[Any] = set()
 
-        try:
-            with _observing(before):
-                found: dict[str, Any] = await self.pipeline.run_async(data, include_outputs_from=wanted)
-            return found
-        except asyncio.CancelledError:
-            # Haystack 2 leaves the components that run behind.
-            for task in tasks - {asyncio.current_task()}:
-                task.cancel()
-            raise
+    def before(component: str) -> None:
+        tasks.add(asyncio.current_task())
+        progress.step(f"Running {component}")
 
-    async def _run_in_thread(
-        self, data: dict[str, Any], wanted: set[str], call: ServedCall, progress: ProgressReporter
-    ) -> dict[str, Any]:
-        is_abandoned = threading.Event()
+    try:
+        with _observing(before):
+            return dict(await pipeline.run_async(**parameters))
+    except asyncio.CancelledError:
+        # Haystack 2 leaves the components that run behind.
+        for task in tasks - {asyncio.current_task()}:
+            task.cancel()
+        raise
 
-        def before(component: str) -> None:
-            if is_abandoned.is_set():
-                raise _AbandonedError
-            progress.step(f"Running {component}")
 
-        def run() -> dict[str, Any]:
-            with _observing(before):
-                found: dict[str, Any] = self.pipeline.run(data, include_outputs_from=wanted)
-            return found
+async def _run_in_thread(
+    pipeline: Any, parameters: dict[str, Any], call: ServedCall, progress: ProgressReporter
+) -> dict[str, Any]:
+    is_abandoned = threading.Event()
 
-        try:
-            return await call.in_thread(run)
-        finally:
-            # A component that runs cannot be stopped; those after it do not begin.
-            is_abandoned.set()
+    def before(component: str) -> None:
+        if is_abandoned.is_set():
+            raise _AbandonedError
+        progress.step(f"Running {component}")
+
+    def run() -> dict[str, Any]:
+        with _observing(before):
+            return dict(pipeline.run(**parameters))
+
+    try:
+        return await call.in_thread(run)
+    finally:
+        # A component that runs cannot be stopped; those after it do not begin.
+        is_abandoned.set()
 
 
 class _AbandonedError(Exception):
@@ -202,7 +199,7 @@ def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
             f"not as {type(given).__name__}."
         )
         raise ValueError(msg)
-    return _Chosen(pipeline, _description(pipeline), options.inputs, options.outputs)
+    return _Chosen(observed_pipeline(pipeline), _description(pipeline), options.inputs, options.outputs)
 
 
 def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
@@ -216,7 +213,7 @@ def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
     outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
     is_plain = type(given).__module__.startswith("haystack.")
     description = (not is_plain and inspect.getdoc(type(given))) or _description(given.pipeline)
-    return _Chosen(given.pipeline, description, inputs, outputs)
+    return _Chosen(observed_pipeline(given.pipeline), description, inputs, outputs)
 
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
