@@ -6,7 +6,8 @@
 Compares calls over HTTP of what this package serves with calls of functions of FastMCP that do the same.
 
     python benchmarks/served_calls.py            # in an environment with mcp-haystack[serve] and psutil; about a minute
-    python benchmarks/served_calls.py --check    # exits with 1 if a median or the server's CPU is above 1.2 x FastMCP's
+    python benchmarks/served_calls.py --check    # exits with 1 if a median or the server's CPU is above 1.2 x FastMCP's,
+                                                 # or 1.4 x for pipelines, whose components report progress
 
 Both servers (served.py) are processes with Python's own event loop, as `pip install "mcp-haystack[serve]"` gives them.
 FastMCP's client calls them in turns. A ratio is the median of the ratios of the rounds, so that it does not matter when
@@ -109,7 +110,7 @@ async def measure(
 
 
 async def run(options: argparse.Namespace) -> bool:
-    """Print a line for each case, and tell whether all are within the limit."""
+    """Print a line for each case, and return whether all are within their limits."""
     print(
         f"{'a call over HTTP of a':38} {'ours':>8} {'FastMCP':>8} {'ratio':>6}   CPU: {'ours':>8} {'FastMCP':>8} ratio"
     )
@@ -117,7 +118,8 @@ async def run(options: argparse.Namespace) -> bool:
     async with server(OURS) as ours, server(FASTMCP) as plain:
         for case in CASES:
             found = await measure({OURS: ours, FASTMCP: plain}, case, rounds=options.rounds, calls=options.calls)
-            within = within and max(found["ratio"], found["cpu_ratio"]) <= options.limit
+            limit = options.limit if case.startswith("tool") else options.pipeline_limit
+            within = within and max(found["ratio"], found["cpu_ratio"]) <= limit
             print(
                 f"{case:38} {found['ours_ms']:5.2f} ms {found['fastmcp_ms']:5.2f} ms {found['ratio']:6.2f}   "
                 f"     {found['ours_cpu_ms']:5.2f} ms {found['fastmcp_cpu_ms']:5.2f} ms {found['cpu_ratio']:5.2f}",
@@ -131,7 +133,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--calls", type=int, default=20, help="calls of each server in a round")
-    parser.add_argument("--limit", type=float, default=1.2, help="the largest ratio, for --check")
+    parser.add_argument("--limit", type=float, default=1.2, help="the largest ratio of a tool, for --check")
+    parser.add_argument("--pipeline-limit", type=float, default=1.4, help="the largest ratio of a pipeline")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a ratio is above the limit")
     options = parser.parse_args()
     within = asyncio.run(run(options))
