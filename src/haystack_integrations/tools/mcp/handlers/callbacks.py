@@ -50,16 +50,8 @@ LOGGER_NAME: Final = "haystack_integrations.tools.mcp.servers"
 # Keywords of a form's fields that are checked quickly, whatever a server wrote there. Patterns may never end.
 _CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
-_LEVELS = {
-    "debug": stdlib_logging.DEBUG,
-    "info": stdlib_logging.INFO,
-    "notice": stdlib_logging.INFO,
-    "warning": stdlib_logging.WARNING,
-    "error": stdlib_logging.ERROR,
-    "critical": stdlib_logging.CRITICAL,
-    "alert": stdlib_logging.CRITICAL,
-    "emergency": stdlib_logging.CRITICAL,
-}
+# Python has no counterparts of these levels, but of the others.
+_LEVELS = {"notice": "INFO", "alert": "CRITICAL", "emergency": "CRITICAL"}
 
 # Of a log message, in characters.
 _LONGEST_LINE = 10_000
@@ -514,7 +506,8 @@ def _log_message(server_name: str, params: types.LoggingMessageNotificationParam
     """
     name = re.sub(r"[^\w-]+", "_", server_name)[:64] or "unnamed"
     server_logger = logging.getLogger(f"{LOGGER_NAME}.{name}")
-    level = _LEVELS.get(params.level, stdlib_logging.INFO)
+    name_of_level = _LEVELS.get(params.level, params.level.upper())
+    level = stdlib_logging.getLevelNamesMapping().get(name_of_level, stdlib_logging.INFO)
     if not stdlib_logging.getLogger(f"{LOGGER_NAME}.{name}").isEnabledFor(level):
         return
     text = redactor.text(_as_text(params.data))

@@ -9,8 +9,12 @@ Servers by name, and which of their tools go by which alias, with limits: `MCPRe
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.configuration import LocalStdioMCPProvider, MCPProvider, ToolConfig
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade
-from haystack_integrations.tools.mcp.registry.health import MCPAliasHealth, MCPHealthReport, MCPProviderHealth
-from haystack_integrations.tools.mcp.registry.registry import MCPRegistry
+from haystack_integrations.tools.mcp.registry.registry import (
+    MCPAliasHealth,
+    MCPHealthReport,
+    MCPProviderHealth,
+    MCPRegistry,
+)
 from haystack_integrations.tools.mcp.registry.traces import MCPToolUsage, conversation_trace, tool_usage
 
 __all__ = [

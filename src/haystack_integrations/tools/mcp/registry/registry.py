@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections import UserDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from haystack.core.serialization import default_from_dict, default_to_dict
@@ -15,10 +18,12 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.mcp_json import TOOL_CONFIGS, Configuration
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import short_repr
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.configuration import (
     Provider,
@@ -33,10 +38,148 @@ from haystack_integrations.tools.mcp.registry.facade import (
     generate,
     generate_async,
 )
-from haystack_integrations.tools.mcp.registry.health import MCPHealthReport, check_alias
 
 if TYPE_CHECKING:
     from haystack.components.agents import Agent
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class MCPProviderHealth:
+    """
+    What a health check found out about one server.
+
+    :param provider: Name of the provider.
+    :param server: What server it is and where, without secrets.
+    :param ok: Whether the server answered.
+    :param required: Whether it is an error if it does not.
+    :param seconds: How long that took.
+    :param error: Why it did not, or cannot be used.
+    :param tools: How many usable tools it has.
+    """
+
+    provider: str
+    server: str
+    ok: bool
+    required: bool
+    seconds: float
+    error: str | None = None
+    tools: int = 0
+
+
+@short_repr
+@dataclass(frozen=True, kw_only=True)
+class MCPAliasHealth:
+    """
+    What a health check found out about one alias.
+
+    :param tool_alias: The alias.
+    :param ok: Whether it can be used: all servers that are required answered, and there is no `error`.
+    :param seconds: How long the slowest server took.
+    :param providers: Its servers.
+    :param error: What is wrong with the alias itself: a tool that two servers have, or that none has.
+    :param tools: Names of its tools.
+    """
+
+    tool_alias: str
+    ok: bool
+    seconds: float
+    providers: list[MCPProviderHealth] = field(default_factory=list)
+    error: str | None = None
+    tools: list[str] = field(default_factory=list)
+
+
+class MCPHealthReport(UserDict[str, MCPAliasHealth]):
+    """
+    What a health check found out, by alias. `print(report)` shows it.
+    """
+
+    @property
+    def ok(self) -> bool:
+        """
+        Whether all aliases can be used.
+        """
+        return all(alias.ok for alias in self.values())
+
+    def raise_if_failed(self) -> None:
+        """
+        Raise an error if an alias cannot be used.
+
+        :raises MCPConnectionError: With the whole report as its text, if a server is to blame.
+        :raises MCPConfigurationError: Likewise, if only the configuration is.
+        """
+        failed = [alias for alias in self.values() if not alias.ok]
+        if not failed:
+            return
+        msg = f"The health check failed for {', '.join(repr(alias.tool_alias) for alias in failed)}:\n{self}"
+        if any(not each.ok and each.required for alias in failed for each in alias.providers):
+            raise MCPConnectionError(msg, operation="health_check")
+        raise MCPConfigurationError(msg)
+
+    def __str__(self) -> str:
+        """
+        Return a line for each alias and each of its servers.
+
+        :returns: The text.
+        """
+        lines: list[str] = []
+        for alias in self.values():
+            what = f"{len(alias.tools)} tools" if alias.ok else alias.error or "unusable"
+            lines.append(f"{alias.tool_alias}: {'ok' if alias.ok else 'failed'}, {what}")
+            for each in alias.providers:
+                state = "ok" if each.ok else "failed" if each.required else "not reachable, not required"
+                detail = f"{each.tools} tools" if each.ok else each.error
+                lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
+        return "\n".join(lines) or "no aliases"
+
+
+async def _check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHealth:
+    """
+    Check the servers of an alias, all at once, and whether their tools fit together.
+    """
+    checks = [_check_provider(name, member, timeout) for name, member in toolset.toolsets.items()]
+    providers: list[MCPProviderHealth] = list(await asyncio.gather(*checks))
+    error: str | None = None
+    tools: list[str] = []
+    ok = all(each.ok or not each.required for each in providers)
+    if ok:
+        try:
+            toolset._settle()
+            tools = [tool.name for tool in toolset]
+        except (MCPConfigurationError, MCPToolNotFoundError) as failure:
+            ok, error = False, str(failure)
+    seconds = max((each.seconds for each in providers), default=0.0)
+    return MCPAliasHealth(
+        tool_alias=toolset.tool_alias, ok=ok, seconds=seconds, providers=providers, error=error, tools=tools
+    )
+
+
+async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPProviderHealth:
+    started = time.perf_counter()
+    error: str | None = None
+    try:
+        async with asyncio.timeout(timeout):
+            if member._is_warm():
+                # An open session says little about a server that may hang.
+                await member.connection.list_tools_async()
+            elif member.snapshot is not None:
+                await member.refresh_async()  # warming up would not connect
+            else:
+                await member.warm_up_async()
+                error = None if member._absence is None else str(member._absence)
+    except TimeoutError as failure:
+        error = str(failure) or f"no answer within {timeout:g} seconds"
+    except Exception as failure:
+        error = str(failure) or type(failure).__name__
+    return MCPProviderHealth(
+        provider=name,
+        server=member.server_info.describe(),
+        ok=error is None,
+        required=member.required,
+        seconds=time.perf_counter() - started,
+        error=error,
+        tools=len(member) if error is None else 0,
+    )
 
 
 class MCPRegistry(Compound):
@@ -318,7 +461,7 @@ class MCPRegistry(Compound):
         """
         toolsets = [self.toolset(alias) for alias in (self._toolsets if aliases is None else aliases)]
         running_loop()
-        checked = await asyncio.gather(*(check_alias(toolset, timeout) for toolset in toolsets))
+        checked = await asyncio.gather(*(_check_alias(toolset, timeout) for toolset in toolsets))
         report = MCPHealthReport({alias.tool_alias: alias for alias in checked})
         if raise_on_failure:
             report.raise_if_failed()
