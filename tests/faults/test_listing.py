@@ -31,14 +31,6 @@ def test_a_listing_in_pages_is_complete(proxied_peer, kind):
 
 
 @every_way
-def test_of_a_listing_that_repeats_a_page_the_tools_are_used_that_came(proxied_peer, kind, caplog):
-    server = proxied_peer(kind, "--page-size", "5", "--repeat-cursor")
-    with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:
-        assert len(toolset) == 5
-    assert "it repeats a page. What came before is used" in caplog.text
-
-
-@every_way
 def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_process(proxied_peer, kind):
     server = proxied_peer(kind, "--slow-list", "1")
     with MCPToolset(server.reach(), connection_timeout=LONG) as toolset:

@@ -56,21 +56,8 @@ async def test_pages_are_read_to_the_end(version, pages, expected, requests, sai
     client = ScriptedClient(paging(pages), version)
     assert names(await client.list_resources()) == expected
     assert len(client.sent) == requests
-    assert said in caplog.text
-    assert bool(caplog.text) == bool(said)
-
-
-async def test_a_listing_without_an_end_is_cut_off(monkeypatch, caplog):
-    limits = "haystack_integrations.tools.mcp.protocol.mcp_client."
-    client = ScriptedClient(
-        lambda _, params: page(str(number := int(params.get("cursor", 0)) + 1), following=str(number))
-    )
-    monkeypatch.setattr(f"{limits}_MAX_PAGES", 3)
-    assert names(await client.list_resources()) == ["1", "2", "3"]
-    assert "more than 3 pages" in caplog.text
-    monkeypatch.setattr(f"{limits}MAX_ITEMS", 2)
-    assert names(await client.list_resources()) == ["1", "2", "3"]
-    assert "more than 2. What came before is used" in caplog.text
+    logged = [record.getMessage() for record in caplog.records if record.name.startswith("haystack_integrations")]
+    assert [said in each for each in logged] == ([True] if said else [])
 
 
 async def test_a_listing_that_is_refused_is_not_asked_for_again():

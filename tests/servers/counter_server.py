@@ -323,17 +323,17 @@ def add_numbered_tools(server: MCPServer[Any], count: int) -> None:
         server.add_tool(numbered, name=f"tool_{number:04}", description=f"Tool number {number}")
 
 
-def change_listing(server: MCPServer[Any], *, page_size: int | None, seconds: float, repeat_cursor: bool) -> None:
-    """Make `tools/list` answer in pages, late, or with the same cursor for ever."""
+def change_listing(server: MCPServer[Any], *, page_size: int | None, seconds: float) -> None:
+    """Make `tools/list` answer in pages, or late."""
 
     async def list_tools(_ctx: Any, params: PaginatedRequestParams) -> ListToolsResult:
         await anyio.sleep(seconds)
         tools = await server.list_tools()
         size = page_size or max(len(tools), 1)
         start = int(params.cursor or 0)
-        following = start if repeat_cursor else start + size
-        more = repeat_cursor or following < len(tools)
-        return ListToolsResult(tools=tools[start : start + size], next_cursor=str(following) if more else None)
+        following = start + size
+        more = following < len(tools)
+        return ListToolsResult(tools=tools[start:following], next_cursor=str(following) if more else None)
 
     _lowlevel(server).add_request_handler("tools/list", PaginatedRequestParams, list_tools)
 
@@ -485,7 +485,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
     parser.add_argument("--protocol", choices=["legacy", "auto", "modern"], default="auto")
     parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
-    parser.add_argument("--repeat-cursor", action="store_true", help="tools/list never comes to its last page")
     parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
     parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
@@ -513,10 +512,8 @@ def main() -> None:
 
     server = build_server(record)
     add_numbered_tools(server, options.tools)
-    if options.page_size or options.slow_list or options.repeat_cursor:
-        change_listing(
-            server, page_size=options.page_size, seconds=options.slow_list, repeat_cursor=options.repeat_cursor
-        )
+    if options.page_size or options.slow_list:
+        change_listing(server, page_size=options.page_size, seconds=options.slow_list)
     if options.protocol == "legacy":
         serve_handshake_era_only(server)
     elif options.protocol == "modern":

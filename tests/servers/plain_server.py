@@ -29,7 +29,6 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls-file", required=True)
     parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
-    parser.add_argument("--repeat-cursor", action="store_true", help="tools/list never comes to its last page")
     parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
     parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--hang-at-start", action="store_true", help="be there and never answer")
@@ -237,9 +236,9 @@ class PlainServer:
     def _page(self, start: int) -> dict[str, Any]:
         tools = [*self._definitions.values()]
         size = self._options.page_size or len(tools)
-        following = start if self._options.repeat_cursor else start + size
-        more = self._options.repeat_cursor or following < len(tools)
-        return {"tools": tools[start : start + size], **({"nextCursor": str(following)} if more else {})}
+        following = start + size
+        more = following < len(tools)
+        return {"tools": tools[start:following], **({"nextCursor": str(following)} if more else {})}
 
     def _call(self, name: str, arguments: dict[str, Any], cancelled: threading.Event) -> dict[str, Any]:
         def failed(message: str) -> dict[str, Any]:

@@ -76,11 +76,6 @@ class TestHeaders:
         assert "gzip" in sent["accept-encoding"]
         assert network.requests[0].extensions["timeout"] == PHASES
 
-    async def test_the_user_info_of_a_url_authenticates(self) -> None:
-        network = Network(200)
-        await post(network.sender(), url=httpx2.URL("https://alice:pa55@mcp.test/mcp"))
-        assert network.requests[0].headers["authorization"] == "Basic YWxpY2U6cGE1NQ=="
-
     async def test_cookies_come_back_to_their_server_for_the_session_alone(self) -> None:
         network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "node=7; Path=/"}))
         sender = network.sender()
