@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.errors import (
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import CallsUntilRefused, ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 SPAN = "haystack.mcp.tool_call.refused"
@@ -62,14 +62,7 @@ def test_calls_over_the_budget_are_not_sent_and_the_model_answers_in_words(tools
 
 
 async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(toolset):
-    class Insisting(ScriptedChatGenerator):
-        """A model that calls until it is refused, in any number of runs."""
-
-        def _next(self, messages, tools):
-            refused = any(result.error for message in messages for result in message.tool_call_results)
-            return say("final") if refused else call("echo", text="x")
-
-    agent = Agent(chat_generator=Insisting([]), tools=toolset)
+    agent = Agent(chat_generator=CallsUntilRefused([call("echo", text="x"), say("final")]), tools=toolset)
 
     async def one() -> tuple[int, int, str]:
         with call_budget(max_calls=3) as budget:

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import CallsUntilRefused, ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
@@ -114,12 +114,7 @@ class TestBudget:
         assert generator.turns[1].tool_results[1] == "x"
 
     async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
-        class Persistent(ScriptedChatGenerator):
-            def _next(self, messages, tools):
-                refused = any(each.error for message in messages for each in message.tool_call_results)
-                return say("final") if refused else call("echo", text="x")
-
-        shared = agent(Persistent([]), max_turns=3)
+        shared = agent(CallsUntilRefused([call("echo", text="x"), say("final")]), max_turns=3)
         runs = [shared.run_async(messages=[ChatMessage.from_user("go")]) for _ in range(3)]
         for result in await asyncio.gather(*runs):
             assert kinds(result) == "uAtAtAtATa"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An operator's registry over servers that others have published: one of them dead, a model that insists, a person who
+An operator's registry over servers that others have published: one of them dead, and a person who
 declines, edits and accepts.
 """
 
@@ -16,12 +16,10 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.hooks import mcp as hooks
-from haystack_integrations.tools.mcp import MCPRegistry, MCPToolset, StdioServerInfo, ToolConfig, call_budget
-from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
+from haystack_integrations.tools.mcp import MCPRegistry, MCPToolset, StdioServerInfo, ToolConfig
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from haystack_integrations.tools.mcp.registry import tool_usage
 from tests.support.processes import StdioServer
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 pytestmark = pytest.mark.integration
 
@@ -105,26 +103,6 @@ def test_an_alias_over_published_servers_one_of_them_dead(registry, tmp_path: Pa
     assert "branch" in results[1].result
     assert "hi" in results[2].result
     assert "Buy tea." in results[3].result
-
-
-def test_a_model_that_insists_is_stopped(registry, run_agent):
-    registry, _ = registry
-    insisting = [call("get_current_time", **ZONE)] * 20
-    with pytest.raises(MCPBudgetExceededError) as raised:
-        registry.generate(ScriptedChatGenerator(insisting), "go", tool_alias="assistant")
-    assert tool_usage(raised.value.messages).refused_calls == 1
-    agent = Agent(
-        chat_generator=ScriptedChatGenerator(insisting), tools=registry.toolset("assistant"), max_agent_steps=5
-    )
-    with call_budget(max_calls=2) as budget:
-        run_agent(agent)
-    assert (budget.calls, budget.refused) == (2, 3)
-    generator = ScriptedChatGenerator(insisting)
-    result = run_agent(registry.agent("assistant", generator))
-    assert len(generator.turns) == (4 if HAS_HOOKS else 3)
-    if HAS_HOOKS:
-        assert tool_usage(result["messages"]).refused_calls == 2
-        assert result["exit_reason"] == "tool_call_budget_exceeded"
 
 
 def test_a_person_declines_edits_and_accepts(registry, run_agent):

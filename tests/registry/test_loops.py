@@ -14,10 +14,9 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
-from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
-from haystack.tools import Tool, ToolsType
+from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -66,23 +65,6 @@ def results(messages: list[ChatMessage]) -> list[str]:
 
 def errors(messages: list[ChatMessage]) -> list[bool]:
     return [result.error for message in messages for result in message.tool_call_results]
-
-
-@component
-class CallsUntilRefused:
-    """
-    A chat generator for many runs at a time: it calls `add` until a call is refused.
-    """
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: ToolsType | None = None) -> dict[str, list[ChatMessage]]:
-        return {"replies": [say("well") if True in errors(messages) else call("add", a=1, b=1)]}
-
-    @component.output_types(replies=list[ChatMessage])
-    async def run_async(
-        self, messages: list[ChatMessage], tools: ToolsType | None = None
-    ) -> dict[str, list[ChatMessage]]:
-        return self.run(messages)
 
 
 class TestFacade:
@@ -309,15 +291,6 @@ class TestLimits:
         assert messages[-1].text == "well"
         assert errors(messages) == [False, False, True]
         assert inprocess.calls == ["add"] * 2
-
-    @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks that refuse calls")
-    async def test_concurrent_runs_of_the_agent_have_their_turns_each(self, registry):
-        agent = registry.agent("math", CallsUntilRefused())
-        question = [ChatMessage.from_user("go")]
-        for ran in await asyncio.gather(*(agent.run_async(messages=question) for _ in range(5))):
-            assert ran["last_message"].text == "well"
-            assert errors(ran["messages"]) == [False, False, True]
-        assert inprocess.calls == ["add"] * 10
 
     def test_a_model_that_insists_is_stopped_by_the_agent(self, registry):
         generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 9)

@@ -108,3 +108,13 @@ class ScriptedChatGenerator:
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "ScriptedChatGenerator":
         return default_from_dict(cls, data)
+
+
+class CallsUntilRefused(ScriptedChatGenerator):
+    """
+    Plays the first reply until a call is refused, and then the second one, in any number of runs at a time.
+    """
+
+    def _next(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
+        insisting, final = self.replies
+        return final if any(each.error for message in messages for each in message.tool_call_results) else insisting
