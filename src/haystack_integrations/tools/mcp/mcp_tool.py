@@ -69,7 +69,6 @@ from haystack_integrations.tools.mcp.options import (
     Sent,
     ToolOptions,
     limit_outputs,
-    load_bound_arguments,
     stored_arguments,
     unusable_by_model,
     with_output_schema,
@@ -866,19 +865,6 @@ class MCPTool(ToolBase, Tool):
             "inputs_from_state": self._custom_inputs_from_state,
         }
         return own[name] if name in own else super()._parameter(name)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Deserialize a tool without connecting; with `eager_connect` it connects at warm-up.
-
-        :param data: The result of `to_dict`.
-        :returns: The tool.
-        """
-        parameters = dict(data["data"])
-        if bound := parameters.get("bound_arguments"):
-            parameters["bound_arguments"] = load_bound_arguments(bound)
-        return cls._load_parameters(parameters)
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -834,16 +834,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)
         return value or None if name in _PER_TOOL else value
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Deserialize a toolset without connecting; with `eager_connect` it connects at warm-up.
-
-        :param data: The result of `to_dict`.
-        :returns: The toolset.
-        """
-        return cls._load_parameters(data["data"])
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_handlers,
     serialize_handlers,
 )
-from haystack_integrations.tools.mcp.options import ToolOptions
+from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
@@ -537,14 +537,22 @@ class ToolBase(Connected):
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
-    def _load_parameters(cls, stored: dict[str, Any]) -> Self:
-        parameters = dict(stored)
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a tool or toolset without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The tool or toolset.
+        """
+        parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
         for parameter in HANDLER_PARAMETERS:
             if config := parameters.get(parameter):
                 parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
         if "interceptors" in parameters:
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
+        if "bound_arguments" in parameters:
+            parameters["bound_arguments"] = load_bound_arguments(parameters["bound_arguments"])
         loaded: Self = rebuild(cls, parameters)
         return loaded
 
