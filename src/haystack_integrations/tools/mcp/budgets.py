@@ -194,9 +194,6 @@ class MCPCallBudget:
         """
         return {name: count for name, count in self._made.items() if count}
 
-    def _counts_tool(self, tool_name: str, *, is_servers: bool) -> bool:
-        return is_servers if self._tools is None else tool_name in self._tools
-
     def _admit(self, tool_name: str) -> None:
         with self._lock:
             limit = self._counts.reason_against(tool_name, self._made)
@@ -232,7 +229,7 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     current = call_budgets.get()
     if not current:
         return
-    budgets = [each for each in current if each._counts_tool(tool_name, is_servers=is_servers)]
+    budgets = [each for each in current if (is_servers if each._tools is None else tool_name in each._tools)]
     for number, budget in enumerate(budgets):
         try:
             budget._admit(tool_name)
@@ -313,7 +310,9 @@ def failures_in_a_row(passed: Any, tool_name: str) -> int:
     :returns: The number of calls that failed. Those that were refused or declined are not counted.
     """
     count = 0
-    for message in reversed(passed if are_messages(passed) else _conversation.get() or ()):
+    # No model can write ChatMessages, which Haystack passes.
+    is_passed = isinstance(passed, list) and all(isinstance(each, ChatMessage) for each in passed)
+    for message in reversed(passed if is_passed else _conversation.get() or ()):
         if message.is_from("user"):
             break
         for result in reversed(message.tool_call_results):
@@ -325,16 +324,6 @@ def failures_in_a_row(passed: Any, tool_name: str) -> int:
                 return count
             count += 1
     return count
-
-
-def are_messages(value: Any) -> bool:
-    """
-    Return whether a value is a list of ChatMessages, which no model can write.
-
-    :param value: The value.
-    :returns: Whether it is.
-    """
-    return isinstance(value, list) and all(isinstance(each, ChatMessage) for each in value)
 
 
 def _was_returned(result: ToolCallResult) -> bool:

@@ -62,18 +62,16 @@ _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCom
 # What Haystack 3 says of a skill in a SkillStore; None on Haystack 2, which has neither.
 SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
-_SERIALIZERS = {"outputs_to_state": _serialize_outputs_to_state, "outputs_to_string": _serialize_outputs_to_string}
 # Imported at their first use, because they import much.
 _STATE = "haystack.components.agents.state.state"
 _PARAMETERS = "haystack.tools.parameters_schema_utils"
 _VALUES = "haystack.utils.base_serialization"
 
-_DESERIALIZERS = {
-    "outputs_to_state": _deserialize_outputs_to_state,
-    "outputs_to_string": _deserialize_outputs_to_string,
+# The parameters of tools that may contain handlers, with what replaces these by their import paths, and imports them.
+HANDLERS = {
+    "outputs_to_state": (_serialize_outputs_to_state, _deserialize_outputs_to_state),
+    "outputs_to_string": (_serialize_outputs_to_string, _deserialize_outputs_to_string),
 }
-# The parameters of tools that may contain handlers (functions, stored by their import path).
-HANDLER_PARAMETERS = tuple(_SERIALIZERS)
 
 
 def parts_of(message: ChatMessage) -> list[Any]:
@@ -84,28 +82,6 @@ def parts_of(message: ChatMessage) -> list[Any]:
     :returns: Its texts, images, files, tool calls and so on.
     """
     return list(message._content)
-
-
-def serialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
-    """
-    Replace the handlers in a tool's configuration with their import paths.
-
-    :param parameter: One of `HANDLER_PARAMETERS`.
-    :param config: The value of that parameter for one tool.
-    :returns: The serializable configuration.
-    """
-    return _SERIALIZERS[parameter](config)
-
-
-def deserialize_handlers(parameter: str, config: dict[str, Any]) -> dict[str, Any]:
-    """
-    Import the handlers of a stored configuration.
-
-    :param parameter: One of `HANDLER_PARAMETERS`.
-    :param config: The result of `serialize_handlers`.
-    :returns: The configuration with its handlers.
-    """
-    return _DESERIALIZERS[parameter](config)
 
 
 def check_state_schema(schema: dict[str, Any]) -> None:

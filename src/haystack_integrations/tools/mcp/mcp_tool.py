@@ -873,8 +873,8 @@ class MCPTool(ToolBase, Tool):
         return stored
 
     @classmethod
-    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
-        return convert(parameter, config)
+    def _convert_handlers(cls, convert: HandlerConverter, config: Any) -> Any:
+        return convert(config)
 
     def _repr_html_(self) -> str:
         return html_parameters(self, f"{self.name} of {self.server_info.describe()}")

@@ -843,8 +843,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return stored
 
     @classmethod
-    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
-        return {tool: convert(parameter, tool_config) for tool, tool_config in config.items() if tool_config}
+    def _convert_handlers(cls, convert: HandlerConverter, config: Any) -> Any:
+        return {tool: convert(tool_config) for tool, tool_config in config.items() if tool_config}
 
     def table(self) -> str:
         """

@@ -18,7 +18,12 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.dataclasses import Document
 from haystack.document_stores.types import DuplicatePolicy
-from haystack.tools import ToolsType, deserialize_tools_or_toolset_inplace, serialize_tools_or_toolset
+from haystack.tools import (
+    ToolsType,
+    deserialize_tools_or_toolset_inplace,
+    flatten_tools_or_toolsets,
+    serialize_tools_or_toolset,
+)
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from pydantic import Field, InstanceOf
@@ -178,10 +183,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return instructions_for_model(self.catalog)
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
-        listed = [tool for item in tool_items(self.catalog) for tool in ([item] if isinstance(item, Tool) else item)]
         tools: dict[str, Tool] = {}
         twice = []
-        for tool in without_instructions(listed):
+        for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
             if tools.setdefault(tool.name, tool) is not tool or tool.name == self.search_tool_name:
                 twice.append(tool.name)
         if twice and (strictly or twice != self._twice):
@@ -457,8 +461,7 @@ class ToolsFound(RunToolset):
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
             return iter(with_instructions([self.search_tool, *self._found.values()]))
-        items = tool_items(self._toolset.catalog) if self._all is None else self._all
-        tools = [tool for item in items for tool in ([item] if isinstance(item, Tool) else item)]
+        tools = flatten_tools_or_toolsets(self._toolset.catalog if self._all is None else self._all)
         return iter(with_instructions(filter(self._is_selected, tools)))
 
     def get_selectable_tools(self) -> list[Tool]:

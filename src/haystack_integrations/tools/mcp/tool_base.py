@@ -26,11 +26,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.haystack_compat import (
-    HANDLER_PARAMETERS,
-    deserialize_handlers,
-    serialize_handlers,
-)
+from haystack_integrations.tools.mcp.haystack_compat import HANDLERS
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
@@ -44,8 +40,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Takes the name of a parameter and its configuration for one tool, and returns the (de)serialized configuration.
-HandlerConverter: TypeAlias = Callable[[str, dict[str, Any]], dict[str, Any]]
+# Takes the configuration of one tool, and returns the (de)serialized configuration.
+HandlerConverter: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Connected(ContextManaged):
@@ -512,7 +508,7 @@ class ToolBase(Connected):
 
     @classmethod
     @abstractmethod
-    def _convert_handlers(cls, convert: HandlerConverter, parameter: str, config: Any) -> Any:
+    def _convert_handlers(cls, convert: HandlerConverter, config: Any) -> Any:
         """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -531,9 +527,9 @@ class ToolBase(Connected):
             name: to_dict() if (to_dict := getattr(value, method, None)) else value
             for name, value in self._init_parameters().items()
         }
-        for parameter in HANDLER_PARAMETERS:
+        for parameter, (serialize, _) in HANDLERS.items():
             if config := data[parameter]:
-                data[parameter] = self._convert_handlers(serialize_handlers, parameter, config)
+                data[parameter] = self._convert_handlers(serialize, config)
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
@@ -546,9 +542,9 @@ class ToolBase(Connected):
         """
         parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
-        for parameter in HANDLER_PARAMETERS:
+        for parameter, (_, deserialize) in HANDLERS.items():
             if config := parameters.get(parameter):
-                parameters[parameter] = cls._convert_handlers(deserialize_handlers, parameter, config)
+                parameters[parameter] = cls._convert_handlers(deserialize, config)
         if "interceptors" in parameters:
             parameters["interceptors"] = load_interceptors(parameters["interceptors"])
         if "bound_arguments" in parameters:
