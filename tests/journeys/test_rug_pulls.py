@@ -51,7 +51,7 @@ class Noticing:
     def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
         guard = self.toolset._guard
         if len(self.script.turns) == 1:
-            wait_until(lambda: guard is not None and guard.latest is not None and guard.latest.report, "the drift")
+            wait_until(lambda: guard is not None and guard.latest, "the drift")
         return self.script.run(messages, tools=tools)
 
 

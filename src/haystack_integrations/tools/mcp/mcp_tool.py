@@ -425,7 +425,7 @@ class MCPTool(ToolBase, Tool):
     def _load_listing(self, listing: ToolListing) -> None:
         guard = self._guard
         definitions = listing.tools if guard is None else guard.definitions(listing)
-        if guard is not None and guard.verdict(listing).quarantined:
+        if guard is not None and guard.quarantined(guard.report(listing)):
             self._generation = listing.generation  # it remains as in the snapshot, and is not called
             return
         available = [definition.name for definition in definitions]

@@ -372,7 +372,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _load_children(self, listing: ToolListing, reasons: dict[str, str]) -> list[MCPTool]:
         guard = self._guard
         definitions = listing.tools if guard is None else guard.definitions(listing)
-        quarantined = [] if guard is None else guard.verdict(listing).quarantined
+        quarantined = [] if guard is None else guard.quarantined(guard.report(listing))
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
             if by_name.setdefault(definition.name, definition) is not definition:
@@ -611,9 +611,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # Without the lock: `tool_filter` is the user's.
         reasons = {each.name: reason for each in listing.tools if (reason := self.tool_selection.reason_against(each))}
         if self._guard is not None:
-            verdict = self._guard.verdict(listing)
-            verdict.raise_error()
-            reasons |= dict.fromkeys(verdict.quarantined, "it is not as in the snapshot")
+            hidden = self._guard.quarantined(self._guard.check(listing))
+            reasons |= dict.fromkeys(hidden, "it is not as in the snapshot")
         with self._lock():
             # Listings may arrive out of order; the newest one wins.
             if listing.number > self._listed_at:

@@ -23,7 +23,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
@@ -683,8 +682,8 @@ OnDrift = Literal["error", "quarantine", "warn"]
 
 SPAN_DRIFT: Final = "haystack.mcp.drift"
 
-# How many verdicts are kept. Each session of an identity has a listing of its own.
-_MOST_VERDICTS: Final = 64
+# How many reports are kept. Each session of an identity has a listing of its own.
+_MOST_REPORTS: Final = 64
 
 
 def _snapshot_or_path(value: Any) -> Any:
@@ -758,80 +757,6 @@ class ToolChoice:
     selects: Callable[[types.Tool], bool]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """
-    What follows from a listing.
-
-    :param report: How it differs from the snapshot.
-    :param on_drift: What is done about that.
-    :param server: Which server it is, for messages.
-    """
-
-    report: MCPDriftReport
-    on_drift: OnDrift
-    server: str
-
-    @property
-    def is_error(self) -> bool:
-        """
-        Whether no tool may be used.
-        """
-        if self.on_drift == "error":
-            return bool(self.report)
-        return "annotations_relaxed" in self.report.kinds
-
-    @cached_property
-    def drifted(self) -> frozenset[str]:
-        """
-        The tools that are others than in the snapshot, new, or gone.
-        """
-        return frozenset(self.report.tools)
-
-    @property
-    def quarantined(self) -> list[str]:
-        """
-        The tools that are hidden: those that drifted, with "quarantine", unless the server does not have them.
-        """
-        if self.on_drift != "quarantine":
-            return []
-        gone = {drift.tool for drift in self.report if drift.kind == "removed"}
-        return [name for name in self.report.tools if name not in gone]
-
-    def refusal(self, tool_name: str) -> str | None:
-        """
-        Return why a tool must not be called.
-
-        :param tool_name: The server's name of the tool.
-        :returns: A sentence; None if it may be called.
-        """
-        if self.is_error:
-            report = self.report
-        elif self.on_drift == "quarantine" and tool_name in self.drifted:
-            report = self.report.of_tool(tool_name)
-        else:
-            return None
-        # The model sees it, who must not read the names of tools that nobody has looked at.
-        return self._sentence(report.summary(names_of_new_tools=False))
-
-    def raise_error(self) -> None:
-        """
-        Raise an error if no tool may be used.
-
-        :raises MCPDriftError: With the report.
-        """
-        if self.is_error:
-            what = self._sentence(self.report.summary())
-            msg = (
-                f"{what} Look at the differences (the `report` of this error), and capture the tools again if they are "
-                "as they should be."
-            )
-            raise MCPDriftError(msg, self.report)
-
-    def _sentence(self, summary: str) -> str:
-        return f"The tools of {self.server} are not those of the snapshot: {summary}."
-
-
 class SnapshotGuard:
     """
     Compares what a server lists with a snapshot, for one tool or toolset. From any thread.
@@ -853,10 +778,10 @@ class SnapshotGuard:
         self._choice = choice
         self._server = server
         # By the numbers of listings, which are never used again.
-        self._verdicts: dict[int, Verdict] = {}
-        self._reported = MCPDriftReport()
+        self._reports: dict[int, MCPDriftReport] = {}
+        self._logged = MCPDriftReport()
         # The one that was made last.
-        self.latest: Verdict | None = None
+        self.latest: MCPDriftReport | None = None
         # Called with a new listing of the server info's own session, before a call is sent. It must not raise.
         self.take_over: Callable[[ToolListing], None] | None = None
 
@@ -880,38 +805,85 @@ class SnapshotGuard:
         :param listing: The tools of the session in which it would be sent.
         :returns: A sentence; None if it may be sent.
         """
-        verdict = self._verdicts.get(listing.number)
-        if verdict is None:
+        report = self._reports.get(listing.number)
+        if report is None:
             # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-            verdict = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
-        return verdict.refusal(tool_name)
+            report = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
+        if not self.is_error(report):
+            if self._on_drift != "quarantine" or tool_name not in report.tools:
+                return None
+            report = report.of_tool(tool_name)
+        # The model sees it, who must not read the names of tools that nobody has looked at.
+        return self._sentence(report.summary(names_of_new_tools=False))
 
-    def _judge(self, listing: ToolListing) -> Verdict:
-        verdict = self.verdict(listing)
+    def _judge(self, listing: ToolListing) -> MCPDriftReport:
+        report = self.report(listing)
         # Another identity may have other tools.
         if self.take_over is not None and current_identity.get() is None:
             self.take_over(listing)
-        return verdict
+        return report
 
-    def verdict(self, listing: ToolListing) -> Verdict:
+    def report(self, listing: ToolListing) -> MCPDriftReport:
         """
         Compare what a server lists with the snapshot.
 
         :param listing: The listing.
-        :returns: What follows from it.
+        :returns: How it differs.
         :raises ValueError: If the user's `tool_filter` fails.
         """
-        known = self._verdicts.get(listing.number)
+        known = self._reports.get(listing.number)
         if known is not None:
             return known
-        verdict = Verdict(self._report(listing), self._on_drift, self._server)
-        if len(self._verdicts) >= _MOST_VERDICTS:
-            self._verdicts = dict([*self._verdicts.items()][_MOST_VERDICTS // 2 :])
-        self._verdicts[listing.number] = self.latest = verdict
-        self._report_once(verdict)
-        return verdict
+        report = self._compare(listing)
+        if len(self._reports) >= _MOST_REPORTS:
+            self._reports = dict([*self._reports.items()][_MOST_REPORTS // 2 :])
+        self._reports[listing.number] = self.latest = report
+        self._log_once(report)
+        return report
 
-    def _report(self, listing: ToolListing) -> MCPDriftReport:
+    def is_error(self, report: MCPDriftReport) -> bool:
+        """
+        Return whether no tool may be used.
+
+        :param report: How the tools differ.
+        :returns: Whether that is an error.
+        """
+        return bool(report) if self._on_drift == "error" else "annotations_relaxed" in report.kinds
+
+    def quarantined(self, report: MCPDriftReport) -> list[str]:
+        """
+        Return the tools that are hidden: those that drifted, with "quarantine", unless the server does not have them.
+
+        :param report: How the tools differ.
+        :returns: Their names.
+        """
+        if self._on_drift != "quarantine":
+            return []
+        gone = {drift.tool for drift in report if drift.kind == "removed"}
+        return [name for name in report.tools if name not in gone]
+
+    def check(self, listing: ToolListing) -> MCPDriftReport:
+        """
+        Raise an error if no tool may be used.
+
+        :param listing: The listing.
+        :returns: How the tools differ.
+        :raises MCPDriftError: With the report.
+        :raises ValueError: If the user's `tool_filter` fails.
+        """
+        report = self.report(listing)
+        if self.is_error(report):
+            msg = (
+                f"{self._sentence(report.summary())} Look at the differences (the `report` of this error), and capture "
+                "the tools again if they are as they should be."
+            )
+            raise MCPDriftError(msg, report)
+        return report
+
+    def _sentence(self, summary: str) -> str:
+        return f"The tools of {self._server} are not those of the snapshot: {summary}."
+
+    def _compare(self, listing: ToolListing) -> MCPDriftReport:
         listed: dict[str, types.Tool] = {}
         for definition in listing.tools:
             listed.setdefault(definition.name, definition)
@@ -932,15 +904,15 @@ class SnapshotGuard:
         # By its name: `required_hints` would leave a tool out for the very annotations that drifted.
         return self._choice.may_have(name)
 
-    def _report_once(self, verdict: Verdict) -> None:
-        report, before = verdict.report, self._reported
-        if report == before:  # not after each reconnect
+    def _log_once(self, report: MCPDriftReport) -> None:
+        if report == self._logged:  # not after each reconnect
             return
-        self._reported = report
+        self._logged = report
         if not report:
             logger.info("The tools of {server} are those of the snapshot again", server=self._server)
             return
-        what = "none of them is called" if verdict.is_error else _CONSEQUENCES[self._on_drift]
+        is_error = self.is_error(report)
+        what = "none of them is called" if is_error else _CONSEQUENCES[self._on_drift]
         logger.warning(
             "The tools of {server} are not those of the snapshot, so {consequence}: {report}",
             server=self._server,
@@ -952,7 +924,7 @@ class SnapshotGuard:
                 "haystack.mcp.drift.server": self._server,
                 "haystack.mcp.drift.tool": tool,
                 "haystack.mcp.drift.kind": kind,
-                "haystack.mcp.drift.action": "error" if verdict.is_error else self._on_drift,
+                "haystack.mcp.drift.action": "error" if is_error else self._on_drift,
             }
             with tracer.trace(SPAN_DRIFT, tags=tags):
                 pass
@@ -967,11 +939,11 @@ class SnapshotGuard:
         :raises MCPDriftError: If no tool may be used.
         :raises ValueError: If the user's `tool_filter` fails.
         """
-        verdict = self.verdict(listing)
-        verdict.raise_error()
+        report = self.check(listing)
+        drifted = set(report.tools)
         definitions: list[types.Tool] = []
         for definition in listing.tools:
-            if definition.name in verdict.drifted:
+            if definition.name in drifted:
                 if self._on_drift == "warn":
                     definitions.append(definition)
             elif definition.name in self._pinned:
@@ -979,7 +951,7 @@ class SnapshotGuard:
             else:
                 definitions.append(definition)
         if self._on_drift == "quarantine":
-            definitions += [self.pinned(drift.tool) for drift in verdict.report if drift.kind == "removed"]
+            definitions += [self.pinned(drift.tool) for drift in report if drift.kind == "removed"]
         return definitions
 
 

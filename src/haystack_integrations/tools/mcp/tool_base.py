@@ -334,7 +334,7 @@ class ToolBase(Connected):
         if guard is None or self.eager_connect or self._connection.is_ready:
             return False
         # What has drifted is looked at again.
-        return guard.latest is None or not guard.latest.is_error
+        return guard.latest is None or not guard.is_error(guard.latest)
 
     @property
     def snapshot(self) -> MCPToolSnapshot | None:
@@ -359,7 +359,7 @@ class ToolBase(Connected):
         guard = self._guard
         if guard is None or guard.snapshot.instructions is None:
             return own
-        has_drifted = guard.latest is not None and "instructions" in guard.latest.report.kinds
+        has_drifted = guard.latest is not None and "instructions" in guard.latest.kinds
         if has_drifted and self.on_drift == "warn":
             return own
         return guard.snapshot.instructions or None

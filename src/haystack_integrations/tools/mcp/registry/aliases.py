@@ -323,9 +323,9 @@ class MCPAliasToolset(Compound, LiveToolset):
 
 
 def _names_of(member: MCPToolset) -> set[str]:
-    latest = member._guard.latest if member._guard is not None else None
+    guard = member._guard
     # That tools in quarantine are hidden was said in the log.
-    hidden = latest.quarantined if latest is not None else []
+    hidden = [] if guard is None or guard.latest is None else guard.quarantined(guard.latest)
     return {tool.remote_name for tool in member if isinstance(tool, MCPTool)}.union(hidden)
 
 
