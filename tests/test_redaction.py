@@ -17,9 +17,7 @@ from haystack.utils import Secret
 from mcp.types import CallToolResult, TextContent
 
 from haystack_integrations.tools.mcp import (
-    MCPClient,
     MCPInvocationError,
-    MCPServerInfo,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -32,20 +30,10 @@ from haystack_integrations.tools.mcp.redaction import (
     redact_text,
     redact_url,
 )
+from tests.transports.test_server_info import CarrierPigeonInfo
 
 SECRET = "s3ntinel-in-an-info"
 KEY = "aB3s3ntinel" * 4
-
-
-@dataclasses.dataclass
-class CarrierPigeonInfo(MCPServerInfo):
-    """A custom server info."""
-
-    loft: str
-    leg_ring: dict[str, Secret | str] | None = None
-
-    def create_client(self) -> MCPClient:
-        raise NotImplementedError
 
 
 def test_plain_secrets_of_a_server_info_are_neither_in_repr_nor_in_traces_nor_in_messages():

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from haystack import component
 from haystack.components.agents import Agent, State
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 from haystack.tools import Tool
@@ -26,6 +25,7 @@ from haystack_integrations.tools.mcp.convert.content import (
     state_result,
 )
 from tests.support.rows import rows
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 try:
     from haystack.components.tools import ToolInvoker
@@ -411,23 +411,6 @@ class TestStateResult:
             assert handler(state_result(result)) == handler(result)
 
 
-@component
-class ScriptedChatGenerator:
-    """
-    Calls the tool `lookup` once, then answers, and remembers what it was asked.
-    """
-
-    def __init__(self) -> None:
-        self.asked: list[list[ChatMessage]] = []
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None, **kwargs: Any) -> dict[str, Any]:
-        self.asked.append(list(messages))
-        if len(self.asked) == 1:
-            return {"replies": [ChatMessage.from_assistant(tool_calls=[ToolCall("lookup", {}, id="1")])]}
-        return {"replies": [ChatMessage.from_assistant("done")]}
-
-
 def lookup_tool(result: Any, **outputs: Any) -> Tool:
     def lookup() -> Any:
         return result
@@ -438,10 +421,10 @@ def lookup_tool(result: Any, **outputs: Any) -> Tool:
 
 def run_agent(tool: Tool, state_schema: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
     """What the model saw as the tool's result, and what the Agent gave."""
-    generator = ScriptedChatGenerator()
+    generator = ScriptedChatGenerator([call("lookup"), say("done")])
     agent = Agent(chat_generator=generator, tools=[tool], state_schema=state_schema)
     given = agent.run(messages=[ChatMessage.from_user("go")])
-    return seen(generator.asked[1][-1]), given
+    return seen(generator.turns[1].messages[-1]), given
 
 
 def run_invoker(tool: Tool, state_schema: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

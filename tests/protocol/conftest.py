@@ -6,11 +6,16 @@
 The servers of this folder.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from haystack_integrations.tools.mcp import MCPServerInfo, StdioServerInfo, StreamableHttpServerInfo
+from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.processes import SERVERS, CallLog, StdioServer, python_script
 
 
@@ -27,3 +32,33 @@ def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
         return StdioServer(command, args, log)
 
     return describe
+
+
+HELLO = {"content": [{"type": "text", "text": "hello"}]}
+
+
+@pytest.fixture(params=["stdio", "stdio 2026", "http"])
+def start(
+    request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., StdioServer]
+) -> Iterator[Callable[..., MCPServerInfo]]:
+    """
+    Starts a server whose answers to `tools/list` and to calls are given: `start(page, called)`.
+    """
+    with ExitStack() as stack:
+
+        def start(page: dict[str, Any], called: dict[str, Any] = HELLO) -> MCPServerInfo:
+            if request.param == "http":
+                answers = {"tools/list": page}
+                server = HandshakeServer(
+                    lambda _server, message, _: (200, result_of(message, answers.get(message["method"], called)), None)
+                )
+                stack.callback(server.close)
+                return StreamableHttpServerInfo(server.url)
+            listing, result = tmp_path / "listing.json", tmp_path / "result.json"
+            listing.write_text(json.dumps(page))
+            result.write_text(json.dumps(called))
+            newest = ["--initialize", "-32022"] if request.param == "stdio 2026" else []
+            described = picky_server("--listing", str(listing), "--result", str(result), *newest)
+            return StdioServerInfo(described.command, described.args)
+
+        yield start

@@ -7,9 +7,6 @@ Servers that define some of their tools in odd ways, over stdio and HTTP, in bot
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,48 +14,14 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
-    MCPServerInfo,
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
-    StdioServerInfo,
-    StreamableHttpServerInfo,
 )
-from tests.support.handshake_server import HandshakeServer, result_of
 
 OBJECT = {"type": "object"}
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 GOOD = {"name": "good", "description": "The good one.", "inputSchema": PERSON}
-
-Start = Callable[[dict[str, Any]], MCPServerInfo]
-
-
-@pytest.fixture(params=["stdio", "stdio 2026", "http"])
-def start(request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., Any]) -> Iterator[Start]:
-    """
-    Starts a server whose answer to `tools/list` is given: `start(page)`.
-    """
-    with ExitStack() as stack:
-
-        def start(page: dict[str, Any]) -> MCPServerInfo:
-            if request.param == "http":
-                called = {"content": [{"type": "text", "text": "hello"}]}
-                server = HandshakeServer(
-                    lambda _server, message, _session: (
-                        200,
-                        result_of(message, page if message["method"] == "tools/list" else called),
-                        None,
-                    )
-                )
-                stack.callback(server.close)
-                return StreamableHttpServerInfo(server.url)
-            listing = tmp_path / "listing.json"
-            listing.write_text(json.dumps(page))
-            newest = ["--initialize", "-32022"] if request.param == "stdio 2026" else []
-            described = picky_server("--listing", str(listing), *newest)
-            return StdioServerInfo(described.command, described.args)
-
-        yield start
 
 
 def with_schema(schema: Any) -> dict[str, Any]:

@@ -6,11 +6,8 @@
 Results against the output schemas of their tools: none stops another session, or keeps its caller beyond the timeout.
 """
 
-import json
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,16 +15,12 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPInvocationError,
-    MCPServerInfo,
-    StdioServerInfo,
-    StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema, Verdict
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.protocol import listed_tools
 from tests.support.background import in_thread, text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result
-from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.hostile_schemas import HOSTILE
 from tests.support.waiting import LIMIT, wait_until
 
@@ -185,35 +178,6 @@ def test_after_it_was_cut_off_in_a_thread_a_tool_is_given_up_with_one_warning(th
         assert len(threads.started) == 2
 
 
-Start = Callable[[dict[str, Any], dict[str, Any]], MCPServerInfo]
-
-
-@pytest.fixture(params=["stdio", "http"])
-def start(request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., Any]) -> Iterator[Start]:
-    """
-    Starts a server with a tool `hello` of which this is the output schema and this the result: `start(schema, value)`.
-    """
-    with ExitStack() as stack:
-
-        def start(schema: dict[str, Any], value: dict[str, Any]) -> MCPServerInfo:
-            page = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}, "outputSchema": schema}]}
-            result = {"content": [{"type": "text", "text": "hello"}], "structuredContent": value}
-            if request.param == "http":
-                answers = {"tools/list": page, "tools/call": result}
-                server = HandshakeServer(
-                    lambda _server, message, _session: (200, result_of(message, answers[message["method"]]), None)
-                )
-                stack.callback(server.close)
-                return StreamableHttpServerInfo(server.url)
-            listing, called = tmp_path / "listing.json", tmp_path / "result.json"
-            listing.write_text(json.dumps(page))
-            called.write_text(json.dumps(result))
-            described = picky_server("--listing", str(listing), "--result", str(called))
-            return StdioServerInfo(described.command, described.args)
-
-        yield start
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -221,8 +185,12 @@ def start(request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable
         "recursion",
     ],
 )
+@pytest.mark.parametrize("start", ["stdio", "http"], indirect=True)
 def test_a_hostile_result_passes_and_calls_of_other_sessions_go_on_meanwhile(start, name):
-    info = start(*HOSTILE[name])
+    schema, value = HOSTILE[name]
+    tool = {"name": "hello", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    hello = {"content": [{"type": "text", "text": "hello"}], "structuredContent": value}
+    info = start({"tools": [tool]}, hello)
     with MCPConnection(info) as held, MCPConnection(server_with(INTEGER, {"x": 1}).info) as free:
         held.open()
         free.open()

@@ -10,7 +10,6 @@ A server written with the MCP SDK whose tools ask the client for something, in e
 Importable as `tests.servers.asking_server:server`. Over HTTP it prints `PORT <n>` on stdout once it listens.
 """
 
-import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -40,7 +39,7 @@ from pydantic import BaseModel, Field
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only, serve_http
+from tests.servers.counter_server import options_of_any_server, run
 
 # The SDK announces the end of sampling, roots and log messages, which are still in use.
 warnings.simplefilter("ignore")
@@ -212,19 +211,7 @@ server = build_server()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
-    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--calls-file")
-    options = parser.parse_args()
-    if options.protocol == "legacy":
-        serve_handshake_era_only(server)
-    if options.transport == "stdio":
-        server.run("stdio")
-        return
-    app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+    run(server, options_of_any_server().parse_args())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@
 A server whose tools and resources change when its tools are called, and which says so in both eras of the protocol.
 """
 
-import argparse
-import asyncio
-from pathlib import Path
 from typing import Annotated, Any
 
 from mcp.server import MCPServer
@@ -20,7 +17,7 @@ from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestPar
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-from tests.servers.counter_server import HandshakeEraOnly, record_to, serve_handshake_era_only, serve_http
+from tests.servers.counter_server import options_of_any_server, record_to, run
 
 NOTE = "memo://note"
 
@@ -120,21 +117,10 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--calls-file", type=Path)
-    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
+    parser = options_of_any_server()
     parser.add_argument("--header", action="store_true", help="the tool `locate` wants its argument as a header")
     options = parser.parse_args()
-    server = build_server(record_to(options.calls_file), header=options.header)
-    if options.protocol == "legacy":
-        serve_handshake_era_only(server)
-    if options.transport == "stdio":
-        asyncio.run(server.run_stdio_async())
-        return
-    app = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+    run(build_server(record_to(options.calls_file), header=options.header), options)
 
 
 if __name__ == "__main__":

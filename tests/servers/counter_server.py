@@ -476,14 +476,31 @@ def hang(transport: str, port: int) -> None:
     del listener
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def options_of_any_server(description: str | None = None) -> argparse.ArgumentParser:
+    """What says how a server of the SDK runs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--calls-file", type=Path)
+    parser.add_argument("--protocol", choices=["legacy", "auto", "modern"], default="auto")
+    return parser
+
+
+def run(server: MCPServer[Any], options: argparse.Namespace) -> None:
+    """Run a server as these options say, in the revisions before 2026-07-28 or in all."""
+    if options.protocol == "legacy":
+        serve_handshake_era_only(server)
+    if options.transport == "stdio":
+        server.run("stdio")
+        return
+    app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
+    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = options_of_any_server(__doc__)
     parser.add_argument("--stateless", action="store_true", help="streamable HTTP without sessions")
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
-    parser.add_argument("--protocol", choices=["legacy", "auto", "modern"], default="auto")
     parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
     parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
     parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")

@@ -9,8 +9,6 @@ A server that says something else of its tools than before, between two sessions
 started again is as the one before it was. The changes are the keys of `CHANGES`.
 """
 
-import argparse
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,7 @@ from mcp.server.mcpserver import Context
 from mcp.types import ToolAnnotations
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from tests.servers.counter_server import HandshakeEraOnly, record_to, serve_handshake_era_only, serve_http
+from tests.servers.counter_server import options_of_any_server, record_to, run
 
 INSTRUCTIONS = "Add with care."
 
@@ -122,23 +120,12 @@ server: MCPServer[Any] = build_server()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--calls-file", type=Path)
+    parser = options_of_any_server()
     parser.add_argument("--state", type=Path)
-    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
     options = parser.parse_args()
     record = record_to(options.calls_file)
     record("@start", pid=os.getpid())
-    server = build_server(record, options.state)
-    if options.protocol == "legacy":
-        serve_handshake_era_only(server)
-    if options.transport == "stdio":
-        asyncio.run(server.run_stdio_async())
-        return
-    app = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+    run(build_server(record, options.state), options)
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class CarrierPigeonInfo(MCPServerInfo):
     """A server info of a user's own."""
 
     loft: str
-    leg_ring: str | None = None
+    leg_ring: Any = None
 
     def create_client(self) -> MCPClient:
         raise NotImplementedError
