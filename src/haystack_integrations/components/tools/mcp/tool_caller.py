@@ -225,8 +225,10 @@ class MCPToolCaller:
         warm_up_tools(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls):
+            # The arguments are taken before any call of the batch runs: the State changes between batches only.
+            made = [self._call(step, number) for number in batch]
             with calls_of([*step.history, *step.replies]):
-                results = self._results(step, batch)
+                results = invoke_all(made, self.max_concurrency)
             for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:
@@ -265,7 +267,7 @@ class MCPToolCaller:
         await warm_up_tools_async(self.tools if tools is None else tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls):
-            made = [partial(self._result_async, step, number) for number in batch]
+            made = [partial(invoke_async, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
                 results = await gather_bounded(made, self.max_concurrency)
             for number, result in zip(batch, results, strict=True):
@@ -300,13 +302,6 @@ class MCPToolCaller:
         calls = [resolve(call, named) for call in _pending_calls(messages)]
         passed = callback if self.tool_streaming_callback_passthrough else None
         return _Step(calls, state, list(history or []), list(messages), passed)
-
-    def _results(self, step: _Step, batch: list[int]) -> list[Any]:
-        # The arguments are taken before any call of the batch runs: the State changes between batches only.
-        return invoke_all([self._call(step, number) for number in batch], self.max_concurrency)
-
-    async def _result_async(self, step: _Step, number: int) -> Any:
-        return await invoke_async(*self._call(step, number))
 
     @staticmethod
     def _call(step: _Step, number: int) -> tuple[ResolvedCall, dict[str, Any]]:
