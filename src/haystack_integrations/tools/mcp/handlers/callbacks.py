@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
     MCPHandlers,
     answer_later,
     defaults,
+    fields_of,
     is_root,
     missing,
 )
@@ -447,13 +448,12 @@ def _result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResul
 def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
     if result.action != "accept":
         return
-    properties, required = schema.get("properties"), schema.get("required")
     fields = {
         name: {key: field[key] for key in _CHECKED if key in field}
-        for name, field in (properties.items() if isinstance(properties, dict) else ())
+        for name, field in fields_of(schema).items()
         if isinstance(field, dict)
     }
-    checked = {"type": "object", "properties": fields, "required": required or []}
+    checked = {"properties": fields}
     try:
         Draft202012Validator.check_schema(checked)
     except SchemaError:

@@ -126,11 +126,12 @@ class AskUser:
             return True
         values = decision.new_tool_params if decision.action == "modify" else shown
         known = defaults(params.requested_schema)
-        # Fields that were left empty, unless that is their default.
+        # Without fields that were left empty, unless that is their default.
         filled = {
-            name: value for name, value in (values or {}).items() if value not in (None, "") or known.get(name) == value
+            name: value
+            for name, value in (values or {}).items()
+            if value is not None and (value != "" or known.get(name) == "")
         }
-        filled = {name: value for name, value in filled.items() if value is not None}
         return filled if not missing(params.requested_schema, filled) else False
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,7 +154,13 @@ class AskUser:
         return cls(deserialize_object(data["ui"]))
 
 
-def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """
+    Return the fields of a form.
+
+    :param schema: Its schema.
+    :returns: The schemas by the names of the fields.
+    """
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
@@ -167,7 +174,7 @@ def defaults(schema: dict[str, Any]) -> dict[str, Any]:
     """
     return {
         name: field["default"]
-        for name, field in _properties(schema).items()
+        for name, field in fields_of(schema).items()
         if isinstance(field, dict) and field.get("default") is not None
     }
 
@@ -189,7 +196,7 @@ def _shown(schema: dict[str, Any]) -> dict[str, Any]:
     known = defaults(schema)
     return {
         name: known.get(name, "" if isinstance(field, dict) and field.get("type") == "string" else None)
-        for name, field in _properties(schema).items()
+        for name, field in fields_of(schema).items()
     }
 
 
