@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
 
@@ -25,9 +25,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
-
-# The result of a task whose operation raised an error: whoever waits for the operation gets it.
-FAILED: Final = object()
 
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
@@ -165,7 +162,7 @@ class _Operation:
         self._context.run(caller_of_operation.set, caller)
         # Wakes who waits. Called once, in the executor's thread.
         self._notify = notify
-        self._task: asyncio.Task[object] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._result: Any = None
         self._error: BaseException | None = None
         self._has_begun = self._has_ended = False
@@ -176,7 +173,7 @@ class _Operation:
         """
         self._task = self._executor._loop.create_task(self._run(), context=self._context)
 
-    async def _run(self) -> object:
+    async def _run(self) -> None:
         # Who waits is woken from here: a callback of the task would take another iteration of the loop.
         self._has_begun = True
         try:
@@ -188,10 +185,8 @@ class _Operation:
             self._error, self._has_ended = error, True
             if not isinstance(error, Exception):
                 raise
-            return FAILED
         finally:
             self._end()
-        return None
 
     def _end(self) -> None:
         if self in self._executor._operations:

@@ -25,7 +25,7 @@ from jsonschema import Draft202012Validator, SchemaError
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.executor import FAILED, Caller, caller_of_operation
+from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
     AskUser,
@@ -370,7 +370,7 @@ async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[
     left = set(requests)
 
     def ended(request: asyncio.Task[Any]) -> None:
-        if request.cancelled() or request.exception() is not None or request.result() is FAILED:
+        if request.cancelled() or request.exception() is not None:
             left.discard(request)
         if not left:
             answering.cancel()
