@@ -183,8 +183,9 @@ class _Operation:
             raise
         except BaseException as error:
             self._error, self._has_ended = error, True
-            if not isinstance(error, Exception):
-                raise
+            task: Any = self._task
+            task.add_done_callback(_retrieve)
+            raise
         finally:
             self._end()
 
@@ -227,6 +228,12 @@ class _Operation:
             error, self._error = self._error, None  # its traceback refers to this object
             raise error
         return self._result
+
+
+def _retrieve(task: asyncio.Task[None]) -> None:
+    # Who waits has the error; without this, asyncio would log it if nobody waits any more.
+    if not task.cancelled():
+        task.exception()
 
 
 def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
