@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolsChange
+from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
 from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script

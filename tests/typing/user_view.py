@@ -95,7 +95,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolFailedError,
 )
 from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later, decline
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolsChange
+from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,

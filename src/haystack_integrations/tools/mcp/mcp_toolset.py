@@ -22,7 +22,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -44,10 +43,10 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback, call
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
+from haystack_integrations.tools.mcp.live_toolset import LiveToolset, MCPToolsChange, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import ToolOptions, ToolOverride, ToolSelection, check_overrides
-from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options, short_repr
+from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
-__all__ = ["MCPToolsChange", "MCPToolset", "MCPToolsetCombination"]
+__all__ = ["MCPToolset", "MCPToolsetCombination"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -84,22 +83,6 @@ _LONGEST_PAUSE = 60.0
 
 # Parameters that map tools to their configurations.
 _PER_TOOL = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
-
-
-@short_repr
-@dataclass(frozen=True, kw_only=True)
-class MCPToolsChange:
-    """
-    How the tools of a toolset changed, by the names that the model sees, in alphabetical order.
-
-    :param added: Tools that it did not have.
-    :param removed: Tools that it does not have any more.
-    :param changed: Tools that have another description or other parameters.
-    """
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
 
 
 def _while_alive(method: Callable[[T], None]) -> Callable[[T], None]:
