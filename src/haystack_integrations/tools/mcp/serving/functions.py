@@ -25,7 +25,7 @@ from fastmcp.tools.function_tool import FunctionTool
 from fastmcp.utilities.docstring_parsing import parse_docstring
 from fastmcp.utilities.types import NotSet, get_cached_typeadapter
 from haystack.components.agents import Agent
-from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
+from haystack.dataclasses import ByteStream, FileContent, ImageContent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 from pydantic import PydanticUserError, ValidationError
@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     output_sockets,
 )
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, current_call, sign
-from haystack_integrations.tools.mcp.serving.results import Answer
+from haystack_integrations.tools.mcp.serving.results import OF_HAYSTACK, Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
     InputSchema,
@@ -56,7 +56,6 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_
 
 # What Haystack has for content that is no text.
 _MEDIA = (ByteStream, FileContent, ImageContent)
-_OF_HAYSTACK = (*_MEDIA, Document, ChatMessage)
 
 
 def serve_function(
@@ -206,9 +205,9 @@ def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
         declared = None
     derived = _derived_schema(function)
     # Media become content for the model, which no schema describes.
-    if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, _OF_HAYSTACK)):
+    if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, OF_HAYSTACK)):
         return None
-    if derived is None or derived.get(WRAP_RESULT) or declared in _OF_HAYSTACK:
+    if derived is None or derived.get(WRAP_RESULT) or declared in OF_HAYSTACK:
         return {**output_schema({"result": declared}), "required": ["result"], WRAP_RESULT: True}
     return object_schema(declared)
 

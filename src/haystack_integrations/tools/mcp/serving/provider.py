@@ -465,8 +465,13 @@ class _LiveTools(Source):
         return self.known_tools
 
     def _look(self) -> None:
-        now = [self._tools] if isinstance(self._tools, HaystackTool) else self._tools
+        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
         before = self._served
+        # As nearly always: it is asked at each call.
+        if list(before) == [id(tool) for tool in now] and all(
+            made[1] == _definition(made[0]) for made in before.values()
+        ):
+            return
         self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
         if before and before != self._served:
             self.changed("tools")

@@ -43,7 +43,8 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-_OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
+# Haystack's own classes, which have a form of their own.
+OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
@@ -120,7 +121,7 @@ class JsonWriter:
     def _object(self, value: Any) -> Any:
         if isinstance(value, Secret):
             return None
-        if isinstance(value, _OF_HAYSTACK):
+        if isinstance(value, OF_HAYSTACK):
             return self._of_haystack(value)
         if isinstance(value, BaseModel):
             return self._model(value)
@@ -177,7 +178,7 @@ class JsonWriter:
 
 
 def _contains_haystack(value: Any) -> bool:
-    if isinstance(value, _OF_HAYSTACK):
+    if isinstance(value, OF_HAYSTACK):
         return True
     if isinstance(value, Mapping):
         return any(map(_contains_haystack, value.values()))
