@@ -230,30 +230,28 @@ def test_a_call_is_continued_at_its_own_server_and_nothing_begins_anew(patient: 
     assert len(log.events("order-asked")) == 1
 
 
-def test_a_function_that_keeps_calls_may_fail(patient_stdio_server: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def keep(call: MCPPendingCall) -> None:
-        msg = f"no room for {call.tool_name}"
-        raise RuntimeError(msg)
-
-    server = patient_stdio_server()
-    handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
-        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
-    assert "The handler `pending_calls` for stdio server" in caplog.text
+def no_room(call: MCPPendingCall) -> None:
+    msg = f"no room for {call.tool_name}"
+    raise RuntimeError(msg)
 
 
-def test_a_function_that_keeps_calls_for_ever_is_not_waited_for(
-    patient_stdio_server: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+async def keep_for_ever(_call: MCPPendingCall) -> None:
+    await asyncio.Event().wait()
+
+
+@rows(
+    ("keep", "said"),
+    [(no_room, "The handler `pending_calls` for stdio server"), (keep_for_ever, "failed: TimeoutError")],
+)
+def test_a_function_that_keeps_calls_may_fail_and_is_not_waited_for_for_ever(
+    patient_stdio_server: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, keep: Any, said: str
 ) -> None:
-    async def keep(_call: MCPPendingCall) -> None:
-        await asyncio.Event().wait()
-
     monkeypatch.setattr("haystack_integrations.tools.mcp.connection.tool_call._KEEP_TIMEOUT", 0.1)
     server = patient_stdio_server()
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
     with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
         assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
-    assert "failed: TimeoutError" in caplog.text
+    assert said in caplog.text
 
 
 def test_an_async_function_that_keeps_calls_runs_in_the_loop_of_the_caller(patient_stdio_server: Any) -> None:
