@@ -119,15 +119,13 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
     :returns: The tools. The first one with room for the instructions is a copy that has them.
     """
     shown = without_instructions(tools)
-    places: dict[int, list[int]] = {}
+    offers: dict[ToolBase, dict[int, MCPTool]] = {}
     for place, tool in enumerate(shown):
         if isinstance(tool, MCPTool) and tool._toolset is not None and tool._toolset.tool_options.include_instructions:
-            places.setdefault(id(tool._toolset), []).append(place)
-    for of_toolset in places.values():
-        offered = {place: tool for place in of_toolset if isinstance(tool := shown[place], MCPTool)}
-        toolset = next(iter(offered.values()))._toolset
-        said = None if toolset is None else toolset._included_instructions()
-        if toolset is None or not said:
+            offers.setdefault(tool._toolset, {})[place] = tool
+    for toolset, offered in offers.items():
+        said = toolset._included_instructions()
+        if not said:
             continue
         room = {place: _LONGEST_DESCRIPTION - len(tool.description) for place, tool in offered.items()}
         note = _fenced(toolset, said, MAX_CHARS)
