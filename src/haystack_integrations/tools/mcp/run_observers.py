@@ -123,8 +123,9 @@ def observed_agent(agent: Any) -> Any:
             setattr(observed.chat_generator, name, wrap(method))
     if HAS_HOOKS:
         observed.hooks = {**agent.hooks}
-        observed.hooks["before_llm"] = [*agent.hooks.get("before_llm", []), _TellBeforeModel()]
-        observed.hooks["before_tool"] = [*agent.hooks.get("before_tool", []), _TellBeforeTools()]
+        # The chat generator does not see the State.
+        observed.hooks["before_llm"] = [*agent.hooks.get("before_llm", []), _Hook(_state_of_run.set)]
+        observed.hooks["before_tool"] = [*agent.hooks.get("before_tool", []), _Hook(_tell_before_tools)]
     elif agent._tool_invoker is not None:
         observed._tool_invoker = copy.copy(agent._tool_invoker)
         observed._tool_invoker.run = _telling_of_tools(agent._tool_invoker.run)
@@ -145,7 +146,7 @@ def continued_agent(observed: Any, data: dict[str, Any], steps: int) -> Any:
     for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
         setattr(continued, name, None)
     if HAS_HOOKS:
-        continued.hooks = {**observed.hooks, "before_run": [_RestoreState(data)]}
+        continued.hooks = {**observed.hooks, "before_run": [_Hook(lambda state: state.data.update(data))]}
     else:
         continued.max_agent_steps = observed.max_agent_steps - steps
     return continued
@@ -225,43 +226,20 @@ def _telling_of_tools(run: Callable[..., Any]) -> Callable[..., Any]:
     return telling
 
 
-class _TellBeforeModel:
+class _Hook:
     """
-    A hook before each call of the chat generator, which itself does not see the State.
+    A hook of an Agent of Haystack 3.
     """
 
-    def run(self, state: Any) -> None:
-        _state_of_run.set(state)
+    def __init__(self, run: Callable[[Any], object]) -> None:
+        self.run = run
 
     async def run_async(self, state: Any) -> None:
         # Without it, the hook would run in a thread, whose context is lost.
         self.run(state)
 
 
-class _TellBeforeTools:
-    """
-    The last hook before tools are called.
-    """
-
-    def run(self, state: Any) -> None:  # noqa: ARG002
-        observer = agent_observer.get()
-        if observer is not None:
-            observer.before_tools()
-
-    async def run_async(self, state: Any) -> None:
-        self.run(state)
-
-
-class _RestoreState:
-    """
-    A hook that begins a run with the State of an earlier one.
-    """
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        self._data = data
-
-    def run(self, state: Any) -> None:
-        state.data.update(self._data)
-
-    async def run_async(self, state: Any) -> None:
-        self.run(state)
+def _tell_before_tools(_state: Any) -> None:
+    observer = agent_observer.get()
+    if observer is not None:
+        observer.before_tools()
