@@ -9,7 +9,7 @@ Calls that are left open: their server wants input that nobody can give now, or 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from haystack_integrations.tools.mcp.parameters import short_repr
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
+from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, texts_in
 
 __all__ = ["MCPPendingCall", "MCPQuestion"]
 
@@ -171,22 +171,4 @@ def arguments_with_secrets(arguments: Mapping[str, Any], secrets: Collection[str
             secret == text or (len(secret) >= SHORTEST_SECRET and secret in text) for secret in secrets if secret
         )
 
-    return tuple(name for name, value in arguments.items() if any(map(is_secret, strings_in(value))))
-
-
-def strings_in(value: Any) -> Iterator[str]:
-    """
-    Find the strings in an argument, at any depth.
-
-    :param value: The argument.
-    :returns: The strings, without the keys of mappings.
-    """
-    match value:
-        case str():
-            yield value
-        case Mapping():
-            for each in value.values():
-                yield from strings_in(each)
-        case list() | tuple():
-            for each in value:
-                yield from strings_in(each)
+    return tuple(name for name, value in arguments.items() if any(map(is_secret, texts_in(value))))

@@ -53,9 +53,10 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStar
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, strings_in
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.redaction import texts_in
 from haystack_integrations.tools.mcp.request_context import current_caller
 
 if TYPE_CHECKING:
@@ -416,7 +417,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         if set(given) != set(call.withheld):
             msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(given)}"
             raise ValueError(msg)
-        options["secrets"] = (*options.get("secrets", ()), *strings_in(given))
+        options["secrets"] = (*options.get("secrets", ()), *texts_in(given))
         return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
