@@ -73,8 +73,6 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     :returns: The result. What cannot be mended is left to the SDK to refuse.
     :raises ValueError: If it is one of `tools/list` without a list of tools.
     """
-    if method == CALL_METHOD and _is_plain(result):
-        return MendedResult(result)
     if result.get("resultType") == "input_required":
         return MendedResult(repair(types.InputRequiredResult, result) or result)
     frame = _with_defaults(method, version, result)
@@ -113,9 +111,12 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return repaired["params"] if repaired else params
 
 
-def _is_plain(result: dict[str, Any]) -> bool:
+def is_plain(result: dict[str, Any]) -> bool:
     """
-    Return whether the result of a call can be read for certain; most can, and the models take much longer for that.
+    Return whether the result of a call can be read as it is; most can, and the models take much longer for that.
+
+    :param result: The result.
+    :returns: False if it may have to be mended.
     """
     content = result.get("content")
     if type(content) is not list:

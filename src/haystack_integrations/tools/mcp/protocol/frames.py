@@ -63,10 +63,46 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
             tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # one that is cut off has no end
             request_id = _find_id(text[:_HEAD_SIZE], tail)
             return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
-    if isinstance(value, list):
-        return [frame for item in value if (frame := _checked(item)) is not None]
-    frame = _checked(value)
-    return [] if frame is None else [frame]
+    found: list[dict[str, Any] | Unreadable] = []
+    for message in value if isinstance(value, list) else [value]:
+        if not isinstance(message, dict):
+            continue
+        request_id = message.get("id")
+        if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
+            request_id = message["id"] = int(request_id)
+        has_id = type(request_id) is int or type(request_id) is str
+        is_json_rpc = message.get("jsonrpc") == "2.0"
+        if "method" in message:
+            if is_json_rpc and isinstance(message["method"], str) and (has_id or "id" not in message):
+                found.append(message)
+            continue
+        if not has_id and not (request_id is None and "id" in message and "error" in message):
+            continue
+        failure = message.get("error")
+        if "jsonrpc" not in message and "result" not in message and not isinstance(failure, dict):
+            continue  # a line of a log in JSON may have an id, too
+        reason = None
+        if not is_json_rpc:
+            reason = 'it has no "jsonrpc": "2.0"'
+        elif failure is not None:
+            said = failure if isinstance(failure, dict) else {}
+            if type(said.get("code")) is not int or type(said.get("message")) is not str:
+                reason = "its error is no object with a code and a message"
+        else:
+            message.pop("error", None)
+            if message.get("result") == []:  # as PHP writes an empty object
+                message["result"] = {}
+            if message.get("result") is None:
+                reason = "it has neither a result nor an error"
+            elif type(message["result"]) is not dict:
+                reason = "its result is no object"
+        if type(request_id) is str:
+            message["id"] = own_id(request_id)
+        if reason is None:
+            found.append(message)
+        elif request_id is not None:
+            found.append(Unreadable(message["id"], f"{_UNREADABLE}: {reason}"))
+    return found
 
 
 def too_large(limit: int) -> str:
@@ -96,42 +132,6 @@ def _mended(text: str) -> Any:
     # `json` takes what `pydantic_core` refuses: halves of surrogate pairs, and control characters in a string.
     text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
     return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-
-
-def _checked(value: Any) -> dict[str, Any] | Unreadable | None:
-    if not isinstance(value, dict):
-        return None
-    request_id = value.get("id")
-    if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
-        request_id = value["id"] = int(request_id)
-    has_id = type(request_id) is int or type(request_id) is str
-    if "method" in value:
-        is_sound = value.get("jsonrpc") == "2.0" and isinstance(value["method"], str) and (has_id or "id" not in value)
-        return value if is_sound else None
-    if not has_id and not (request_id is None and "id" in value and "error" in value):
-        return None
-    error = value.get("error")
-    if "jsonrpc" not in value and "result" not in value and not isinstance(error, dict):
-        return None  # a line of a log in JSON may have an id, too
-    reason = None
-    if value.get("jsonrpc") != "2.0":
-        reason = 'it has no "jsonrpc": "2.0"'
-    elif error is not None:
-        if not isinstance(error, dict) or type(error.get("code")) is not int or type(error.get("message")) is not str:
-            reason = "its error is no object with a code and a message"
-    else:
-        value.pop("error", None)
-        if value.get("result") == []:  # as PHP writes an empty object
-            value["result"] = {}
-        if value.get("result") is None:
-            reason = "it has neither a result nor an error"
-        elif type(value["result"]) is not dict:
-            reason = "its result is no object"
-    if type(request_id) is str:
-        value["id"] = own_id(request_id)
-    if reason is None:
-        return value
-    return None if request_id is None else Unreadable(value["id"], f"{_UNREADABLE}: {reason}")
 
 
 def _find_id(head: str, tail: str) -> int | str | None:

@@ -371,7 +371,9 @@ class MCPClient(ABC):
         End the session if what custom code raises says that its connection is gone.
         """
         try:
-            return await sending
+            result = await sending
+            self.life.heard()
+            return result
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
                 self.life.end(error.lost_because)

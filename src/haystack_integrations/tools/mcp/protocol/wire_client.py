@@ -16,7 +16,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, is_plain, mend_result
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -373,6 +373,8 @@ class WireClient(MCPClient):
                 is_mended = True
         if self._is_modern:
             result.setdefault("resultType", "complete")
+        if method == CALL_METHOD and is_plain(result):
+            return result
         if method == LIST_METHOD:
             try:
                 return self._tools.read(result, revision)

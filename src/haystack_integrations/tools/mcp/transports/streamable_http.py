@@ -191,7 +191,8 @@ class StreamableHttpTransport(HttpTransport):
             is_other = isinstance(frame, dict) and "method" not in frame and not _answers(frame, exchange)
             if not is_other:
                 self.channel.received(frame, exchange)
-        exchange.settle(UnreadableError(_NO_MESSAGE))  # unless it is settled
+        if not exchange.is_settled:
+            exchange.settle(UnreadableError(_NO_MESSAGE))
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> None:
         cursor = _Cursor()
@@ -202,7 +203,8 @@ class StreamableHttpTransport(HttpTransport):
             reason = describe_failure(error)
         if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
             await self._go_on(cursor, exchange)
-        exchange.lose(reason)  # unless it is settled
+        if not exchange.is_settled:
+            exchange.lose(reason)
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange | None = None) -> None:
         """
