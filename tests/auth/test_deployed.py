@@ -293,6 +293,14 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(
     assert all(expected or "scope" not in body for body in registered)
 
 
+async def test_metadata_at_what_is_no_url_are_named() -> None:
+    header = 'Bearer resource_metadata="https://meta.test:port/x"'
+    with pytest.raises(MCPAuthorizationError, match=r"https://meta.test:port/x is no URL"):
+        await (
+            DeployedServer(OWN).auth(**SERVICE).log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
+        )
+
+
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 SERVER = "/.well-known/oauth-authorization-server"
 OIDC = "/.well-known/openid-configuration"

@@ -572,7 +572,7 @@ class Discovery:
         for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(advertised, self.server_url)):
             try:
                 found = await self._read(url, ResourceMetadata, "reading the metadata of the MCP server")
-            except (MCPAuthorizationError, httpx2.InvalidURL) as error:
+            except MCPAuthorizationError as error:
                 if self.issuer is None:
                     raise
                 self._note(url, str(error))
@@ -591,7 +591,12 @@ class Discovery:
         return None
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
-        response = await self.outgoing.send(create_oauth_metadata_request(url), step)
+        try:
+            request = create_oauth_metadata_request(url)
+        except httpx2.InvalidURL as error:
+            msg = f"{url} is no URL ({error})"
+            raise MCPAuthorizationError(msg) from None
+        response = await self.outgoing.send(request, step)
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
             self._is_down |= is_down
