@@ -21,7 +21,6 @@ from cyclopts import App, CycloptsError, Parameter
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.output import (
-    MEANINGS,
     ExitCode,
     Output,
     exit_code_of,
@@ -57,7 +56,7 @@ import path (package.module:server), a configuration file (mcp.json), or the nam
 just time if this folder or your editor has such a file).
 """
 
-_EPILOGUE = "Exit codes:\n\n" + "\n".join(f"* {code.value}: {meaning}" for code, meaning in MEANINGS.items())
+_EPILOGUE = "Exit codes:\n\n" + "\n".join(f"* {code.value}: {code.meaning}" for code in ExitCode if code.meaning)
 
 
 def make_app(chosen: str | None = None) -> App:

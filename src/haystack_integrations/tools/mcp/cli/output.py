@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from cyclopts import Group, Parameter
 from rich import box
@@ -308,28 +308,32 @@ class ExitCode(IntEnum):
     What scripts can tell from the end of the command. docs/command-line.md lists them, too.
     """
 
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    UNAUTHORIZED = 4
-    UNANSWERED = 5
-    CHANGED = 6
+    # For the help; empty for those that nobody waits for.
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str = "") -> Self:
+        """
+        Create a member.
+
+        :param value: The code.
+        :param meaning: What it means.
+        :returns: The member.
+        """
+        code = int.__new__(cls, value)
+        code._value_ = value
+        code.meaning = meaning
+        return code
+
+    OK = 0, "it worked"
+    FAILED = 1, "the server answered with an error, or doctor found a problem"
+    USAGE = 2, "the command line, a file or an argument is wrong; nothing was called"
+    UNREACHABLE = 3, "the server could not be reached, or the connection was lost"
+    UNAUTHORIZED = 4, "the server wants a login, or the login failed"
+    UNANSWERED = 5, "a tool was called and did not answer: it may have run"
+    CHANGED = 6, "the server is not as it was in the snapshot"
     DEFECT = 70
-    INTERRUPTED = 130
+    INTERRUPTED = 130, "interrupted with Ctrl-C"
     NO_READER = 141
-
-
-MEANINGS = {
-    ExitCode.OK: "it worked",
-    ExitCode.FAILED: "the server answered with an error, or doctor found a problem",
-    ExitCode.USAGE: "the command line, a file or an argument is wrong; nothing was called",
-    ExitCode.UNREACHABLE: "the server could not be reached, or the connection was lost",
-    ExitCode.UNAUTHORIZED: "the server wants a login, or the login failed",
-    ExitCode.UNANSWERED: "a tool was called and did not answer: it may have run",
-    ExitCode.CHANGED: "the server is not as it was in the snapshot",
-    ExitCode.INTERRUPTED: "interrupted with Ctrl-C",
-}
 
 
 class CommandError(Exception):
