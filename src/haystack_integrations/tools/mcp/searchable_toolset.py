@@ -53,6 +53,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     trace_dict,
 )
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import (
@@ -283,33 +284,48 @@ class MCPSearchableToolset(Compound, LiveToolset):
         admit_call(self.search_tool_name, is_servers=False)
         if not tool_keywords.strip():
             return "Say what the tool should do, in words that its name or description is likely to have."
+        drifted: list[MCPToolset] = []
         if self._is_small is None:
             self.warm_up()
         else:
-            self._refresh()
-        tools = self._tools_now(strictly=False)
+            drifted = self._refresh()
+        tools = {
+            name: tool
+            for name, tool in self._tools_now(strictly=False).items()
+            if not (isinstance(tool, MCPTool) and any(tool._toolset is each for each in drifted))
+        }
+        servers = [each.server_info.describe() for each in drifted]
+        missing = "".join(
+            f"\nNot searched: the tools of {server}, which are not those of the snapshot." for server in servers
+        )
         self._index.update(tools.values())
         best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
         names = [name for name in best if name in tools]  # another thread may have indexed other ones
         if not names:
-            return f"None of {len(tools)} tools was found with these words. Try others."
+            return f"None of {len(tools)} tools was found with these words. Try others.{missing}"
         found.show(tools[name] for name in names)
-        return f"Loaded, and can be called now: {', '.join(names)}"
+        return f"Loaded, and can be called now: {', '.join(names)}{missing}"
 
-    def _refresh(self) -> None:
-        # Of sessions that are open. What was lost is opened by the next call, or warm-up.
+    def _refresh(self) -> list[MCPToolset]:
+        # Of sessions that are open. What was lost is opened by the next call, or warm-up. Returns the toolsets of which
+        # no call would be sent, because their servers say something else than the snapshot.
         servers = connected_items(self.catalog)
         due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
         try:
             errors = try_to_warm_up(due) if due else []
         except MCPConnectionError as reason:
             errors = [reason]
-        for error in errors:
-            # One server must not end the search for the tools of others. Calls of one unlike its snapshot are refused.
-            if isinstance(error, MCPConnectionError | MCPDriftError | MCPToolNotFoundError | ValueError):
+        drifted = []
+        # One server must not end the search for the tools of others.
+        for toolset, error in zip(due, errors, strict=False):
+            if isinstance(error, MCPDriftError):
+                drifted.append(toolset)
+                logger.warning("Some tools are left out of the search: {error}", error=str(error))
+            elif isinstance(error, MCPConnectionError | MCPToolNotFoundError | ValueError):
                 logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
             elif error is not None:
                 raise error
+        return drifted
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
