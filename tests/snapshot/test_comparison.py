@@ -12,6 +12,7 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters, visible_text
+from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
 
 
@@ -187,6 +188,14 @@ def test_a_report_shows_what_people_would_not_see():
         'tool \'search\': another text (/description)\n  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
     )
     assert json.loads(json.dumps(report.to_dict()))["drifts"][0]["kind"] == "description"
+
+
+def test_a_report_is_written_like_any_other_object():
+    report = MCPToolSnapshot.from_tools([]).compare([define()])
+    assert report == MCPDriftReport(drifts=(MCPToolDrift("search", "added", after=report.drifts[0].after),))
+    assert "%s" % report == str(report) == "tool 'search': it is new"  # noqa: UP031 (as loggers do)
+    assert repr(report).startswith("MCPDriftReport(drifts=(MCPToolDrift(tool='search', kind='added', after=")
+    assert (len(report), bool(report), list(report)) == (1, True, list(report.drifts))
 
 
 @rows(

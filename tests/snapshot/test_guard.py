@@ -29,12 +29,12 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
-from haystack_integrations.tools.mcp.snapshot import SPAN_DRIFT
+from haystack_integrations.tools.mcp.snapshot import SPAN_DRIFT, SnapshotGuard
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
 from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 ALL = ["add", "note", "pull"]
 
@@ -524,6 +524,33 @@ def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, serve
         return (await second).text
 
     assert asyncio.run(call_twice()) == "7"
+
+
+def test_calls_that_wait_for_the_same_listing_share_its_comparison(pinned, server, monkeypatch):
+    waiting, threads, go_on = [], set(), threading.Event()
+    refusal = SnapshotGuard.refusal
+
+    async def recorded(guard, tool_name, listing):
+        waiting.append(tool_name)
+        return await refusal(guard, tool_name, listing)
+
+    def slow(tool):
+        threads.add(threading.current_thread())
+        assert go_on.wait(LIMIT)
+        return tool.name != "wipe"
+
+    monkeypatch.setattr(SnapshotGuard, "refusal", recorded)
+    toolset = pinned(tool_selection=ToolSelection(tool_filter=slow))
+    pull(server, "new")
+
+    async def call_often():
+        calls = [asyncio.create_task(toolset["add"].call_async(a=1, b=each)) for each in range(5)]
+        await wait_until_async(lambda: len(waiting) == 5, "all calls wait for the comparison")
+        go_on.set()
+        return [result.text for result in await asyncio.gather(*calls)]
+
+    assert asyncio.run(call_often()) == ["1", "2", "3", "4", "5"]
+    assert len(threads) == 1
 
 
 def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(tmp_path):

@@ -17,6 +17,7 @@ The tools of a server as somebody looked at them, how those that it has now diff
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -154,10 +155,27 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
 
 
-class MCPDriftReport(tuple[MCPToolDrift, ...]):
+@dataclass(frozen=True)
+class MCPDriftReport:
     """
-    How a server's tools differ from a snapshot: the differences, by tool. It is false if there are none.
+    How a server's tools differ from a snapshot. It is false if they do not.
+
+    :param drifts: The differences, by tool.
     """
+
+    drifts: tuple[MCPToolDrift, ...] = ()
+
+    def __iter__(self) -> Iterator[MCPToolDrift]:
+        """
+        Iterate over the differences.
+        """
+        return iter(self.drifts)
+
+    def __len__(self) -> int:
+        """
+        Count the differences.
+        """
+        return len(self.drifts)
 
     @property
     def tools(self) -> list[str]:
@@ -779,6 +797,8 @@ class SnapshotGuard:
         self._server = server
         # By the numbers of listings, which are never used again.
         self._reports: dict[int, MCPDriftReport] = {}
+        # Likewise, the comparisons that have not ended. In the executor's loop only.
+        self._under_way: dict[int, asyncio.Future[MCPDriftReport]] = {}
         self._logged = MCPDriftReport()
         # The one that was made last.
         self.latest: MCPDriftReport | None = None
@@ -807,8 +827,14 @@ class SnapshotGuard:
         """
         report = self._reports.get(listing.number)
         if report is None:
-            # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-            report = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
+            # Many calls may wait for the same session. Whoever gives up leaves it to the others.
+            comparison = self._under_way.get(listing.number)
+            if comparison is None:
+                # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
+                comparison = start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
+                self._under_way[listing.number] = comparison
+                comparison.add_done_callback(lambda _: self._under_way.pop(listing.number))
+            report = await asyncio.shield(comparison)
         if not self.is_error(report):
             if self._on_drift != "quarantine" or tool_name not in report.tools:
                 return None
