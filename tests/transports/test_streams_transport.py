@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, Stre
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import PLAIN_SERVER, python_script
 from tests.support.waiting import wait_until_async
-from tests.transports.test_in_process import fatal
+from tests.transports.test_in_process import FATAL, fatal
 
 HANDSHAKE = {
     "protocolVersion": "2025-11-25",
@@ -153,8 +153,8 @@ class TestInThisProcess:
             assert not channel.has_ended
         assert tools.lifespan == "after"
 
-    @fatal
-    async def test_what_a_lifespan_raises_fails_the_opening(self, error):
+    @pytest.mark.parametrize("error", [*FATAL, LookupError("no database")], ids=lambda error: type(error).__name__)
+    async def test_what_a_lifespan_raises_fails_the_opening_and_an_exception_is_raised_as_it_is(self, error):
         @asynccontextmanager
         async def live(_server: Any) -> AsyncIterator[None]:
             raise error
@@ -162,21 +162,11 @@ class TestInThisProcess:
 
         transport = InProcessTransport(Server("broken", lifespan=live))
         channel = TestedChannel(transport)
-        with pytest.raises(ConnectionError, match=f"the server raised {type(error).__name__}"):
+        with pytest.raises((ConnectionError, LookupError)) as raised:
             await transport.open()
+        assert raised.value is error or str(raised.value) == f"the server raised {type(error).__name__}"
+        assert (raised.value is error) == isinstance(error, Exception)
         await channel.close()
-
-    async def test_an_exception_of_a_lifespan_is_raised_as_it_is(self):
-        @asynccontextmanager
-        async def live(_server: Any) -> AsyncIterator[None]:
-            msg = "no database"
-            raise LookupError(msg)
-            yield
-
-        transport = InProcessTransport(Server("broken", lifespan=live))
-        TestedChannel(transport)
-        with pytest.raises(LookupError, match="no database"):
-            await transport.open()
 
     async def test_an_opening_that_is_given_up_ends_the_server(self):
         was_cancelled = asyncio.Event()
