@@ -85,64 +85,6 @@ class BusyError(Exception):
     """
 
 
-class Ways:
-    """
-    What goes on over one transport, and ends with it.
-
-    It is cancelled through scopes of anyio, because the HTTP libraries shield the closing of connections from these
-    only: a task that is cancelled meanwhile leaves some open.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the Ways: none.
-        """
-        self._scopes: set[anyio.CancelScope] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._has_ended = False
-
-    @contextmanager
-    def way(self) -> Iterator[anyio.CancelScope]:
-        """
-        Note what the running task does.
-
-        :returns: A context manager with its scope.
-        """
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            if self._has_ended:
-                scope.cancel()
-            try:
-                yield scope
-            finally:
-                self._scopes.discard(scope)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """
-        Run something beside.
-
-        :param coroutine: What.
-        """
-
-        async def run() -> None:
-            with self.way():
-                await coroutine
-
-        task = asyncio.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def end(self) -> None:
-        """
-        End all of it.
-        """
-        self._has_ended = True
-        for scope in self._scopes:
-            scope.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
-
-
 @dataclass(eq=False)
 class HttpSender:
     """
@@ -450,7 +392,10 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
 
 class HttpTransport(Transport):
     """
-    What the two HTTP transports share: a message is posted to a URL.
+    What the two HTTP transports share: a message is posted to a URL, and closing ends all that is under way.
+
+    It is cancelled through scopes of anyio, because the HTTP libraries shield the closing of connections from these
+    only: a task that is cancelled meanwhile leaves some open.
     """
 
     _post_headers: ClassVar[Mapping[str, str]] = {"Content-Type": "application/json"}
@@ -465,7 +410,32 @@ class HttpTransport(Transport):
         self._sender = sender
         # Where messages are posted to.
         self._url = httpx2.URL(url)
-        self._ways = Ways()
+        self._scopes: set[anyio.CancelScope] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    @contextmanager
+    def _cancelled_by_closing(self) -> Iterator[anyio.CancelScope]:
+        """Cancel what the running task does when this is closed."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            if self._is_closing:
+                scope.cancel()
+            try:
+                yield scope
+            finally:
+                self._scopes.discard(scope)
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run something beside, until this is closed at the latest."""
+
+        async def run() -> None:
+            with self._cancelled_by_closing():
+                await coroutine
+
+        task = asyncio.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> Mapping[str, str]:  # noqa: ARG002
         """Return the headers of a request."""
@@ -489,8 +459,12 @@ class HttpTransport(Transport):
         """
         End all requests, and close all connections.
         """
+        self._is_closing = True
+        for scope in self._scopes:
+            scope.cancel()
         try:
-            await self._ways.end()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
             await self._end_session()
         finally:
             await self._sender.aclose()

@@ -58,7 +58,7 @@ class SseTransport(HttpTransport):
                 await response.aclose()
                 raise self._refusal(response)
             endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
-            self._ways.spawn(self._read(response, endpoint))
+            self._spawn(self._read(response, endpoint))
             self._url = await endpoint
         except BaseException:
             await self.close()
@@ -101,11 +101,11 @@ class SseTransport(HttpTransport):
         :param content: The request as JSON.
         :param exchange: The request.
         """
-        with self._ways.way() as way:
+        with self._cancelled_by_closing() as scope:
             # The answer may come before its request is acknowledged.
-            exchange.answer.add_done_callback(lambda _: way.cancel())
+            exchange.answer.add_done_callback(lambda _: scope.cancel())
             await self._post(content, exchange)
-        if way.cancelled_caught:  # if there is no answer, this was closed
+        if scope.cancelled_caught:  # if there is no answer, this was closed
             exchange.lose()
 
     async def _post(self, content: bytes, exchange: Exchange) -> None:

@@ -131,7 +131,7 @@ class StreamableHttpTransport(HttpTransport):
         :param exchange: The request.
         """
         headers = self._headers(self._post_headers, exchange)
-        with self._ways.way() as way:
+        with self._cancelled_by_closing() as scope:
             try:
                 response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
                 try:
@@ -141,7 +141,7 @@ class StreamableHttpTransport(HttpTransport):
                     raise
             except Exception as error:
                 self._sender.settle(exchange, error)
-        if way.cancelled_caught:  # this was closed
+        if scope.cancelled_caught:  # this was closed
             exchange.lose()
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
@@ -247,7 +247,7 @@ class StreamableHttpTransport(HttpTransport):
                     cursor.pause = max(event.retry / 1000, _SHORTEST_PAUSE)
                 self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
-                    self._ways.spawn(self._read_leftover(events, exchange))
+                    self._spawn(self._read_leftover(events, exchange))
                     return
         except BaseException:
             await events.aclose()
@@ -273,7 +273,7 @@ class StreamableHttpTransport(HttpTransport):
         """
         if self._session_id is not None:
             self._is_answered.clear()
-            self._ways.spawn(self._listen())
+            self._spawn(self._listen())
 
     async def listening(self) -> None:
         """
