@@ -50,6 +50,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     ReadInterruptedError,
     ServerRest,
     SessionState,
+    wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -329,7 +330,7 @@ class Supervisor:
         if self.is_closed:
             raise self._connect_error(_CLOSED)
         if self.rest.seconds > timeout:
-            raise self._connect_error(with_full_stop(self.rest.describe()))
+            raise self._connect_error(with_full_stop(wants_rest(self.rest.seconds)))
         if self._opening is None or not self._opening.is_under_way:
             # The session of the server info is nobody else's, whoever needs it first.
             start = _in_own_context if self.base is self else asyncio.create_task
@@ -345,7 +346,7 @@ class Supervisor:
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
             elif self.rest.seconds:
-                progress = self.rest.describe()
+                progress = wants_rest(self.rest.seconds)
             msg = with_full_stop(f"timed out after {timeout:g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None

@@ -306,19 +306,14 @@ class SessionLife:
         # When the server was last heard, whatever it sent, in the seconds of `time.monotonic`.
         self.heard_at: float = 0.0
         self._on_lost = on_lost
+        # Whether somebody opens and closes the client for its users, and wants to know of a loss.
+        self.has_owner: bool = on_lost is not None
 
     def heard(self) -> None:
         """
         Note that the server sent something.
         """
         self.heard_at = monotonic()
-
-    @property
-    def has_owner(self) -> bool:
-        """
-        Whether somebody opens and closes the client for its users, and wants to know of a loss.
-        """
-        return self._on_lost is not None
 
     @property
     def loss(self) -> str | None:
@@ -404,11 +399,3 @@ class ServerRest:
         For how many seconds from now; 0 if it takes requests.
         """
         return max(self.until - monotonic(), 0.0)
-
-    def describe(self) -> str:
-        """
-        Describe for how long.
-
-        :returns: A clause.
-        """
-        return wants_rest(self.seconds)
