@@ -94,6 +94,10 @@ class CodeExitedError(RuntimeError):
 _EXITS = (SystemExit, KeyboardInterrupt)
 
 
+# Of threads: their number is bounded by the number of places. Nobody ever waits for it, so all event loops share it.
+_UNLIMITED = anyio.CapacityLimiter(inf)
+
+
 class CallPool:
     """
     Bounds how many calls run at a time in an event loop.
@@ -217,9 +221,8 @@ class ServedCall:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
 
-        # A task of its own, which ends with the thread. The number of threads is bounded by the number of places.
-        unlimited = anyio.CapacityLimiter(inf)
-        running = asyncio.ensure_future(anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=unlimited))
+        # A task of its own, which ends with the thread.
+        running = asyncio.ensure_future(anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_UNLIMITED))
         self._users += 1
         running.add_done_callback(self._thread_ended)
         return await asyncio.shield(running)
