@@ -17,7 +17,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, ToolSelection
-from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers.changing_server import build_server
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -64,7 +64,7 @@ class Pausing:
 
 
 # An Agent of Haystack 2 does not tell its toolsets that a run begins.
-needs_spawn = pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 has no toolset of a run")
+needs_spawn = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no toolset of a run")
 
 
 @component
@@ -189,7 +189,7 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         _run(agent, way)
         server.add_tool(lambda: "quiet", name="quiet", description="Nobody said that it is there.")
-        if not HAS_SPAWN:
+        if not HAS_HOOKS:
             toolset.warm_up()
         _run(agent, way)
         assert [turn.tool_names for turn in generator.turns] == [OWN, sorted([*OWN, "quiet"])]

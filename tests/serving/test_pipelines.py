@@ -21,7 +21,7 @@ from haystack.dataclasses import ChatMessage, Document
 from jsonschema import Draft202012Validator
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
     LIMIT,
@@ -322,7 +322,7 @@ def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Any):
             create_mcp_server("shop", pipelines={"ask": path})
 
 
-@pytest.mark.skipif(not HAS_SPAWN, reason="Haystack 2 imports whatever a YAML names")
+@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 imports whatever a YAML names")
 def test_yaml_goes_through_haystacks_own_checks():
     text = "components:\n  x:\n    type: subprocess.Popen\n    init_parameters: {args: [touch, never]}\n"
     with pytest.raises(DeserializationError, match="subprocess"):

@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
-from haystack_integrations.tools.mcp.haystack_compat import HAS_SPAWN
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.foreign_server import ForeignServer, definition
@@ -148,7 +148,7 @@ class TestSearching:
         assert repr(cold).startswith("MCPSearchableToolset(")
         assert repr(cold).endswith(", not warmed up)")
 
-    @pytest.mark.skipif(not HAS_SPAWN, reason="an Agent of Haystack 2 has no toolset of a run")
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     def test_a_run_warms_it_up_and_selects_from_the_whole_catalog(self, server):
         with MCPSearchableToolset(MCPToolset(server.info)) as toolset:
             toolset.close()
@@ -183,7 +183,7 @@ class TestSearching:
             assert shown(agent)[0] == [tool.name for tool in toolset] == ["routine_0", "routine_1", "routine_2"]
 
     def test_a_run_may_be_given_some_of_the_tools(self, toolset):
-        if not HAS_SPAWN:
+        if not HAS_HOOKS:
             pytest.skip("an Agent of Haystack 2 selects what it sees")
         script = [call("search_tools", tool_keywords="routine", k=5), say("done")]
         agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
@@ -191,7 +191,7 @@ class TestSearching:
         assert shown(agent)[-1][:1] == ["search_tools"]
         assert sorted(shown(agent)[-1][1:]) == ["routine_2", "routine_4"]
 
-    @pytest.mark.skipif(not HAS_SPAWN, reason="an Agent of Haystack 2 has no toolset of a run")
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     def test_runs_do_not_see_what_others_found(self, run_agent, toolset):
         script = [call("search_tools", tool_keywords="number7", k=1), say("done"), say("done")]
         agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
@@ -200,7 +200,7 @@ class TestSearching:
         assert shown(agent) == [["search_tools"], ["search_tools", "routine_7"], ["search_tools"]]
         assert len(toolset) == 1
 
-    @pytest.mark.skipif(not HAS_SPAWN, reason="an Agent of Haystack 2 has no toolset of a run")
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     def test_runs_at_the_same_time_keep_apart(self, toolset):
         agents = [
             Agent(
@@ -261,7 +261,7 @@ class TestChangingLists:
         with toolset:
             assert results(run_agent(agent))[-1] == "polish: door"
 
-    @pytest.mark.skipif(not HAS_SPAWN, reason="an Agent of Haystack 2 has no toolset of a run")
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     def test_a_run_keeps_what_it_found_and_its_call_fails_if_it_is_gone(self, run_agent):
         toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())), search_threshold=2, top_k=1)
         script = [
@@ -596,7 +596,7 @@ class TestRetrievers:
         retriever = WithoutFilters(InMemoryBM25Retriever(InMemoryDocumentStore()))
         with MCPSearchableToolset(MCPToolset(server.info), retriever=retriever) as toolset:
             assert search(toolset, "number3", k=1) == ["routine_3"]
-            if HAS_SPAWN:
+            if HAS_HOOKS:
                 run = toolset.spawn({"routine_9"})
                 [search_tool] = run
                 search_tool.invoke(tool_keywords="routine", k=1)

@@ -45,9 +45,7 @@ from haystack.tools.toolset import Toolset
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
 
-# An Agent of Haystack 3 gives each run a copy of its toolsets.
-HAS_SPAWN = hasattr(Toolset, "spawn")
-# Haystack 3 has hooks of Agents.
+# Haystack 3 has hooks of Agents, and gives each run of one a toolset of its own.
 HAS_HOOKS = "haystack.hooks" in sys.modules or importlib.util.find_spec("haystack.hooks") is not None
 
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
