@@ -178,6 +178,11 @@ class ContextManaged:
         """
         await self.close_async()
 
+    def _leave_freed_parts(self) -> None:
+        """
+        Have those parts closed that others have left, and that only users of this object still held.
+        """
+
     def _hold_for(self, run: object) -> None:
         """
         Count a run of an Agent as a user, until the object that stands for it is garbage-collected.
@@ -286,6 +291,11 @@ class Compound(ContextManaged):
     def _leave(self) -> None:
         for part in self._free_parts():
             part._leave()
+
+    def _leave_freed_parts(self) -> None:
+        for part in self._parts():
+            if part._holds.settle():
+                part._leave()
 
 
 class Sessions(ABC):
@@ -398,6 +408,8 @@ def _release(used: ContextManaged) -> None:
     def release() -> None:
         if used._holds.settle():
             used._leave()
+        else:
+            used._leave_freed_parts()
 
     used._holds.collected()
     executor = AsyncExecutor._singleton
