@@ -7,6 +7,7 @@ What the HTTP client of a connection and that of `diagnose` have in common: prox
 
 import asyncio
 import logging
+import os
 import re
 import socket
 import ssl
@@ -16,6 +17,7 @@ from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 
@@ -24,8 +26,15 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import PinnedTra
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports import http_route
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http_route import Route, find_route, open_client, open_transport
+from haystack_integrations.tools.mcp.transports.http_route import (
+    Route,
+    environment_proxy,
+    find_route,
+    open_client,
+    open_transport,
+)
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
+from tests.support.rows import rows
 
 SECRET = "query-5ecret"
 
@@ -117,6 +126,9 @@ class TestProxies:
             ("mcp.test:8080", True),
             ("MCP.TEST", True),
             ("127.0.0.0/8", False),
+            ("other.test,*", True),
+            (" *", True),
+            ("*mcp.test", True),
         ],
     )
     @pytest.mark.parametrize("variable", ["http_proxy", "all_proxy"])
@@ -129,6 +141,26 @@ class TestProxies:
             with pytest.raises(httpx2.ConnectError) if is_exempt else nullcontext():
                 await get("http://mcp.test:8080/mcp")
         assert len(proxied) == (0 if is_exempt else 1)
+
+    @rows(
+        ("url", "no_proxy", "is_exempt"),
+        [
+            ("https://m\u00fcnchen.test/mcp", "m\u00fcnchen.test", True),
+            ("https://m\u00fcnchen.test/mcp", "xn--mnchen-3ya.test", True),
+            ("http://10.1.2.3:8080/mcp", "10.0.0.0/8:8080", True),
+            ("http://10.1.2.3:9090/mcp", "10.0.0.0/8:8080", False),
+            ("http://[::1]:8080/mcp", "[::1]:8080", True),
+            ("http://[::1]:9090/mcp", "[::1]:8080", False),
+        ],
+    )
+    def test_no_proxy_names_hosts_in_all_their_forms_on_every_platform(
+        self, monkeypatch: pytest.MonkeyPatch, url: str, no_proxy: str, is_exempt: bool
+    ) -> None:
+        # As on macOS and Windows, where it takes no other parameter.
+        monkeypatch.setattr("urllib.request.proxy_bypass", lambda _host: False)
+        proxy = "http://proxy.test:3128"
+        found = environment_proxy(httpx2.URL(url), {"http": proxy, "https": proxy, "no": no_proxy})
+        assert found == (None if is_exempt else proxy)
 
     @pytest.mark.parametrize("no_proxy", ["127.0.0.0/8", "10.0.0.0/8,127.0.0.1", "[::1],127.0.0.1"])
     async def test_no_proxy_names_networks(self, monkeypatch: pytest.MonkeyPatch, no_proxy: str) -> None:
@@ -179,7 +211,7 @@ class TestTrust:
                 await client.connect()
             await client.aclose()
 
-    async def test_sessions_share_what_is_trusted_by_default_until_the_environment_changes(
+    async def test_sessions_share_what_is_trusted_by_default_until_it_changes(
         self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def trusted(**parameters: Any) -> Any:
@@ -196,6 +228,8 @@ class TestTrust:
         other = await trusted()
         assert other is not shared and other.cert_store_stats()["x509"] == 1
         assert await trusted() is other
+        os.utime(bundle, (0, 0))
+        assert await trusted() is not other
 
 
 class TestSockets:
@@ -205,6 +239,38 @@ class TestSockets:
                 async with http.stream("GET", f"http://127.0.0.1:{port}/") as response:
                     connected = response.extensions["network_stream"].get_extra_info("socket")
                     assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+    @pytest.fixture
+    def reset_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # As anyio's stream is on uvloop when the server has reset the connection: it has no socket.
+        class ResetStream:
+            _raw_socket = None
+
+        async def connect_tcp(**_: Any) -> ResetStream:
+            return ResetStream()
+
+        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+
+    @pytest.mark.usefixtures("reset_at_once")
+    async def test_a_connection_that_is_reset_at_once_was_not_made(self) -> None:
+        async with client() as http:
+            with pytest.raises(httpx2.ConnectError, match="reset at once"):
+                await http.get("http://127.0.0.1:9/")
+
+    @pytest.mark.usefixtures("reset_at_once")
+    async def test_diagnose_explains_a_connection_that_is_reset_at_once(self) -> None:
+        said = await diagnose("https://127.0.0.1:9/mcp", {}, transport="sse")
+        assert said is not None and said == "Cannot connect to 127.0.0.1:9."
+
+    async def test_other_attribute_errors_are_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def connect_tcp(**_: Any) -> None:
+            msg = "something else"
+            raise AttributeError(msg)
+
+        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
+        async with client() as http:
+            with pytest.raises(AttributeError, match="something else"):
+                await http.get("http://127.0.0.1:9/")
 
 
 class TestLogs:

@@ -245,6 +245,22 @@ class TestFailures:
         async with raw_server(serve, limit=1024) as url:
             assert await fail(url, b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
 
+    @pytest.mark.parametrize("http_stack", ["aiohttp"], indirect=True)  # httpx2 does not look
+    async def test_a_connection_that_is_reset_before_anything_is_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import aiohttp
+
+        connect = aiohttp.TCPConnector.connect
+
+        async def connect_to_what_is_reset(*args: Any, **options: Any) -> Any:
+            connection: Any = await connect(*args, **options)
+            connection.protocol.transport.abort()
+            return connection
+
+        monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect_to_what_is_reset)
+        async with ScriptedPeer(accept) as peer:
+            assert await fail(peer.url) == "ConnectError, REFUSED"
+            assert peer.requests == []
+
 
 class TestConnections:
     async def test_a_post_is_never_sent_twice(self) -> None:
@@ -399,9 +415,4 @@ def test_aiohttp_is_used_where_the_extra_is_installed(
         )
     ]
     is_fast = http_stack == "aiohttp" and missing is None
-    assert names == [
-        "AiohttpTransport" if is_fast else "PinnedTransport",
-        "PinnedTransport",
-        "AsyncHTTPTransport",
-        "PinnedTransport",
-    ]
+    assert names == ["AiohttpTransport" if is_fast else "_Transport", "_Transport", "AsyncHTTPTransport", "_Transport"]

@@ -249,13 +249,13 @@ class TestStreams:
                 await channel.request(exchange)
             assert exchange.fate is Fate.NEW
 
-    async def test_what_the_sdk_cannot_read_is_ignored_and_logged(self, caplog):
-        caplog.set_level("DEBUG")
+    async def test_what_the_sdk_cannot_read_is_ignored_and_logged_once(self, caplog):
         async with channel_over(StreamsTransport(pair := Pair())) as channel:
-            await pair.far[1].send(ValueError("s3same"))
-            await wait_until_async(lambda: channel.peer.heard_times == 1, "it")
+            for _ in range(2):
+                await pair.far[1].send(ValueError("s3same"))
+            await wait_until_async(lambda: channel.peer.heard_times == 2, "both")
             assert not channel.has_ended
-        assert "no message" in caplog.text
+        assert caplog.text.count("no message") == 1
         assert "s3same" not in caplog.text
 
     async def test_streams_that_cannot_be_opened_fail_the_opening(self):

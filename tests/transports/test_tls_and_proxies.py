@@ -18,6 +18,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.transports.http_route import find_route
 from haystack_integrations.tools.mcp.transports.server_infos import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
@@ -128,14 +129,18 @@ class TestClientCertificateFaults:
 
     def test_an_encrypted_key_without_its_password(self, authority: Authority) -> None:
         files = authority.sign("locked", password=KEY_PASSWORD)
-        assert "If the key is encrypted, pass (certificate, key, its password" in failure(
+        assert "the key is encrypted, and there is no password" in failure(
             StreamableHttpServerInfo(self.URL, client_cert=files)
         )
 
     def test_a_wrong_password(self, authority: Authority) -> None:
         files = authority.sign("locked", password=KEY_PASSWORD)
         said = failure(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_token("wrong-pa55word"))))
-        assert "cannot be loaded" in said and "wrong-pa55word" not in said
+        assert "the password of the key is wrong" in said and "wrong-pa55word" not in said
+
+    async def test_the_password_of_a_key_that_is_not_encrypted_may_be_missing(self, authority: Authority) -> None:
+        files = authority.sign("client")
+        await find_route(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_env_var("NOT_SET"))))
 
     @rows(
         ("options", "expected"),
@@ -224,6 +229,8 @@ class TestTimeouts:
         ({"client_cert": ("a", "b", "plain")}, "`client_cert` must be .*password of the key as a Secret"),
         ({"client_cert": ("a",)}, "`client_cert` must be the path"),
         ({"client_cert": 5}, "`client_cert` must be the path"),
+        ({"client_cert": ""}, "`client_cert` must be the path"),
+        ({"client_cert": ("a", "")}, "`client_cert` must be the path"),
         ({"client_cert": "a", "verify": make_context}, "exclude each other"),
         ({"client_cert": "a", "verify": "module:make"}, "exclude each other"),
         ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
@@ -231,7 +238,10 @@ class TestTimeouts:
         ({"proxy": 5}, "`proxy`.* must be"),
         ({"http_transport": "not a path"}, "`http_transport` must be a function"),
         ({"timeout": {"conect": 5}}, "`timeout` has no phase 'conect'"),
-        ({"timeout": {"connect": 0}}, r"`timeout` \(connect\) must be greater than 0"),
+        ({"timeout": {"connect": 0}}, r"`timeout` \(connect\) must be greater than 0, got 0"),
+        ({"timeout": 0}, "`timeout` must be greater than 0, got 0"),
+        ({"timeout": {"connect": None}}, r"`timeout` \(connect\) must be a number"),
+        ({"timeout": {"read": 5, "pool": None}}, r"`timeout` \(pool\) must be a number"),
         ({"timeout": {"read": True}}, r"`timeout` \(read\) must be a valid number"),
     ],
 )

@@ -279,9 +279,10 @@ def _fault(own: list[str], error: ValidationError) -> str:
         said = str(first.get("ctx", {}).get("error"))
         return f"{place} {said}" if said.startswith("must") else said
     value = first["input"]
-    # What is in a mapping, or should have been one or a list, may be a secret.
+    # What is in a mapping, or should have been one or a list, may be a secret; a number out of bounds is none.
     is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str", "unexpected_positional_argument")
-    is_shown = isinstance(value, _QUOTED) and not is_hidden
+    is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
+    is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
     given = repr(value) if is_shown else type(value).__name__
     said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
     return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"

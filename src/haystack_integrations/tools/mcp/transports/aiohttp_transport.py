@@ -9,7 +9,7 @@ Its failures mean what those of httpx2's transport mean. The first three prove t
 
 .. code-block:: text
 
-    ConnectError           the name is unknown, nobody listens, or TLS fails
+    ConnectError           the name is unknown, nobody listens, TLS fails, or the connection is closed at once
     ConnectTimeout         there is no connection in time
     UnsupportedProtocol    the URL has another scheme
     ReadTimeout            nothing comes in time
@@ -149,26 +149,28 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
 class _Connector(aiohttp.TCPConnector):
     """
-    Reuses no connection over which something came while it was idle.
+    Looks at each connection before something is sent over it.
 
-    That is its end, after which aiohttp might still send a request, or an answer to nobody's request ("408 Request
-    Timeout"), which it would take for that to the next one.
+    What came over an idle one is its end, after which aiohttp might still send a request, or an answer to nobody's
+    request ("408 Request Timeout"), which it would take for that to the next one.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._used: WeakSet[Any] = WeakSet()
 
-    async def connect(self, *args: Any, **options: Any) -> Any:
+    async def connect(self, req: Any, *args: Any, **options: Any) -> Any:
         while True:
-            connection: Any = await super().connect(*args, **options)
+            connection: Any = await super().connect(req, *args, **options)
             protocol = connection.protocol
-            if protocol not in self._used:
+            is_new = protocol not in self._used
+            if protocol.is_connected() and (is_new or not (protocol.should_close or _is_readable(protocol.transport))):
                 self._used.add(protocol)
                 return connection
-            if not protocol.should_close and not _is_readable(protocol.transport):
-                return connection
             connection.close()
+            if is_new:
+                reason = ConnectionResetError("the server closed the connection at once")
+                raise aiohttp.ClientConnectorError(req.connection_key, reason)
 
 
 class _Body(httpx2.AsyncByteStream):

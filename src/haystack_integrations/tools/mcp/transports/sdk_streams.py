@@ -88,10 +88,13 @@ class StreamsTransport(Transport):
         return None
 
     async def _read(self, incoming: Any) -> None:
+        has_warned = False
         async for item in incoming:
             self.channel.heard()
             if isinstance(item, Exception):
-                logger.debug("An MCP server wrote something that is no message; it was ignored")
+                log = logger.debug if has_warned else logger.warning
+                log("An MCP server wrote something that is no message; it was ignored")
+                has_warned = True
                 continue
             for message in _frames(item.message):
                 self.channel.received(message)

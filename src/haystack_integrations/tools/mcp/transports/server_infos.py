@@ -478,8 +478,11 @@ class HttpServerInfo(BuiltInServerInfo):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        if isinstance(self.timeout, Mapping) and (unknown := [*self.timeout.keys() - _PHASES]):
-            self._refuse(f"`timeout` has no phase {unknown[0]!r}; the phases are {', '.join(map(repr, _PHASES))}")
+        for phase, seconds in self.timeout.items() if isinstance(self.timeout, Mapping) else ():
+            if phase not in _PHASES:
+                self._refuse(f"`timeout` has no phase {phase!r}; the phases are {', '.join(map(repr, _PHASES))}")
+            if seconds is None and phase != "read":
+                self._refuse(f"`timeout` ({phase}) must be a number greater than 0; only 'read' may be None, no limit")
         self._check_tls()
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy)
@@ -502,7 +505,7 @@ class HttpServerInfo(BuiltInServerInfo):
         match self.client_cert:
             case None:
                 return
-            case str() | (str(), str()) | (str(), str(), Secret()):
+            case str() | (str(), str()) | (str(), str(), Secret()) if self.client_cert and all(self.client_cert):
                 pass
             case _:
                 self._refuse(
