@@ -287,6 +287,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),
         (["shelf.py:search", "--output", "a=retriever.documents", "--output", "a=retriever.top_k"], "is given twice"),
         (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no place for --host, --port: add --http"),
+        (["answer.yaml", "--path", "/x"], "no place for --path: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
         (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),

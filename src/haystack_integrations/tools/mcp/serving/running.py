@@ -333,6 +333,7 @@ def run_server(
         for_http = {
             "host": host != "127.0.0.1",
             "port": port is not None,
+            "path": path != "/mcp",
             "auth": auth is not None,
             "insecure": insecure,
             "allowed_hosts": allowed_hosts is not None,
