@@ -182,6 +182,16 @@ class TestFacade:
         with adder:
             assert results(mcp.process_completion_response(calls(("mine", {})))) == ["3 and 3"]
 
+    @pytest.mark.parametrize("count", [1, 2])
+    async def test_a_tool_of_the_user_and_an_output_handler_may_run_a_loop_in_a_notebook(self, mcp, count):
+        def works(result: str = "works") -> str:
+            return asyncio.run(asyncio.sleep(0, f"{result}, really"))
+
+        mine = Tool("mine", "", {"type": "object", "properties": {}}, works, outputs_to_string={"handler": works})
+        mcp.toolset.add(mine)
+        messages = mcp.process_completion_response(calls(*[("mine", {})] * count))
+        assert results(messages) == ["works, really, really"] * count
+
     def test_a_run_that_ends_waits_for_the_other_calls_of_its_turn(self, mcp):
         mcp.get_tool_schemas()
         reply = calls(("sleep", {"seconds": 0.3}), ("add", {"a": 1, "b": 2}))

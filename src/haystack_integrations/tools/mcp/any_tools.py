@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage, ToolCall
@@ -41,6 +41,8 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import ToolBase
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def tool_items(tools: Any) -> list[Any]:
@@ -276,22 +278,18 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
         return _failure(tool, error)
 
 
-def invoke_all(calls: Sequence[tuple[ResolvedCall, Mapping[str, Any]]], limit: int) -> list[Any]:
+def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
     """
-    Make calls at the same time, in threads.
+    Run functions that make calls at the same time, in threads.
 
-    :param calls: The calls, each with its arguments.
+    :param functions: The functions; what they raise is raised after those that run have ended.
     :param limit: How many run at a time.
-    :returns: What `invoke` returns of each, in their order.
-    :raises MCPBudgetExceededError: As `invoke`, after those that run have ended.
-    :raises MCPToolFailedError: Likewise.
+    :returns: Their results, in their order.
     """
-    if len(calls) == 1:
-        return [invoke(*calls[0])]
     # Each in a copy of this context: the tracing span, the user on whose behalf it is.
-    made = [partial(contextvars.copy_context().run, invoke, *call) for call in calls]
-    with ThreadPoolExecutor(max(1, min(limit, len(made))), thread_name_prefix="mcp-haystack-calls") as threads:
-        return list(threads.map(lambda run: run(), made))
+    runs = [partial(contextvars.copy_context().run, function) for function in functions]
+    with ThreadPoolExecutor(max(1, min(limit, len(runs))), thread_name_prefix="mcp-haystack-calls") as threads:
+        return list(threads.map(lambda run: run(), runs))
 
 
 async def _invoke_native(tool: Any, arguments: Mapping[str, Any]) -> Any:

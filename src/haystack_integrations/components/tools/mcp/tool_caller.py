@@ -33,9 +33,10 @@ from haystack_integrations.tools.mcp.any_tools import (
     answer,
     close_tools,
     close_tools_async,
-    invoke_all,
+    invoke,
     invoke_async,
     resolve,
+    run_in_threads,
     tool_items,
     warm_up_tools,
     warm_up_tools_async,
@@ -226,9 +227,9 @@ class MCPToolCaller:
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls):
             # The arguments are taken before any call of the batch runs: the State changes between batches only.
-            made = [self._call(step, number) for number in batch]
+            made = [partial(invoke, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
-                results = invoke_all(made, self.max_concurrency)
+                results = [made[0]()] if len(made) == 1 else run_in_threads(made, self.max_concurrency)
             for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:

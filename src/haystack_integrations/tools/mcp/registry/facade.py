@@ -17,7 +17,14 @@ from typing import Any, TypeAlias, TypedDict
 from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.any_tools import answer, invoke_all, invoke_async, resolve
+from haystack_integrations.tools.mcp.any_tools import (
+    ResolvedCall,
+    answer,
+    invoke,
+    invoke_async,
+    resolve,
+    run_in_threads,
+)
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, calls_of, note_refusal
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
@@ -160,9 +167,9 @@ class MCPFacade:
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
-        calls = [resolve(call, tools) for call in message.tool_calls]
-        results = invoke_all([(each, each.call.arguments) for each in calls], len(calls))
-        return [message, *map(answer, calls, results)]
+        # A single one, too: the caller may be in an event loop, where tools and output handlers of the user may fail.
+        made = [partial(_answered, resolve(call, tools)) for call in message.tool_calls]
+        return [message, *run_in_threads(made, len(made))]
 
     async def process_completion_response_async(self, reply: Reply) -> list[ChatMessage]:
         """
@@ -200,6 +207,10 @@ class MCPFacade:
         Describe the facade without secrets.
         """
         return f"{type(self).__name__}({self._config!r})"
+
+
+def _answered(resolved: ResolvedCall) -> ChatMessage:
+    return answer(resolved, invoke(resolved, resolved.call.arguments))
 
 
 def _openai_schemas(tools: Iterable[Tool]) -> list[dict[str, Any]]:
