@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import importlib
 import importlib.util
 import json
 import os
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from haystack import Pipeline
+from haystack import Pipeline, component
 from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.dataclasses import ChatMessage
@@ -29,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPRegistry,
     MCPSampling,
+    MCPSearchableToolset,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
@@ -38,7 +40,9 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolSelection,
 )
-from haystack_integrations.tools.mcp.handlers import answer_later
+from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
@@ -464,6 +468,61 @@ class TestFilesOfOlderVersions:
 
         with pytest.raises(AttributeError, match="NoSuchThing"):
             mcp_tool.NoSuchThing  # noqa: B018
+
+
+TOOLS = "haystack_integrations.tools.mcp"
+HOOKS = "haystack_integrations.hooks.mcp"
+PACKAGES = [TOOLS, HOOKS, *(f"{TOOLS}.{name}" for name in ("durable", "handlers", "oauth", "registry", "serving"))]
+
+
+def is_stored_by_its_path(value: Any) -> bool:
+    if value in (MCPTool, MCPToolset):  # by that of version 2.1
+        return False
+    if value in (accept_defaults, answer_later, decline, FileTokenStorage, MCPSearchableToolset):
+        return True
+    written_by = getattr(getattr(value, "to_dict", None), "__code__", None)
+    names = written_by.co_names if written_by else ()
+    return "default_to_dict" in names or "generate_qualified_class_name" in names
+
+
+class TestFilesOfLaterVersions:
+    def test_what_is_stored_names_a_public_package_so_that_files_may_move(self):
+        stored = {}
+        for package in map(importlib.import_module, PACKAGES):
+            for name in package.__all__:
+                if not HAS_HOOKS and package.__name__ == HOOKS and name.endswith("Hook"):
+                    continue
+                value = getattr(package, name)
+                if is_stored_by_its_path(value):
+                    stored[name] = value.__module__
+                    assert value.__module__ in PACKAGES, name
+                    assert getattr(importlib.import_module(value.__module__), name) is value
+        assert stored["MCPConfirmationStrategy"] == stored["MCPAnnotationPolicy"] == HOOKS
+        assert stored["MCPSearchableToolset"] == stored["MCPResourceToolset"] == TOOLS
+        assert {stored["FileTokenStorage"], stored["KeyValueTokenStorage"]} == {f"{TOOLS}.oauth"}
+        assert {stored["MCPAliasToolset"], stored["MCPRegistry"]} == {f"{TOOLS}.registry"}
+        assert stored["JournaledChatGenerator"] == f"{TOOLS}.durable"
+        assert stored["ClientConfirmationStrategy"] == f"{TOOLS}.serving"
+
+    @pytest.mark.parametrize("handler", [accept_defaults, answer_later, decline])
+    def test_a_handler_of_the_package_makes_the_round_trip(self, handler):
+        handlers = MCPHandlers(elicitation=handler)
+        assert handlers.to_dict()["elicitation"] == f"{TOOLS}.handlers.{handler.__name__}"
+        assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "builders.mcp.prompt_builder.MCPPromptBuilder",
+            "fetchers.mcp.resource_fetcher.MCPResourceFetcher",
+            "tools.mcp.tool_caller.MCPToolCaller",
+            "tools.mcp.tool_runner.MCPToolRunner",
+        ],
+    )
+    def test_components_are_where_the_guide_says(self, path):
+        path = f"haystack_integrations.components.{path}"
+        importlib.import_module(path.rpartition(".")[0])
+        assert path in component.registry
 
 
 class TestSecrets:

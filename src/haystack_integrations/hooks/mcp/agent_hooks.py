@@ -51,6 +51,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
@@ -65,6 +66,7 @@ FINAL_MESSAGE: Final = (
 )
 
 
+@stored_in("haystack_integrations.hooks.mcp")
 class MCPCallBudgetHook:
     """
     A `before_tool` hook that limits the tool calls of each run of an Agent, and lets it end well. Haystack 3.
@@ -240,6 +242,7 @@ def _with_calls(
     )
 
 
+@stored_in("haystack_integrations.hooks.mcp")
 class MCPConfirmationHook:
     """
     A `before_tool` hook that has the user confirm calls of MCP tools. Haystack 3.
@@ -370,6 +373,7 @@ def _asks_for_any(policy: Any, name: str, calls: Sequence[Any], tool: Tool | Non
     return any(policy.should_ask(name, description, call.arguments) for call in calls if call.tool_name == name)
 
 
+@stored_in("haystack_integrations.hooks.mcp")
 class MCPInstructionsHook:
     """
     A `before_run` hook that tells the model what the servers of its tools say about their use. Haystack 3.

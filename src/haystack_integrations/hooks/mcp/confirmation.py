@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options
@@ -279,6 +280,7 @@ class TracedStrategy:
         return await asyncio.to_thread(_record, recall, question, decision)
 
 
+@stored_in("haystack_integrations.hooks.mcp")
 class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
     Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
@@ -319,6 +321,7 @@ def _selectable(part: Tool | Toolset) -> list[Tool]:
     return list(part) if selectable is None else selectable()
 
 
+@stored_in("haystack_integrations.hooks.mcp")
 class MCPAnnotationPolicy(ConfirmationPolicy):
     """
     A ConfirmationPolicy that asks unless a trusted server says that a tool only reads. Haystack 2.31 and 3.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Functions of the user that are stored by their import path.
+What is stored by its import path: functions of the user, and objects of ours.
 """
 
 from __future__ import annotations
@@ -14,14 +14,31 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio.to_thread
 from haystack.core.errors import SerializationError
 from haystack.utils import serialize_callable
 
+T = TypeVar("T")
+
 # Two letters at least before the colon: one is a drive of Windows.
 _IMPORT_PATH = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+def stored_in(package: str) -> Callable[[T], T]:
+    """
+    Let a class or function be stored by the package that it is public in, so that its file may move.
+
+    :param package: The package.
+    :returns: A decorator.
+    """
+
+    def name_package(value: T) -> T:
+        value.__module__ = package
+        return value
+
+    return name_package
 
 
 def is_import_path(value: object) -> bool:

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
 
@@ -33,6 +34,7 @@ _DESCRIPTION = 200
 _OFFSET = {"type": "integer", "minimum": 0, "default": 0}
 
 
+@stored_in("haystack_integrations.tools.mcp")
 class MCPResourceToolset(ReaderBase, Toolset):
     """
     Two tools with which a model finds and reads the resources of an MCP server, within limits.

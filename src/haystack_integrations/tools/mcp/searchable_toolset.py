@@ -52,6 +52,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
     trace_dict,
 )
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -91,6 +92,7 @@ _EMBEDDINGS: Final = {"query_embedding": "embedding", "query_sparse_embedding": 
 _NAME_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 
 
+@stored_in("haystack_integrations.tools.mcp")
 class MCPSearchableToolset(Compound, LiveToolset):
     """
     A search for tools in place of all tools, for servers that have many. It searches them as they are now.

@@ -35,7 +35,7 @@ from haystack import default_from_dict, default_to_dict, logging
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
-from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
+from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path, stored_in
 
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
@@ -210,6 +210,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
         self._own["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
 
+@stored_in("haystack_integrations.tools.mcp.oauth")
 @dataclass(frozen=True)
 class FileTokenStorage(MCPTokenStorage):
     """
@@ -326,6 +327,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
+@stored_in("haystack_integrations.tools.mcp.oauth")
 @dataclass(frozen=True)
 class KeyValueTokenStorage(MCPTokenStorage):
     """

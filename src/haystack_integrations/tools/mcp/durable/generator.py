@@ -16,9 +16,11 @@ from haystack.utils import deserialize_chatgenerator_inplace
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.run import OpenRun, request_of
+from haystack_integrations.tools.mcp.import_paths import stored_in
 
 
 @component
+@stored_in("haystack_integrations.tools.mcp.durable")
 class JournaledChatGenerator:
     """
     A chat generator whose replies are recorded where a durable run is open, and not asked for again.

@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
-from haystack_integrations.tools.mcp.import_paths import store_callable
+from haystack_integrations.tools.mcp.import_paths import store_callable, stored_in
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options, short_repr
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -39,6 +39,7 @@ _SAMPLING_FUNCTIONS: Final = ("function", "consent")
 _FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
 
 
+@stored_in("haystack_integrations.tools.mcp.handlers")
 def accept_defaults(params: Any) -> dict[str, Any] | bool:
     """
     Fill in a form with the defaults of its schema, without asking anybody. A handler for `MCPHandlers.elicitation`.
@@ -52,6 +53,7 @@ def accept_defaults(params: Any) -> dict[str, Any] | bool:
     return values if not missing(params.requested_schema, values) else False
 
 
+@stored_in("haystack_integrations.tools.mcp.handlers")
 def decline(params: Any) -> bool:  # noqa: ARG001 - the signature of a handler
     """
     Decline, without asking anybody. A handler for `MCPHandlers.elicitation`.
@@ -62,6 +64,7 @@ def decline(params: Any) -> bool:  # noqa: ARG001 - the signature of a handler
     return False
 
 
+@stored_in("haystack_integrations.tools.mcp.handlers")
 def answer_later(params: Any) -> None:
     """
     Leave a tool call open whose server wants something of the user. A handler for `MCPHandlers.elicitation`.

@@ -19,6 +19,7 @@ from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -31,6 +32,7 @@ from haystack_integrations.tools.mcp.registry.configuration import (
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
 
 
+@stored_in("haystack_integrations.tools.mcp.registry")
 class MCPAliasToolset(Compound, LiveToolset):
     """
     The tools of several servers that go by one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_json import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import short_repr
@@ -182,6 +183,7 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
     )
 
 
+@stored_in("haystack_integrations.tools.mcp.registry")
 class MCPRegistry(Compound):
     """
     The MCP servers of an application, by name, and which of their tools go by which alias.

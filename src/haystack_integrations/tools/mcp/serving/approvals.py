@@ -68,6 +68,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_object,
     serialize_values,
 )
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.run_observers import pending_tool_calls
 from haystack_integrations.tools.mcp.serving.calls import ServedCall
 
@@ -485,6 +486,7 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+@stored_in("haystack_integrations.tools.mcp.serving")
 class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
     """
     Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
