@@ -18,7 +18,7 @@ from haystack import Pipeline, component
 from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.dataclasses import ChatMessage
-from haystack.tools import SearchableToolset, Tool
+from haystack.tools import SearchableToolset, Tool, Toolset
 from haystack.utils import Secret
 from mcp.server import MCPServer
 
@@ -30,7 +30,6 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPRegistry,
     MCPSampling,
-    MCPSearchableToolset,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
@@ -478,7 +477,9 @@ PACKAGES = [TOOLS, HOOKS, *(f"{TOOLS}.{name}" for name in ("durable", "handlers"
 def is_stored_by_its_path(value: Any) -> bool:
     if value in (MCPTool, MCPToolset):  # by that of version 2.1
         return False
-    if value in (accept_defaults, answer_later, decline, FileTokenStorage, MCPSearchableToolset):
+    if value in (accept_defaults, answer_later, decline, FileTokenStorage):
+        return True
+    if isinstance(value, type) and issubclass(value, Toolset):
         return True
     written_by = getattr(getattr(value, "to_dict", None), "__code__", None)
     names = written_by.co_names if written_by else ()
