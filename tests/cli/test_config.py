@@ -68,6 +68,8 @@ def test_secrets_in_plain_text_become_environment_variables(
         "SHOP_KEY": "a plain secret",
         "DOCS_URL": "https://docs.example.com/mcp?api_key=url-secret-value",
         "DOCS_AUTHORIZATION": "header-secret-value",
+        "DOCS_X_API_KEY": "sk-abcdefghijklmnopqrst",
+        "DOCS_X_API_KEY_2": "sk-klmnopqrstuvwxyzabcd",
     }
     file = write(
         tmp_path,
@@ -78,14 +80,18 @@ def test_secrets_in_plain_text_become_environment_variables(
         },
         docs={
             "url": values["DOCS_URL"],
-            "headers": {"Authorization": f"Bearer {values['DOCS_AUTHORIZATION']}"},
+            "headers": {
+                "Authorization": f"Bearer {values['DOCS_AUTHORIZATION']}",
+                "X-Api-Key": values["DOCS_X_API_KEY"],
+                "X_Api_Key": values["DOCS_X_API_KEY_2"],
+            },
         },
     )
     ran = run("config", file)
     assert ran.code == 0
     for variable, secret in values.items():
         assert variable in ran.screen
-        assert f"environment variable {variable}" in ran.errors
+        assert f"environment variable {variable}:" in ran.errors
         assert secret not in ran.screen + ran.errors
         monkeypatch.setenv(variable, secret)
     shop, docs = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
@@ -94,6 +100,8 @@ def test_secrets_in_plain_text_become_environment_variables(
     assert shop.env["LOG_LEVEL"] == "debug"
     assert docs.url.resolve_value() == values["DOCS_URL"]
     assert docs.headers["Authorization"].resolve_value() == f"Bearer {values['DOCS_AUTHORIZATION']}"
+    assert docs.headers["X-Api-Key"].resolve_value() == values["DOCS_X_API_KEY"]
+    assert docs.headers["X_Api_Key"].resolve_value() == values["DOCS_X_API_KEY_2"]
 
 
 @pytest.mark.parametrize(

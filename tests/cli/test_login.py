@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import errno
 import json
 import re
 import sys
@@ -17,7 +18,7 @@ import pytest
 import yaml
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPToolset, OAuthConfig, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.cli.files import token_folder
+from haystack_integrations.tools.mcp.cli.files import remember_login, token_folder, with_login
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPLoginRequest
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow
@@ -147,6 +148,29 @@ def test_a_logout_tells_scripts_at_which_servers(settings: Path, run: Run) -> No
     ran = run("logout", url, "--user", "bob", "--json")
     assert (ran.code, json.loads(ran.screen)) == (0, {"servers": [{"server": url}]})
     assert "There was no login at" in ran.errors
+    assert run("logout", url).code == 0
+    assert not (settings / "logins.json").exists()
+
+
+def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill_disk(file: Path, text: str, **_options: str) -> None:
+        file.write_bytes(text[:20].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    config = OAuthConfig(token_storage=FileTokenStorage(str(settings)))
+    remember_login(StreamableHttpServerInfo("https://one.example/mcp"), config)
+    monkeypatch.setattr(Path, "write_text", fill_disk)
+    with pytest.raises(OSError, match="No space left"):
+        remember_login(StreamableHttpServerInfo("https://two.example/mcp"), config)
+    assert json.loads((settings / "logins.json").read_text()).keys() == {"https://one.example/mcp"}
+
+
+@pytest.mark.parametrize("record", ["null", "3", "[1]"])
+def test_a_record_that_is_none_has_no_login(settings: Path, record: str) -> None:
+    settings.mkdir(parents=True)
+    (settings / "logins.json").write_text(record)
+    info = StreamableHttpServerInfo("https://one.example/mcp")
+    assert with_login(info) is info
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,11 @@ def _without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInf
     for (field, key), value in plain_secrets(info).items():
         own = str(key) if field == "env" and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
-        variable = variables[shown_place(field, key)] = own or "_".join(map(variable_name, parts))
+        variable = first = own or "_".join(map(variable_name, parts))
+        number = 2
+        while variable in variables.values():
+            variable, number = f"{first}_{number}", number + 1
+        variables[shown_place(field, key)] = variable
         scheme = _SCHEME.fullmatch(value)
         template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
         if key is None:
@@ -401,12 +405,17 @@ def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
     :param info: The server info.
     :param config: How; None after a logout.
     """
-    logins, file = _logins(), _record_of_logins()
-    logins.pop(shown(info.url), None)
+    known, file = _logins(), _record_of_logins()
+    logins = {url: login for url, login in known.items() if url != shown(info.url)}
     if config is not None:
         logins[shown(info.url)] = config.to_dict()
+    if logins == known:
+        return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+    # On a full disk, the other logins remain.
+    written = file.with_name(f".{file.name}.{os.getpid()}")
+    written.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+    written.replace(file)
 
 
 def _record_of_logins() -> Path:
@@ -416,7 +425,8 @@ def _record_of_logins() -> Path:
 def _logins() -> dict[str, Any]:
     file = _record_of_logins()
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+        logins = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     except ValueError as error:
         msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
         raise CommandError(msg) from None
+    return logins if isinstance(logins, dict) else {}
