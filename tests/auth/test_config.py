@@ -127,6 +127,12 @@ def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_says_wh
         OAuthConfig.from_dict({"scope": "a"})
 
 
+def test_null_is_taken_for_what_is_not_wanted_and_a_tuple_for_a_list() -> None:
+    config = OAuthConfig.from_dict({"dpop": None, "client_name": None, "login_timeout": None, "scopes": ("a", "b")})
+    assert (config.dpop, config.client_name, config.login_timeout) == (None, None, None)
+    assert config.scopes == ["a", "b"]
+
+
 def test_equal_configurations_share_a_connection() -> None:
     one, other, another = (
         StreamableHttpServerInfo(URL, oauth_config=OAuthConfig(token_storage=FileTokenStorage(folder), scopes=["a"]))
@@ -164,6 +170,7 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"client_metadata_url": "https://me.example.com"}, "a URL that begins with https:// and has a path"),
         ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
         ({"scopes": "a b"}, "`scopes` must be a valid list"),
+        ({"scopes": {"a"}}, "`scopes` must be a valid list"),
         ({"scopes": ["a b"]}, "`scopes` (0) must match"),
         ({"login_timeout": 0}, "`login_timeout` must be greater than 0"),
         ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from haystack.utils import Secret
 from key_value.aio.stores.filetree import FileTreeStore
 from key_value.aio.stores.memory import MemoryStore
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
@@ -368,3 +369,18 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
     assert (await storage.load(key))["tokens"] == tokens
     assert (await network.use(auth)).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2
+
+
+async def test_a_token_of_another_request_is_not_sent_once_it_has_expired() -> None:
+    network = TokenNetwork()
+    auth = network.auth(client_id="me", client_secret=Secret.from_token("s3cret-value"))
+    await network.use(auth)
+    holder = auth.holder_of(None)
+    request = httpx2.Request("POST", network.url)
+    sending = auth.async_auth_flow(request)
+    await anext(sending)
+    holder.record = {"tokens": {"access_token": "of-another"}, "expires_at": 1.0}
+    network.token["access_token"] = "newest"
+    refusal = httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"}, request=request)
+    assert (await sending.asend(refusal)).headers["Authorization"] == "Bearer newest"
+    await sending.aclose()

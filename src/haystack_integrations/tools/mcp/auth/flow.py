@@ -169,7 +169,7 @@ class Flow(ABC):
         form = await self.grant(scope)
         if scope and "code" not in form:  # which is for the scope
             form["scope"] = scope
-        tokens = _read_tokens(await self._request_token(form, self.step), dpop=self.config.dpop)
+        tokens = _read_tokens(await self._request_token(form, self.step), dpop=bool(self.config.dpop))
         if scope:
             tokens.setdefault("scope", scope)  # RFC 6749, 5.1
         return await self._saved(tokens, (scope or "").split(), "Got a token for {server}")
@@ -253,7 +253,7 @@ class Flow(ABC):
             return None
         # The answer may leave out what stays as it is (RFC 6749, 6).
         kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
-        new = {**kept, **_read_tokens(response, dpop=self.config.dpop)}
+        new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
-from pydantic import Field, PlainValidator, ValidationInfo
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.auth.token_storage import (
@@ -163,6 +163,10 @@ def _is_storage(value: Any) -> bool:
     return isinstance(value, MCPTokenStorage) or all(hasattr(value, method) for method in methods)
 
 
+def _as_list(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 _FUNCTION = "a function or its import path 'package.module:name'"
 
 _Url: TypeAlias = Annotated[str | None, _must(is_url, "a URL like https://host/path")]
@@ -240,7 +244,7 @@ class OAuthConfig(Options):
     :param callback_handler: Gives what came to the `redirect_uri` for an `MCPLoginRequest`: the URL to which the
         browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or its import
         path.
-    :param login_timeout: How long a person may take to log in, in seconds.
+    :param login_timeout: How long a person may take to log in, in seconds; None for any time.
     :param private_key: Private key in PEM with which the client authenticates (`private_key_jwt`).
     :param signing_algorithm: Algorithm of the `private_key`. By default RS256, ES256, ES384, ES512 or EdDSA, as the key
         allows.
@@ -264,7 +268,7 @@ class OAuthConfig(Options):
     client_id: Text | None = _for()
     client_secret: _Secret = _for(identifies=False)
     issuer: _Url = _for()
-    scopes: Annotated[list[_Scope], Field(strict=False)] | None = _for()
+    scopes: Annotated[list[_Scope], BeforeValidator(_as_list)] | None = _for()
     token_endpoint_auth_method: AuthMethod | None = _for(identifies=False)
     grant_type: GrantType | None = _for()
     token_storage: Annotated[
@@ -275,7 +279,7 @@ class OAuthConfig(Options):
         ),
     ] = None
     _: KW_ONLY
-    client_name: Text = _for(_PERSON, identifies=False, default="mcp-haystack")
+    client_name: Text | None = _for(_PERSON, identifies=False, default="mcp-haystack")
     client_metadata_url: _Document = _for(_PERSON)
     redirect_uri: Text | None = _for(_PERSON, identifies=False)
     redirect_handler: Annotated[str | RedirectHandler | None, _must(_is_function, _FUNCTION)] = _for(
@@ -284,7 +288,7 @@ class OAuthConfig(Options):
     callback_handler: Annotated[str | CallbackHandler | None, _must(_is_function, _FUNCTION)] = _for(
         _PERSON, identifies=False
     )
-    login_timeout: Seconds = _for(identifies=False, default=300.0)
+    login_timeout: Seconds | None = _for(identifies=False, default=300.0)
     private_key: _Secret = _for(_SERVICE, identifies=False)
     signing_algorithm: Text | None = _for(_SERVICE, identifies=False)
     key_id: Text | None = _for(_SERVICE, identifies=False)
@@ -293,7 +297,7 @@ class OAuthConfig(Options):
     idp_token_endpoint: _Url = _for(_EMPLOYEE)
     idp_client_id: Text | None = _for(_EMPLOYEE)
     idp_client_secret: _Secret = _for(_EMPLOYEE, identifies=False)
-    dpop: bool = _for(_PERSON, _SERVICE, _WORKLOAD, default=False)
+    dpop: bool | None = _for(_PERSON, _SERVICE, _WORKLOAD, default=False)
     resource: Annotated[
         str | Literal[False] | None, _must(_is_resource, "a URI without a fragment, False to leave it out, or None")
     ] = _for()

@@ -291,8 +291,8 @@ class OAuth(httpx2.Auth):
         def serves(record: Record | None) -> bool:
             return has_token(record) and not is_same(record, used) and (not is_step_up or _covers(record, challenge))
 
-        is_own = False
-        while not is_own and not serves(holder.record):
+        is_own = is_new = False
+        while not is_own and not (serves(holder.record) and (is_new or not has_expired(holder.record))):
             renewal = holder.renewal
             if renewal is None or not renewal.can_be_joined():
                 refusal = (challenge or _challenges.get(self.server_url), tries.version)
@@ -301,7 +301,7 @@ class OAuth(httpx2.Auth):
             has_logged_in = await renewal.wait()
             # Another process may have got the tokens of a second renewal. That was the last one in any case.
             tries.has_logged_in |= has_logged_in or not may_refresh
-            tries.has_renewed = True
+            tries.has_renewed = is_new = True
         return holder.record or {}
 
     async def _get(
