@@ -128,7 +128,7 @@ class TestAliases:
         assert "y" in toolset
         assert toolset["x"] is toolset[2]
         assert toolset[0] in toolset
-        with pytest.raises(KeyError, match="no tool 'zz'"):
+        with pytest.raises(KeyError, match="Alias 'all' has no tool 'zz'"):
             toolset["zz"]
 
     def test_an_empty_list_allows_no_tool_and_starts_nothing(self):

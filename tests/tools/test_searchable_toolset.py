@@ -497,8 +497,8 @@ class TestCatalogs:
     @rows(
         ("parameters", "message"),
         [
-            ({"catalog": "tools"}, "`catalog` must be an instance of Toolset, got str"),
-            ({"catalog": ["tools"]}, "`catalog` (0) must be an instance of Tool, got str"),
+            ({"catalog": "tools"}, "`catalog` must be a Toolset or a list of Tools and Toolsets, got str"),
+            ({"catalog": ["tools"]}, "`catalog` must be a Toolset or a list of Tools and Toolsets, got list"),
             ({"catalog": [MCPSearchableToolset([])]}, "`catalog` must not have a toolset that searches"),
             ({"top_k": 0}, "`top_k` must be greater than or equal to 1, got 0"),
             ({"top_k": 21}, "`top_k` must be less than or equal to 20, got 21"),
@@ -517,8 +517,14 @@ class TestCatalogs:
         ],
     )
     def test_what_is_invalid_is_refused_at_once(self, parameters, message):
-        with pytest.raises(MCPConfigurationError, match=re.escape(message)):
+        with pytest.raises(MCPConfigurationError, match=f"^MCPSearchableToolset: .*{re.escape(message)}"):
             MCPSearchableToolset(**{"catalog": [], **parameters})
+
+    def test_an_unknown_parameter_is_refused_with_the_class(self):
+        with pytest.raises(TypeError, match=r"^MCPSearchableToolset.* an unexpected keyword argument 'limit'"):
+            MCPSearchableToolset([], limit=3)
+        with pytest.raises(TypeError, match=r"^MCPSearchableToolset.* missing .*'catalog'"):
+            MCPSearchableToolset()
 
     def test_no_tool_can_be_added(self, toolset):
         with pytest.raises(NotImplementedError, match="Add 'search_tools' to a toolset of the catalog"):

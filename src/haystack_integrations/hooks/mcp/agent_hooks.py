@@ -123,7 +123,7 @@ class MCPCallBudgetHook:
         self.refusal_message = refusal_message
         self.tools = None if tools is None else list(tools)
         if tool_alias is not None and tools is not None:
-            msg = "`tools` and `tool_alias` both say which tools are counted; give one of them"
+            msg = "MCPCallBudgetHook: `tools` and `tool_alias` both say which tools are counted; give one of them"
             raise MCPConfigurationError(msg)
         self.tool_alias = tool_alias
         self.max_refused_turns = max_refused_turns

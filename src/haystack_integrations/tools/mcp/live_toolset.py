@@ -104,7 +104,10 @@ class LiveToolset(Toolset):
         :param why: A colon and why it is missing, instead of what there is.
         """
         choices = describe_choices(wanted, [tool.name for tool in self], "It")
-        return f"{type(self).__name__} has {missing}{why or f'. {choices}'}"
+        return f"{self._described()} has {missing}{why or f'. {choices}'}"
+
+    def _described(self) -> str:
+        return type(self).__name__
 
     def __contains__(self, item: Any) -> bool:
         """

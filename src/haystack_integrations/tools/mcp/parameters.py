@@ -224,7 +224,11 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
-            signature.bind(*args, **options)
+            try:
+                signature.bind(*args, **options)
+            except TypeError as error:
+                msg = f"{function.__qualname__}() {error}"
+                raise TypeError(msg) from None
             try:
                 return validated(*args, **options)
             except ValidationError as error:

@@ -26,7 +26,7 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from pydantic import Field, InstanceOf
+from pydantic import Field, PlainValidator
 
 from haystack_integrations.tools.mcp.any_tools import (
     close_tools,
@@ -92,6 +92,17 @@ _EMBEDDINGS: Final = {"query_embedding": "embedding", "query_sparse_embedding": 
 _NAME_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 
 
+def _checked_catalog(catalog: Any) -> Any:
+    items = [catalog] if isinstance(catalog, Toolset) else catalog
+    if not isinstance(items, list | tuple) or not all(isinstance(item, Tool | Toolset) for item in items):
+        msg = f"must be a Toolset or a list of Tools and Toolsets, got {type(catalog).__name__}"
+        raise ValueError(msg)
+    if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in items):
+        msg = "must not have a toolset that searches; pass what that one searches"
+        raise ValueError(msg)
+    return catalog
+
+
 @stored_in("haystack_integrations.tools.mcp")
 class MCPSearchableToolset(Compound, LiveToolset):
     """
@@ -120,7 +131,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     @checked(MCPConfigurationError)
     def __init__(
         self,
-        catalog: InstanceOf[Toolset] | Sequence[InstanceOf[Tool] | InstanceOf[Toolset]],
+        catalog: Annotated[Toolset | Sequence[Tool | Toolset], PlainValidator(_checked_catalog)],
         *,
         top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 3,
         search_threshold: Positive = 8,
@@ -150,9 +161,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
         self.catalog: ToolsType = catalog if isinstance(catalog, Toolset) else list(catalog)
-        if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in tool_items(self.catalog)):
-            msg = "`catalog` must not have a toolset that searches; pass what that one searches"
-            raise MCPConfigurationError(msg)
         self.top_k = top_k
         self.search_threshold = search_threshold
         self.search_tool_name = search_tool_name
@@ -533,8 +541,8 @@ class ToolIndex:
         if retriever is None:
             if any(each is not None for each in (document_store, text_embedder, document_embedder)):
                 msg = (
-                    "`document_store`, `text_embedder` and `document_embedder` need a `retriever`; the search by BM25 "
-                    "has all it needs"
+                    "MCPSearchableToolset: `document_store`, `text_embedder` and `document_embedder` need a "
+                    "`retriever`; the search by BM25 has all it needs"
                 )
                 raise MCPConfigurationError(msg)
             document_store = private_document_store()
@@ -543,7 +551,10 @@ class ToolIndex:
         self._retriever = retriever
         self._store = _store_of(retriever) if document_store is None else document_store
         if not hasattr(self._store, "write_documents"):
-            msg = "`retriever` has no `document_store`; pass the one that it searches as `document_store`"
+            msg = (
+                "MCPSearchableToolset: `retriever` has no `document_store`; pass the one that it searches as "
+                "`document_store`"
+            )
             raise MCPConfigurationError(msg)
         self._text_embedder = text_embedder
         self._document_embedder = document_embedder
@@ -636,14 +647,14 @@ def _checked_inputs(retriever: Any, text_embedder: Any) -> set[str]:
     sockets = getattr(getattr(retriever, "__haystack_input__", None), "_sockets_dict", {})
     if not {*_QUERIES, *_EMBEDDINGS} & set(sockets):
         msg = (
-            "`retriever` must be a component that takes `query`, `queries` or `query_embedding` and gives "
-            f"`documents`, got {type(retriever).__name__}"
+            "MCPSearchableToolset: `retriever` must be a component that takes `query`, `queries` or `query_embedding` "
+            f"and gives `documents`, got {type(retriever).__name__}"
         )
         raise MCPConfigurationError(msg)
     needed = [name for name in _EMBEDDINGS if name in sockets and sockets[name].is_mandatory]
     if needed and text_embedder is None:
         kind = type(retriever).__name__
-        msg = f"{kind} takes `{needed[0]}`: pass a `text_embedder` and a `document_embedder`"
+        msg = f"MCPSearchableToolset: {kind} takes `{needed[0]}`: pass a `text_embedder` and a `document_embedder`"
         raise MCPConfigurationError(msg)
     return set(sockets)
 

@@ -272,6 +272,9 @@ class MCPAliasToolset(Compound, LiveToolset):
             why = ": it is not warmed up. Call warm_up(), which loads the tools of its servers."
         return super()._describe_missing(missing, wanted, why)
 
+    def _described(self) -> str:
+        return f"Alias '{self.tool_alias}'"
+
     def add(self, tool: Tool | Toolset) -> None:
         """
         Add a tool that is none of the servers'. It is not serialized.
