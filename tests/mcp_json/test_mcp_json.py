@@ -14,6 +14,7 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
+    MCPRegistry,
     MCPToolset,
     MCPToolSnapshot,
     SecretTemplate,
@@ -268,6 +269,14 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
         "n",
     ]
     assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info
+
+
+@pytest.mark.parametrize("name", ["is_checked", "limit"])
+def test_a_parameter_that_no_toolset_has_is_refused(name: str) -> None:
+    with pytest.raises(TypeError, match=f"MCPToolset has no parameter '{name}'"):
+        load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, **{name: False})
+    with pytest.raises(TypeError, match=f"MCPToolset has no parameter '{name}'"):
+        MCPRegistry.from_config({"mcpServers": {"a": {"command": "x"}}}, **{name: False})
 
 
 @pytest.mark.parametrize(

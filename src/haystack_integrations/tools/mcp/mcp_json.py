@@ -104,7 +104,7 @@ def load_mcp_toolsets(
         choices.
     """
     configuration = Configuration(
-        config, inputs=inputs, prefix_tool_names=prefix_tool_names, required=required, **parameters
+        config, {"required": required, **parameters}, inputs=inputs, prefix_tool_names=prefix_tool_names
     )
     return [*configuration.toolsets(servers).values()]
 
@@ -117,21 +117,21 @@ class Configuration:
     def __init__(
         self,
         config: str | os.PathLike[str] | Mapping[str, Any],
+        parameters: Mapping[str, Any] | None = None,
         *,
         inputs: Mapping[str, str | Secret] | None = None,
         prefix_tool_names: bool = True,
         is_checked: bool = True,
-        **parameters: Any,
     ) -> None:
         """
         Read a configuration.
 
         :param config: As of `load_mcp_toolsets`.
-        :param inputs: Likewise.
+        :param parameters: Parameters of every toolset, unless its entry has them.
+        :param inputs: As of `load_mcp_toolsets`.
         :param prefix_tool_names: Likewise.
         :param is_checked: False to say nothing of variables that are not set and of keys that mean nothing here, and to
             take what VS Code asks for from environment variables: that of `api-key` is `API_KEY`.
-        :param parameters: Parameters of every toolset, unless its entry has them.
         :raises FileNotFoundError: If there is no such file.
         :raises ValueError: If it is not JSON, has no place for servers, or not these inputs.
         """
@@ -148,7 +148,7 @@ class Configuration:
         self._asked = self._checked_inputs(asked, inputs or {})
         self._inputs = inputs or {}
         self._prefix_tool_names = prefix_tool_names
-        self._parameters = parameters
+        self._parameters = parameters or {}
         self._prefixes: set[str] = set()
         folder = Path.cwd() if self._file is None else self._file.resolve().parent
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:

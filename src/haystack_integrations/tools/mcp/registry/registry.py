@@ -261,7 +261,7 @@ class MCPRegistry(Compound):
         :raises ValueError: If the file cannot be used. The message names the place and the valid choices.
         """
         options = {"invocation_timeout": None, "required": required, **parameters}
-        configuration = Configuration(config, inputs=inputs, prefix_tool_names=False, **options)
+        configuration = Configuration(config, options, inputs=inputs, prefix_tool_names=False)
         providers = configuration.toolsets()
         configs = configuration.content.get(TOOL_CONFIGS, [])
         try:
