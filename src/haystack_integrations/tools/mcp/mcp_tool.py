@@ -136,8 +136,9 @@ _OF_DEFINITION = (
 )
 
 
+# For pyright, `Self` of `from_dict` is ToolBase.
 @explains_options
-class MCPTool(ToolBase, Tool):
+class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverride]
     """
     A Tool that represents a single tool from an MCP server.
 
