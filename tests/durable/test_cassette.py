@@ -175,6 +175,18 @@ def test_declared_secrets_are_not_in_the_file(file):
     assert "***" in played[0]
 
 
+def test_well_known_tokens_are_not_in_an_exported_file(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+    token = "ghp_" + "a1" * 20
+    with MCPToolset(Bank().info) as tools, journal.run("run"):
+        assert token in tools["pay"].call(amount=1, note=token).text
+    journal.export(tmp_path / "case.json")
+    journal.close()
+    written = (tmp_path / "case.json").read_text()
+    assert "paid {" in written
+    assert token not in written
+
+
 @rows(
     ("content", "message"),
     [

@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunElsewhereError,
     MCPRunError,
 )
+from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -237,6 +238,11 @@ def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank
         assert first[KEY_IN_META] == second[KEY_IN_META]
         [entry] = [each for each in journal.calls("run") if each.place.kind == "call"]
         assert (entry.attempt, entry.state) == (2, "done")
+        journal.delete("run")
+        interrupted(journal, monkeypatch, tools, "look")
+        tools._changed_at = next_moment()  # the session was just opened, and changes may have been missed
+        with journal.run("run"):
+            assert tools["look"].call(amount=1).text == "look 1"
     with MCPToolset(bank.info) as tools:
         journal.delete("run")
         interrupted(journal, monkeypatch, tools, "look")
@@ -529,6 +535,24 @@ def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(tm
     journal.close()
     thread.join(60)
     assert not thread.is_alive()
+
+
+def test_leases_are_prolonged_after_a_thread_could_not_be_started(tmp_path, monkeypatch):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3)
+
+    def refused(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="new thread"):
+            journal.run("one").__enter__()
+    renewed = Counter()
+    monkeypatch.setattr(journal._store, "renew", lambda lease, _seconds: bool(renewed.update([lease.run])) or True)
+    with journal.run("two") as two:
+        wait_for(lambda: renewed[two._lease.run] > 2)
+    assert len(renewed) == 1
+    journal.close()
 
 
 def test_results_are_kept_whole(journal, bank):

@@ -6,6 +6,7 @@
 Clients that users write themselves, with the three methods that version 2 asked for.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
 )
+from haystack_integrations.tools.mcp.connection import session as sessions
 from haystack_integrations.tools.mcp.protocol.exchange import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.support.rows import rows
@@ -234,3 +236,29 @@ async def test_an_error_of_closing_is_logged_without_secrets(caplog: pytest.LogC
     assert "Error during MCP client cleanup" in caplog.text
     assert "cannot close with ***" in caplog.text
     await client.aclose()  # there is nothing left to close
+
+
+class ListingClient(DyingClient):
+    async def list_tools(self) -> list[types.Tool]:
+        return [types.Tool(name="pay", input_schema={"type": "object"})]
+
+
+class ListingServerInfo(DyingServerInfo):
+    def create_client(self) -> MCPClient:
+        return ListingClient()
+
+
+def test_any_answer_of_a_custom_client_shows_that_its_server_is_not_silent() -> None:
+    with MCPConnection(ListingServerInfo()) as connection:
+        connection.open()
+        session = connection._session
+        assert session is not None
+        before = session.life.heard_at
+        connection.list_tools()
+        assert session.life.heard_at > before
+        # What is waited for in the background has no limit of a call, nor that of the opening.
+        assert asyncio.run(_time_left(session)) is None
+
+
+async def _time_left(session: sessions.Session) -> float | None:
+    return session.client.time_left()

@@ -11,6 +11,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -510,6 +511,16 @@ class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverri
         known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
         return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
 
+    def _may_repeat(self) -> bool:
+        return bool(self.tool_options.retry_idempotent) and self._has_hint("read_only_hint", "idempotent_hint")
+
+    def _may_repeat_recorded(self) -> bool:
+        # A run that goes on makes its first call right after the session was opened, when changes may have been missed.
+        if self.tool_options.retry_idempotent and self._toolset is not None and self._toolset._has_unknown_changes():
+            with suppress(MCPError, ValueError):  # then nobody knows, and the call stays in doubt
+                self._toolset.warm_up()
+        return self._may_repeat()
+
     def _as(self, name: str, note: str = "") -> MCPTool:
         """
         Return this tool under another name, without renaming it for those that use it.
@@ -768,6 +779,7 @@ class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverri
             request=request,
             arguments={name: value for name, value in sent.given.items() if name not in from_state},
             secrets=[*texts_in(sent.hidden), *sent.secrets],
+            may_repeat=self._may_repeat_recorded,
             key_argument=self.tool_options.idempotency_argument,
         )
 
@@ -797,7 +809,6 @@ class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverri
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
-        may_repeat = bool(self.tool_options.retry_idempotent) and self._has_hint("read_only_hint", "idempotent_hint")
         arguments = sent.arguments
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {**arguments, key: uuid.uuid4().hex}
@@ -805,7 +816,7 @@ class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverri
             tool_name=self.remote_name,
             tool_args=arguments,
             display_name=self.name,
-            may_repeat=may_repeat,
+            may_repeat=self._may_repeat(),
             invocation_timeout=self._own_invocation_timeout,
             secrets=sent.secrets,
             on_progress=on_progress,
@@ -866,6 +877,16 @@ class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverri
             "inputs_from_state": self._custom_inputs_from_state,
         }
         return own[name] if name in own else super()._parameter(name)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a tool without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The tool.
+        """
+        return cls._loaded(data)
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)

@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from haystack import logging
 from haystack.tools.tool import Tool
@@ -817,6 +817,16 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):  # pyright: ignore[r
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)
         return value or None if name in _PER_TOOL else value
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Deserialize a toolset without connecting; with `eager_connect` it connects at warm-up.
+
+        :param data: The result of `to_dict`.
+        :returns: The toolset.
+        """
+        return cls._loaded(data)
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)

@@ -128,6 +128,16 @@ def redact_text(text: str) -> str:
     return text
 
 
+def redact_value(value: Any) -> Any:
+    """
+    Redact the tokens with a well-known prefix in a value.
+
+    :param value: JSON.
+    :returns: A copy.
+    """
+    return _mapped(value, redact_text)
+
+
 def redact_url(url: str) -> str:
     """
     Remove the parts of a URL that may be secret: user info, query values, the fragment, and keys in its path.

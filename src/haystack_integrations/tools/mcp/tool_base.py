@@ -533,13 +533,8 @@ class ToolBase(Connected):
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Deserialize a tool or toolset without connecting; with `eager_connect` it connects at warm-up.
-
-        :param data: The result of `to_dict`.
-        :returns: The tool or toolset.
-        """
+    def _loaded(cls, data: dict[str, Any]) -> Self:
+        # Not `from_dict`: a class that is no Tool cannot have that of one.
         parameters = dict(data["data"])
         parameters["server_info"] = server_info_from_dict(parameters["server_info"])
         for parameter, (_, deserialize) in HANDLERS.items():

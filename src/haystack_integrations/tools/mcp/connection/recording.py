@@ -27,11 +27,13 @@ class RecordedCall:
     :param request: What is sent.
     :param arguments: The arguments by which the call is recognized: those that the model gave.
     :param secrets: Texts that must not be written down.
+    :param may_repeat: Returns whether the tool may run twice. It may ask the server, in the caller's thread.
     :param key_argument: The argument that gets the key of the call, if there is one.
     """
 
     request: CallRequest
     arguments: dict[str, Any]
+    may_repeat: Callable[[], bool]
     secrets: list[str] = field(default_factory=list)
     key_argument: str | None = None
 

@@ -432,7 +432,9 @@ class Session:
     def _time_left(self) -> float | None:
         task = asyncio.current_task()
         request = None if task is None else self._watch.requests.get(task)
-        return LONGEST_REST_OF_OTHERS if request is None else request.seconds_left
+        if request is None:  # of the opening, or of what is waited for in the background
+            return LONGEST_REST_OF_OTHERS if self.opened_at is None else None
+        return request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:
         """
@@ -554,6 +556,7 @@ class Session:
             else:
                 with extended_by_logins(self._login_info, under_way.extend):
                     result = await request
+            self.life.heard()  # there are no streams in process, and a custom client may have none
             return result
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is

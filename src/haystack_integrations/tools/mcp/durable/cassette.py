@@ -18,6 +18,7 @@ from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable.run import DurableRun
 from haystack_integrations.tools.mcp.durable.store import Codec, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
+from haystack_integrations.tools.mcp.redaction import redact_value
 
 RecordMode: TypeAlias = Literal["none", "once", "all"]
 
@@ -139,7 +140,8 @@ def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolLis
 def _as_json(entry: Entry) -> dict[str, Any]:
     request = entry.request and {name: value for name, value in entry.request.items() if name != "key"}
     place = {name: getattr(entry.place, name) for name in _PLACE}
-    return {**place, "state": entry.state, "request": request, "result": entry.result}
+    # The file is for version control: well-known tokens, too, are left out, which nobody has declared to be secrets.
+    return {**place, "state": entry.state, "request": redact_value(request), "result": redact_value(entry.result)}
 
 
 def _read(file: Path) -> tuple[list[Entry], dict[str, ToolListing]]:

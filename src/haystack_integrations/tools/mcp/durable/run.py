@@ -364,22 +364,22 @@ class OpenRun:
     def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
         request = call.request
         entry, is_new = self.begin(
-            request.display_name, call.arguments, secrets=call.secrets, may_repeat=request.may_repeat
+            request.display_name, call.arguments, secrets=call.secrets, may_repeat=call.may_repeat
         )
         if not is_new and entry.state == "failed":
             raise _error(entry.result, request)
         return entry, is_new
 
     def begin(
-        self, tool_name: str, arguments: dict[str, Any], *, secrets: Sequence[str] = (), may_repeat: bool = False
+        self, tool_name: str, arguments: dict[str, Any], *, may_repeat: Callable[[], bool], secrets: Sequence[str] = ()
     ) -> tuple[Entry, bool]:
         """
         Find a recorded call, or record that it is made.
 
         :param tool_name: Name of the tool.
         :param arguments: The arguments by which it is recognized.
+        :param may_repeat: Returns whether the tool may run twice. Asked only if it may have run.
         :param secrets: Texts that must not be written down.
-        :param may_repeat: Whether the tool may run twice.
         :returns: The call, and whether it is to be made now. One with a result then is to be resumed.
         :raises MCPCallInDoubtError: If it was made and nothing says what came of it.
         :raises MCPRunChangedError: If it was not made when the run was recorded.
@@ -402,7 +402,7 @@ class OpenRun:
         if entry.state in ("done", "failed"):
             return entry, False
         self._check_may_go_on(place, entry.request)
-        if entry.state == "pending" or may_repeat:
+        if entry.state == "pending" or may_repeat():
             return self._again(entry), True
         decision = self._decide(entry)
         if decision == "repeat":

@@ -446,11 +446,12 @@ class Store:
         :param every: After so many seconds.
         """
         with self._lock:
-            self._kept.append(renew)
             if self._keeper is None:
-                self._keeper = threading.Event()
-                arguments = self._keeper, every
+                keeper = threading.Event()
+                arguments = keeper, every
                 threading.Thread(target=self._beat, args=arguments, name="mcp-haystack-journal", daemon=True).start()
+                self._keeper = keeper
+            self._kept.append(renew)
 
     def let_go(self, renew: Callable[[], None]) -> None:
         """

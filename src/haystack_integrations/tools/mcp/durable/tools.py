@@ -12,6 +12,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 import haystack.dataclasses
@@ -70,7 +71,7 @@ class _Journaled(Tool):
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return super().invoke(**kwargs)
-        entry, is_new = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=_runs_an_agent(self))
+        entry, is_new = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self))
         if not is_new:
             return self._recorded(entry)
         reset = scope.set(_inside(entry))
@@ -89,7 +90,7 @@ class _Journaled(Tool):
         if not isinstance(opened, OpenRun):
             return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         entry, is_new = await asyncio.to_thread(
-            opened.begin, self.name, self._recognized_by(kwargs), may_repeat=_runs_an_agent(self)
+            opened.begin, self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self)
         )
         if not is_new:
             return self._recorded(entry)

@@ -175,7 +175,9 @@ class Channel:
         :raises RequestError: If there is none.
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote it.
         """
-        span = self._tracer.start_span(exchange.method, kind=trace.SpanKind.CLIENT)
+        name = exchange.name
+        target = f" {name}" if name is not None and exchange.method != "resources/read" else ""
+        span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
             message = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
             content = to_json(message if exchange.params is None else {**message, "params": exchange.params})
@@ -215,8 +217,6 @@ class Channel:
                 params = exchange.params or {}
                 exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
             if span.is_recording():
-                if exchange.name is not None and exchange.method != "resources/read":
-                    span.update_name(f"{exchange.method} {exchange.name}")
                 attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
                 span.set_attributes({**attributes, **self._span_attributes()})
             try:

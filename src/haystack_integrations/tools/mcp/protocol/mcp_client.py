@@ -371,9 +371,7 @@ class MCPClient(ABC):
         End the session if what custom code raises says that its connection is gone.
         """
         try:
-            result = await sending
-            self.life.heard()
-            return result
+            return await sending
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
             if error.lost_because is not None:  # the session of a client that this one wraps
                 self.life.end(error.lost_because)

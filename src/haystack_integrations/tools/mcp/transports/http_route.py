@@ -156,7 +156,7 @@ def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
     try:
         context.load_cert_chain(certificate, key, password)
     except OSError as error:
-        if was_asked:
+        if was_asked and getattr(error, "reason", None) != "KEY_VALUES_MISMATCH":
             what = "the password of the key is wrong" if secret else "the key is encrypted, and there is no password"
             msg = f"`client_cert`: {what}; pass (certificate, key, password of the key as a Secret)"
         else:
