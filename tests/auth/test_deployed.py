@@ -307,6 +307,31 @@ OIDC = "/.well-known/openid-configuration"
 NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC: httpx2.Response(404)}
 
 
+@pytest.mark.parametrize("odd", ["https://\N{SNOWMAN}.test", "https://old.test/\n"])
+async def test_a_url_that_is_none_harms_nobody_who_does_not_use_it(odd: str) -> None:
+    network = TokenNetwork()
+    network.answers[RESOURCE] = [
+        httpx2.Response(200, json={"resource": network.url, "authorization_servers": [odd, network.origin]})
+    ]
+    assert (await network.use(network.auth(**SERVICE, issuer=network.origin))).text == "welcome"
+    network = TokenNetwork()
+    network.answers[SERVER] = [httpx2.Response(200, json={**network.metadata, "issuer": odd})]
+    network.answers[OIDC] = [httpx2.Response(200, json=network.metadata)]
+    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+
+
+@pytest.mark.parametrize("odd", ["api://\N{SNOWMAN}", "https://old.test/\n"])
+async def test_metadata_of_what_is_no_url_are_those_of_another_server(odd: str) -> None:
+    network = TokenNetwork()
+    network.answers[RESOURCE] = [
+        httpx2.Response(200, json={"resource": odd, "authorization_servers": [network.origin]})
+    ]
+    with pytest.raises(MCPAuthorizationError, match="set `resource`"):
+        await network.use(network.auth(**SERVICE))
+    if odd == odd.strip():
+        assert (await network.use(network.auth(**SERVICE, resource=odd))).text == "welcome"
+
+
 @pytest.mark.parametrize(
     ("answers", "wrong"),
     [

@@ -225,6 +225,15 @@ def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotat
     assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [("all of it", False)]
 
 
+@pytest.mark.parametrize("annotation", [list[State], dict[str, State], type[State]])
+def test_a_parameter_that_only_has_to_do_with_states_gets_none(make, annotation):
+    def look(seen=None) -> str:
+        return f"seen: {seen}"
+
+    look.__annotations__["seen"] = annotation
+    assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("seen: None", False)]
+
+
 def test_a_tool_whose_types_are_for_type_checkers_only_is_called_without_the_state(make):
     def look(state="none") -> str:
         return f"state: {state}"

@@ -274,11 +274,11 @@ class TestElicitation:
         assert error in str(raised.value)
         assert "s3ntinel" not in str(raised.value)
 
-    def test_a_form_that_makes_no_sense_is_the_servers_affair(self) -> None:
-        odd = types.ElicitRequestFormParams(
-            message="?", requested_schema={"type": "object", "properties": {"name": {"type": "no such type"}}}
-        )
+    @pytest.mark.parametrize("schema", [{"properties": {"name": {"type": "no such type"}}}, {"required": [1, {}]}])
+    def test_a_form_that_makes_no_sense_is_the_servers_affair(self, schema: dict[str, Any]) -> None:
+        odd = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object", **schema})
         assert elicit_result(odd, {"name": "x"}) == types.ElicitResult(action="accept", content={"name": "x"})
+        assert accept_defaults(odd) == {}
 
     @pytest.mark.parametrize("answer", [False, None, 5])
     async def test_a_user_who_was_not_at_the_url_makes_no_further_call(

@@ -17,6 +17,7 @@ import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import Tool
+from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -24,9 +25,10 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     ToolConfig,
+    ToolOptions,
     call_budget,
 )
-from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError, MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import MCPFacade
 from tests.conftest import StdioServerFactory
@@ -157,6 +159,34 @@ class TestFacade:
         messages = await mcp.process_completion_response_async(calls(("mine", {}), ("add", {"a": 1, "b": 2})))
         assert results(messages) == ['{"a": "b"}', "3"]
         assert "max_tool_call_turns=2" in repr(mcp)
+
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(self, is_async):
+        server = MCPServer("bank")
+        failed, paid = threading.Event(), []
+
+        @server.tool()
+        async def pay() -> str:
+            assert await asyncio.to_thread(failed.wait, 60)
+            await asyncio.sleep(0.3)
+            paid.append("all")
+            return "paid"
+
+        @server.tool()
+        async def fail() -> str:
+            failed.set()
+            raise ValueError
+
+        tools = MCPToolset(InProcessServerInfo(server), tool_options=ToolOptions(on_tool_error="raise"))
+        with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
+            mcp = registry.get_mcp("x")
+            reply = calls(("fail", {}), ("pay", {}))
+            with pytest.raises(MCPToolFailedError):
+                if is_async:
+                    asyncio.run(mcp.process_completion_response_async(reply))
+                else:
+                    mcp.process_completion_response(reply)
+            assert paid == ["all"]
 
     def test_of_an_output_handler_that_fails_the_model_is_told_and_not_the_result(self, caplog):
         tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"source": "result", "handler": breaks}})

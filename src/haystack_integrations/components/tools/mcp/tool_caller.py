@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, get_args
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.agents import State
@@ -497,8 +498,10 @@ def _state_parameters(tool: Tool) -> list[str]:
 
 
 def _is_state(annotation: Any) -> bool:
-    # Also `State | None` and `Annotated[State, …]`.
-    return annotation is State or any(map(_is_state, get_args(annotation)))
+    if annotation is State:
+        return True
+    # `State | None` and `Annotated[State, …]`, and no `list[State]`.
+    return get_origin(annotation) in (Annotated, Union, UnionType) and any(map(_is_state, get_args(annotation)))
 
 
 def _update_state(tool: Tool, result: Any, state: State) -> None:

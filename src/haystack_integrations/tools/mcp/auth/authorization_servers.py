@@ -427,7 +427,14 @@ def same_issuer(one: str, other: str) -> bool:
     :param other: Another.
     :returns: Whether they are the same.
     """
-    return issuers_match(str(httpx2.URL(one)), str(httpx2.URL(other)))
+    return issuers_match(_normalized(one), _normalized(other))
+
+
+def _normalized(url: str) -> str:
+    try:
+        return str(httpx2.URL(url))
+    except httpx2.InvalidURL:  # that of an authorization server that may not be the one to use
+        return url
 
 
 def _check_url(url: str) -> str:
@@ -579,7 +586,7 @@ class Discovery:
                 continue
             if found is None:
                 continue
-            if found.resource != self.resource and not check_resource_allowed(own, str(httpx2.URL(found.resource))):
+            if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
                 msg = (
                     f"the metadata at {url} are those of {found.resource}, which does not "
                     f"match {own}. If it is the same, set `resource`"

@@ -191,7 +191,8 @@ def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     :returns: Their names.
     """
     required = schema.get("required")
-    return [name for name in required if name not in values] if isinstance(required, list) else []
+    names = required if isinstance(required, list) else []
+    return [name for name in names if isinstance(name, str) and name not in values]
 
 
 def _shown(schema: dict[str, Any]) -> dict[str, Any]:

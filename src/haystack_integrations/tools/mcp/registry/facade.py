@@ -18,6 +18,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.any_tools import (
+    Failure,
     ResolvedCall,
     answer,
     invoke,
@@ -26,7 +27,6 @@ from haystack_integrations.tools.mcp.any_tools import (
     run_in_threads,
 )
 from haystack_integrations.tools.mcp.budgets import REFUSED, CallCounts, calls_of, note_refusal
-from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
@@ -180,8 +180,11 @@ class MCPFacade:
             return [message]
         tools = {tool.name: tool for tool in await self._tools_async()}
         calls = [resolve(call, tools) for call in message.tool_calls]
-        made = [partial(invoke_async, each, each.call.arguments) for each in calls]
-        results = await gather_bounded(made, len(made))
+        made = [invoke_async(each, each.call.arguments) for each in calls]
+        results = await asyncio.gather(*made, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, Failure):  # only after all have ended
+                raise result
         return [message, *map(answer, calls, results)]
 
     def refuse_completion_response(self, reply: Reply, refusal_message: str | None = None) -> list[ChatMessage]:
