@@ -34,13 +34,20 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     Collects the spans of requests; `spans.tracer` makes others.
     """
     try:
-        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
     except ImportError:
         unavailable("opentelemetry-sdk is not installed: install the dependency group `test`")
     exporter = InMemorySpanExporter()
+    exporter.started = []
+
+    class Started(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            exporter.started.append(span.name)
+
     provider = TracerProvider()
+    provider.add_span_processor(Started())
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     exporter.tracer = provider.get_tracer("tests")
     # The provider of a process can be set only once.
@@ -75,6 +82,7 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
         if kind.transport != "streamable-http":
             assert requests == ["initialize", "tools/list", "tools/call add"]
         assert call(connection) == ["tools/call add"]
+        assert spans.started[-1] == "tools/call add"  # by which samplers decide
         server.restart()
         if kind.notices_the_end:
             wait_until(lambda: not connection.is_ready, "the loss")

@@ -138,6 +138,13 @@ class TestClientCertificateFaults:
         said = failure(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_token("wrong-pa55word"))))
         assert "the password of the key is wrong" in said and "wrong-pa55word" not in said
 
+    def test_a_key_of_another_certificate(self, authority: Authority) -> None:
+        (certificate, _), (_, key) = authority.sign("client"), authority.sign("locked", password=KEY_PASSWORD)
+        said = failure(
+            StreamableHttpServerInfo(self.URL, client_cert=(certificate, key, Secret.from_token(KEY_PASSWORD)))
+        )
+        assert "KEY_VALUES_MISMATCH" in said.upper().replace(" ", "_")
+
     async def test_the_password_of_a_key_that_is_not_encrypted_may_be_missing(self, authority: Authority) -> None:
         files = authority.sign("client")
         await find_route(StreamableHttpServerInfo(self.URL, client_cert=(*files, Secret.from_env_var("NOT_SET"))))
