@@ -137,9 +137,8 @@ _OF_DEFINITION = (
 )
 
 
-# For pyright, `Self` of `from_dict` is ToolBase.
 @explains_options
-class MCPTool(ToolBase, Tool):  # pyright: ignore[reportIncompatibleMethodOverride]
+class MCPTool(ToolBase, Tool):
     """
     A Tool that represents a single tool from an MCP server.
 

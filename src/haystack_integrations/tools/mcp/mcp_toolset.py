@@ -102,9 +102,8 @@ def _while_alive(method: Callable[[T], None]) -> Callable[[T], None]:
     return called
 
 
-# For pyright, `Self` of `from_dict` is ToolBase.
 @explains_options
-class MCPToolset(Reading, Watching, ToolBase, LiveToolset):  # pyright: ignore[reportIncompatibleMethodOverride]
+class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     """
     A Toolset that connects to an MCP (Model Context Protocol) server and provides access to its tools.
 
