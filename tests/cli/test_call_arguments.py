@@ -50,6 +50,8 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
         ("null", {"type": ["string", "null"]}, None),
         ("true", True, True),
         ("a text", {}, "a text"),
+        ('"\\ud800"', {}, "\ud800"),
+        ("NaN", {}, "NaN"),
         ("2", {"enum": ["1", "2"]}, "2"),
         ("5", INTEGERS, [5]),
         ("[1, 2]", INTEGERS, [1, 2]),
@@ -68,6 +70,7 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("seven")
     (tmp_path / "all.json").write_text('{"a": 1, "b": 2}')
     assert typed_arguments(["a=1", "a=[2,3]"], None, of(INTEGERS)) == {"a": [1, 2, 3]}
+    assert typed_arguments(['a:="\\ud800"'], None, of({})) == {"a": "\ud800"}
     assert text_arguments([f"topic@{tmp_path / 'text.txt'}", "style=brief"]) == {"topic": "seven", "style": "brief"}
     assert typed_arguments(["a=5"], f"@{tmp_path / 'all.json'}", of({"type": "integer"})) == {"a": 5, "b": 2}
 
@@ -77,12 +80,12 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     [
         ([], '{"a": 1,\n}', "--input is not valid JSON: "),
         ([], "5", "--input must be a JSON object with the arguments, got a int"),
-        ([], '{"a": -Infinity}', "--input is not valid JSON: invalid number at line 1 column 8"),
+        ([], '{"a": -Infinity}', "--input is not valid JSON: -Infinity is no number in JSON"),
         (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
         (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
         (["=5"], None, "is none of these"),
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
-        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: recursion limit exceeded"),
+        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: maximum recursion depth exceeded"),
     ],
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(

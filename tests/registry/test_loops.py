@@ -163,10 +163,11 @@ class TestFacade:
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(self, is_async):
         server = MCPServer("bank")
-        failed, paid = threading.Event(), []
+        begun, failed, paid = threading.Event(), threading.Event(), []
 
         @server.tool()
         async def pay() -> str:
+            begun.set()
             assert await asyncio.to_thread(failed.wait, 60)
             await asyncio.sleep(0.3)
             paid.append("all")
@@ -174,6 +175,7 @@ class TestFacade:
 
         @server.tool()
         async def fail() -> str:
+            assert await asyncio.to_thread(begun.wait, 60)
             failed.set()
             raise ValueError
 

@@ -123,6 +123,7 @@ def converted(declared: Any, value: Any) -> Any:
             {"data": "a", "query": "q", "documents": [{"content": "b"}]},
             GeneratedAnswer("a", "q", [Document(content="b")]),
         ),
+        (GeneratedAnswer, {"data": "a", "query": "q", "documents": [], "id": "1"}, GeneratedAnswer("a", "q", [])),
         (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
     ],
 )
@@ -172,6 +173,8 @@ def test_a_union_is_served_without_its_callbacks() -> None:
         (ChatMessage, {"role": "user"}),
         (ChatMessage, {"role": "hacker", "content": "SECRET"}),
         (Document, {"content": "a", "SECRET": 1}),
+        (ToolCall, {"tool_name": "a", "arguments": {}, "SECRET": 1}),
+        (ImageContent, {"base64_image": PIXEL, "SECRET": 1}),
         (ByteStream, {"data": "SECRET!"}),
         (int, "SECRET"),
         (list[Document], {"content": "SECRET"}),
@@ -186,6 +189,21 @@ def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None
     assert told.startswith("'given")
     if isinstance(value, str | dict) and "SECRET" not in value:
         assert "SECRET" not in told
+
+
+@rows(
+    ("declared", "described"),
+    [
+        (ToolCall, {"id": "What the result of the call refers to"}),
+        (FileContent, {"mime_type": "For example application/pdf"}),
+        (ByteStream, {"mime_type": "For example application/pdf", "meta": "Anything else that is known of it"}),
+        (ImageContent, {"mime_type": "For example application/pdf", "meta": "Anything else that is known of it"}),
+        (Source, {}),
+    ],
+)
+def test_fields_of_contents_are_described(declared: Any, described: dict[str, str]) -> None:
+    defined = InputSchema({"x": ServedInput(declared)}).json_schema["$defs"][declared.__name__]["properties"]
+    assert {name: field["description"] for name, field in defined.items() if "description" in field} == described
 
 
 def test_a_schema_shows_what_is_required_and_the_defaults() -> None:

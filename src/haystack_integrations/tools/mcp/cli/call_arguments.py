@@ -24,7 +24,6 @@ from typing import Any
 
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
 from jsonschema.validators import Draft202012Validator, validator_for
-from pydantic_core import from_json
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -95,10 +94,19 @@ def _content(file: str, word: str) -> str:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError as error:
+        return _loads(text)
+    except (ValueError, RecursionError) as error:
         msg = f"{what} is not valid JSON: {error}"
         raise CommandError(msg) from None
+
+
+def _loads(text: str) -> Any:
+    def refuse(constant: str) -> Any:
+        # Python would read these, and no server could.
+        msg = f"{constant} is no number in JSON"
+        raise ValueError(msg)
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def _given(text: str) -> dict[str, Any]:
@@ -130,8 +138,8 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return from_json(text, allow_inf_nan=False)
-    except ValueError:
+        return _loads(text)
+    except (ValueError, RecursionError):
         return text
 
 

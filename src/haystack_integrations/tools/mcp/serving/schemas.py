@@ -25,7 +25,16 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
 
 from fastmcp.exceptions import ToolError
-from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding
+from haystack.dataclasses import (
+    ByteStream,
+    ChatMessage,
+    Document,
+    FileContent,
+    ImageContent,
+    SparseEmbedding,
+    TextContent,
+    ToolCall,
+)
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
@@ -274,7 +283,8 @@ def _dataclass(declared: Any) -> Any:
         if field.init and not (is_of_haystack and field.name == "validation"):
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             default = _MISSING if field.default is dataclasses.MISSING else field.default
-            fields[field.name] = _field(field.name, ServedInput(hints[field.name], required, default))
+            description = _DESCRIPTIONS.get(field.name, "") if is_of_haystack else ""
+            fields[field.name] = _field(field.name, ServedInput(hints[field.name], required, default, description))
     if not fields:
         msg = f"{declared} has no fields that a client can send."
         raise UnservableTypeError(msg)
@@ -291,7 +301,7 @@ def _dataclass(declared: Any) -> Any:
 
 
 def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
-    """Describe an object with these fields and no others, of which an instance of the class is made."""
+    """Describe an object with these fields, of which an instance of the class is made."""
 
     def made(value: Any) -> Any:
         try:
@@ -300,17 +310,25 @@ def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
             msg = f"this is no {kind.__name__}"
             raise ValueError(msg) from None
 
-    typed = with_config(ConfigDict(extra="forbid"))(_typed_dict(kind.__name__, fields, total=False))
+    config = ConfigDict(extra="forbid" if kind in _CONTENTS else "ignore")
+    typed = with_config(config)(_typed_dict(kind.__name__, fields, total=False))
     return Annotated[typed, AfterValidator(made)]
 
 
-_Meta = Annotated[dict[str, Any], Field(description="Anything else that is known of it")]
+# What people and models write themselves. Other objects, such as answers, come from programs and may have more fields.
+_CONTENTS = (ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding, TextContent, ToolCall)
+_DESCRIPTIONS = {
+    "id": "What the result of the call refers to",
+    "meta": "Anything else that is known of it",
+    "mime_type": "For example application/pdf",
+}
+_Meta = Annotated[dict[str, Any], Field(description=_DESCRIPTIONS["meta"])]
 _FROM_JSON: dict[Any, Any] = {
     ByteStream: _given(
         ByteStream,
         lambda given: ByteStream(**given),
         data=Required[Base64Bytes],
-        mime_type=Annotated[str | None, Field(description="For example application/pdf")],
+        mime_type=Annotated[str | None, Field(description=_DESCRIPTIONS["mime_type"])],
         meta=_Meta,
     ),
     ChatMessage: _given(
