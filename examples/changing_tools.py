@@ -18,7 +18,7 @@ from mcp.server.mcpserver import Context
 from scripted_chat import chat_generator, print_conversation
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolsChange
+from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 
 server = MCPServer("kitchen")
 
