@@ -275,6 +275,23 @@ async def test_a_toolset_that_fails_at_the_start_is_an_error():
             pass
 
 
+async def test_a_toolset_that_cannot_be_closed_keeps_no_other_from_it(caplog):
+    closed = []
+
+    class Closing(Toolset):
+        def close(self) -> None:
+            [tool] = self
+            closed.append(tool.name)
+            if tool.name == "second":
+                raise ConnectionError("stuck")
+
+    toolsets = [Closing([Tool(name, "", TEXT, lambda text: text)]) for name in ("first", "second", "third")]
+    async with Client(create_mcp_server("shop", tools=toolsets)) as client:
+        assert len(await client.list_tools()) == 3
+    assert closed == ["third", "second", "first"]
+    assert "cannot be closed: ConnectionError('stuck')" in caplog.text
+
+
 @rows(
     ("outputs", "shown"),
     [

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import yaml
@@ -498,6 +498,7 @@ class TestFilesOfLaterVersions:
                     stored[name] = value.__module__
                     assert value.__module__ in PACKAGES, name
                     assert getattr(importlib.import_module(value.__module__), name) is value
+                    get_type_hints(value)  # which looks for the names in that package
         assert stored["MCPConfirmationStrategy"] == stored["MCPAnnotationPolicy"] == HOOKS
         assert stored["MCPSearchableToolset"] == stored["MCPResourceToolset"] == TOOLS
         assert {stored["FileTokenStorage"], stored["KeyValueTokenStorage"]} == {f"{TOOLS}.oauth"}

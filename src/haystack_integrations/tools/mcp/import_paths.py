@@ -35,6 +35,8 @@ def stored_in(package: str) -> Callable[[T], T]:
     """
 
     def name_package(value: T) -> T:
+        if isinstance(value, type):  # whoever evaluates its annotations later looks for their names in the package
+            value.__annotations__ = inspect.get_annotations(value, eval_str=True)
         value.__module__ = package
         return value
 

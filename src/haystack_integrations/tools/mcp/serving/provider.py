@@ -328,7 +328,10 @@ class HaystackProvider(Provider, Changes):
             yield
         finally:
             for source in reversed(self.sources):
-                await source.close()
+                try:
+                    await source.close()
+                except Exception as error:  # of any kind: the others are to be closed, too
+                    logger.warning("Something that is served cannot be closed: {error}", error=repr(error))
 
 
 def _server_that_starts() -> FastMCP[Any] | None:
