@@ -87,6 +87,53 @@ def test_preload_imports_the_sdk_once_in_the_background(run):
     assert "mcp-haystack-preload" not in facts["left"]
 
 
+def test_an_import_that_hangs_fails_what_waits_for_it(run):
+    (facts,) = run(
+        """
+        import importlib.machinery
+        from haystack_integrations.tools.mcp.connection import sharing
+
+        class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
+            def find_spec(self, name, path=None, target=None):
+                return importlib.machinery.ModuleSpec(name, self) if name == "mcp" else None
+
+            def create_module(self, spec):
+                return None
+
+            def exec_module(self, module):
+                threading.Event().wait()
+
+        sys.meta_path.insert(0, Hanging())
+        sharing._LONGEST_IMPORT = 0.1
+        tool = MCPTool("pid", server_info)
+
+        def failure_of(function):
+            try:
+                function()
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+
+        failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
+        waiting = [thread for thread in threading.enumerate() if thread.name == "mcp-haystack-worker"]
+        for thread in waiting:
+            thread.join(10)
+        if hasattr(os, "fork"):
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            os.waitpid(child, 0)
+        report(failures=failures, waiting=sum(thread.is_alive() for thread in waiting))
+        """
+    )
+    assert [each.partition(":")[0] for each in facts["failures"]] == [
+        "MCPConnectionError",
+        "MCPInvocationError",
+        "MCPInvocationError",
+    ]
+    assert all("importing the MCP SDK has taken more than 0.1 s" in each for each in facts["failures"])
+    assert facts["waiting"] == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
     reports = run(
