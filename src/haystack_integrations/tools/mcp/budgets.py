@@ -226,10 +226,7 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
-    current = call_budgets.get()
-    if not current:
-        return
-    budgets = [each for each in current if (is_servers if each._tools is None else tool_name in each._tools)]
+    budgets = [each for each in call_budgets.get() if (is_servers if each._tools is None else tool_name in each._tools)]
     for number, budget in enumerate(budgets):
         try:
             budget._admit(tool_name)

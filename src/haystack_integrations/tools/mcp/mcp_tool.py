@@ -732,7 +732,8 @@ class MCPTool(ToolBase, Tool):
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             for block in result.content:
                 if block.type == "resource_link":
-                    self._note_link(block)
+                    # What a model may follow: after interceptors, which may have taken links out.
+                    self._connection._note_links([block.uri])
             return convert(result)
         except MCPRunError:
             raise
@@ -761,7 +762,8 @@ class MCPTool(ToolBase, Tool):
                 result = await recorder.deliver_async(self._recorded(request, sent), send)
             for block in result.content:
                 if block.type == "resource_link":
-                    self._note_link(block)
+                    # What a model may follow: after interceptors, which may have taken links out.
+                    self._connection._note_links([block.uri])
             return convert(result)
         except MCPRunError:
             raise
@@ -788,10 +790,6 @@ class MCPTool(ToolBase, Tool):
         The alias of a registry whose toolset has this tool.
         """
         return None if self._toolset is None else self._toolset._tool_alias
-
-    def _note_link(self, link: types.ResourceLink) -> None:
-        # What a model may follow: after interceptors, which may have taken links out.
-        self._connection._note_links([link.uri])
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:

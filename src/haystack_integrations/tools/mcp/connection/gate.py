@@ -146,8 +146,6 @@ class Gate:
         Forget everything, as in a process or a loop that is new.
         """
         self.state: CircuitState = "closed"
-        # Whether a call may pass at once, without entering and leaving.
-        self.is_free: bool = self._max_in_flight is None
         # How many calls wait until there are fewer in flight.
         self.waiting: int = 0
         self._places = None if self._max_in_flight is None else asyncio.Semaphore(self._max_in_flight)
@@ -160,6 +158,13 @@ class Gate:
         self._was_reached = True
         self._probe: asyncio.Task[object] | None = None
         self._is_probed = asyncio.Event()
+
+    @property
+    def is_free(self) -> bool:
+        """
+        Whether a call may pass at once, without entering and leaving.
+        """
+        return self._places is None and self.state == "closed"
 
     @property
     def is_probe(self) -> bool:
@@ -220,7 +225,7 @@ class Gate:
         while self.state != "closed":
             self._check_left_alone()
             if self.state == "open":
-                self.state, self._probe, self.is_free = "half-open", asyncio.current_task(), False
+                self.state, self._probe = "half-open", asyncio.current_task()
                 self._is_probed.clear()
                 return
             try:
@@ -313,5 +318,4 @@ class Gate:
 
     def _end_probe(self, state: CircuitState) -> None:
         self.state, self._probe = state, None
-        self.is_free = state == "closed" and self._max_in_flight is None
         self._is_probed.set()

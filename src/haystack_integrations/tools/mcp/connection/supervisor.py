@@ -49,7 +49,6 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     LONGEST_REST_OF_OTHERS,
     ReadInterruptedError,
     ServerRest,
-    SessionState,
     wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
@@ -308,13 +307,9 @@ class Supervisor:
         :returns: The session; None if `ready_session` has to find out.
         """
         session = self.session
-        if session is None or session.life.state is not SessionState.OPEN:
+        if session is None or not session.is_open or self._loop is not asyncio.get_running_loop():
             return None
-        if self._loop is not asyncio.get_running_loop():
-            return None
-        identity = current_identity.get()
-        is_callers = self.serves == (None if identity is None else identity.key)
-        return session if is_callers or session.is_stateless else None
+        return session if session.is_stateless or self.serves == caller_key() else None
 
     async def ready_session(self, timeout: float) -> Session:
         """

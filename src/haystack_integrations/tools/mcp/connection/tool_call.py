@@ -67,7 +67,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
-from haystack_integrations.tools.mcp.request_context import current_context, meta_of_call
+from haystack_integrations.tools.mcp.request_context import meta_of_call
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -107,7 +107,7 @@ class ToolCall:
         :param handlers: One of them may answer what the caller does not, if the call is continued.
         """
         self.request: CallRequest = request
-        self._meta = request.meta if current_context.get() is None else meta_of_call(request.meta)
+        self._meta = meta_of_call(request.meta)
         self._continuation: Continuation | None = None
         # The task that is waited for.
         self._pending: MCPPendingCall | None = None
@@ -308,8 +308,9 @@ class ToolCall:
     def _attempt(self, session: Session) -> Coroutine[Any, Any, types.CallToolResult]:
         request, limits = self.request, self.request.limits
         self._session, self._attempt_began = session, monotonic()
-        longest = self._left if limits.max_total_timeout is None else self._within_total(self._left)
-        under_way = self._under_way = UnderWay(longest, limits.longest_silence, limits.ping_interval)
+        under_way = self._under_way = UnderWay(
+            self._within_total(self._left), limits.longest_silence, limits.ping_interval
+        )
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         return session.answer(

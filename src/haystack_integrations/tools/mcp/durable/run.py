@@ -133,7 +133,7 @@ class OpenRun:
         self._deadline = deadline
         self._lost: str | None = None
         self._ended = threading.Event()
-        store.keep(self.beat, every=seconds / 3)
+        store.begin_renewing(self.beat, every=seconds / 3)
 
     # A cassette
 
@@ -193,7 +193,7 @@ class OpenRun:
         asked = boot_clock()
         try:
             is_ours = self._store.renew(self._lease, self._seconds)
-        except MCPRunError as error:  # perhaps it is there again before the lease ends
+        except Exception as error:  # perhaps it is there again before the lease ends; other runs have the same thread
             logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
             return
         if is_ours:
@@ -228,7 +228,7 @@ class OpenRun:
         :param error: Why the run ends, if it is to be continued.
         """
         self._ended.set()
-        self._store.let_go(self.beat)
+        self._store.stop_renewing(self.beat)
         if self._pid != os.getpid() or self._lost is not None:
             return
         if self._under_way:

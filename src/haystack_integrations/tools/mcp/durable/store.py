@@ -18,6 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -358,15 +359,15 @@ class Store:
         self._engine: sql.Engine | None = None
         self._held: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
-        # What prolongs the leases that this process has, in one thread while there are some.
-        self._kept: list[Callable[[], None]] = []
-        self._keeper: threading.Event | None = None
+        # What prolongs the leases that this process has, in one thread while there are some; and what wakes the thread.
+        self._renewals: list[Callable[[], None]] = []
+        self._wakes: threading.Event | None = None
         _stores.add(self)
 
     def _forked(self) -> None:
         # A thread of the parent may have held the lock, and its connection is not ours to close.
         self._lock = threading.RLock()
-        self._kept, self._keeper = [], None
+        self._renewals, self._wakes = [], None
         if self._engine is not None:
             _inherited.append((self._engine, self._held))
             self._engine = self._held = None
@@ -414,15 +415,15 @@ class Store:
         :raises MCPRunError: If the journal cannot be used.
         """
         try:
-            engine = self._connected()
-            text, constants, order = _compiled(statement, engine.dialect)
-            given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
-            if self._held is None:
-                with engine.connect() as connection:
-                    result = connection.exec_driver_sql(text, given)
-                    return result.fetchall() if result.returns_rows else [], result.rowcount
-            with self._lock:  # by SQLAlchemy's connection, it would take twice as long
-                cursor = self._held.cursor()
+            with self._lock if self._is_sqlite else nullcontext():
+                engine = self._connected()
+                text, constants, order = _compiled(statement, engine.dialect)
+                given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
+                if self._held is None:
+                    with engine.connect() as connection:
+                        result = connection.exec_driver_sql(text, given)
+                        return result.fetchall() if result.returns_rows else [], result.rowcount
+                cursor = self._held.cursor()  # by SQLAlchemy's connection, it would take twice as long
                 cursor.execute(text, [given[name] for name in order])
                 return cursor.fetchall(), cursor.rowcount
         except (IntegrityError, sqlite3.IntegrityError):
@@ -438,7 +439,7 @@ class Store:
         """
         return self._execute(statement, **values)[1] > 0
 
-    def keep(self, renew: Callable[[], None], *, every: float) -> None:
+    def begin_renewing(self, renew: Callable[[], None], *, every: float) -> None:
         """
         Prolong a lease again and again.
 
@@ -446,33 +447,35 @@ class Store:
         :param every: After so many seconds.
         """
         with self._lock:
-            if self._keeper is None:
-                keeper = threading.Event()
-                arguments = keeper, every
-                threading.Thread(target=self._beat, args=arguments, name="mcp-haystack-journal", daemon=True).start()
-                self._keeper = keeper
-            self._kept.append(renew)
+            if self._wakes is None:
+                wakes = threading.Event()
+                arguments = wakes, every
+                threading.Thread(
+                    target=self._keep_renewing, args=arguments, name="mcp-haystack-journal", daemon=True
+                ).start()
+                self._wakes = wakes
+            self._renewals.append(renew)
 
-    def let_go(self, renew: Callable[[], None]) -> None:
+    def stop_renewing(self, renew: Callable[[], None]) -> None:
         """
         Prolong a lease no more.
 
         :param renew: What prolonged it.
         """
         with self._lock:
-            self._kept = [each for each in self._kept if each != renew]
+            self._renewals = [each for each in self._renewals if each != renew]
 
-    def _beat(self, stop: threading.Event, every: float) -> None:
+    def _keep_renewing(self, wakes: threading.Event, every: float) -> None:
         # A thread is kept for a while when the last run has ended, because the next one often begins then.
         while True:
-            if stop.wait(every):
-                stop.clear()
+            if wakes.wait(every):
+                wakes.clear()
             with self._lock:
-                kept = list(self._kept)
-                if not kept:
-                    self._keeper = None
+                renewals = list(self._renewals)
+                if not renewals:
+                    self._wakes = None
                     return
-            for renew in kept:
+            for renew in renewals:
                 renew()
 
     def describe(self) -> str:
@@ -488,8 +491,8 @@ class Store:
         Close the connections.
         """
         with self._lock:
-            if self._keeper is not None and not self._kept:
-                self._keeper.set()
+            if self._wakes is not None and not self._renewals:
+                self._wakes.set()
             if self._held is not None:
                 self._held.close()
             if self._engine is not None:

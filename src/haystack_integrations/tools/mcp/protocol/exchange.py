@@ -8,10 +8,10 @@ One request to a server, the session that it is made in, and what became of both
 .. code-block:: text
 
     NEW ──mark_sent()──> SENT ──a result, a ProtocolError──> ANSWERED
-     │                    ├────a LostError───────────────> LOST       it may have run
-     │                    └────a RefusedError, by a proof──┐
+     │                    ├─────a LostError────────────────> LOST       it may have run
+     │                    └─────a RefusedError, by a proof─┐
      └──lose(), a RefusedError─────────────────────────────┴> REFUSED   it did not run
-     └── either of them ──give_up()──────────────────────> GIVEN_UP   nobody waits any more
+     └── either of them ──give_up()────────────────────────> GIVEN_UP   nobody waits any more
 
 A fate only moves forward: what comes second changes nothing.
 """
@@ -223,7 +223,7 @@ class Exchange:
 
         :param outcome: The result that came, or why there is none.
         """
-        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
+        if self.is_settled:
             return
         if isinstance(outcome, RequestError):
             self.fate = outcome.fate
@@ -296,8 +296,6 @@ class SessionLife:
         :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
         """
         self.state: SessionState = SessionState.NEW
-        # Whether it takes calls. While it is opened, its client may call tools already.
-        self.is_open: bool = False
         self.reason: str | None = None
         # Set when the session is to be closed.
         self.over: asyncio.Event = asyncio.Event()
@@ -316,6 +314,13 @@ class SessionLife:
         self.heard_at = monotonic()
 
     @property
+    def is_open(self) -> bool:
+        """
+        Whether the session takes calls. While it is opened, its client may call tools already.
+        """
+        return self.state in (SessionState.OPENING, SessionState.OPEN)
+
+    @property
     def loss(self) -> str | None:
         """
         Why the session ended by itself, or None: it did not, or the reason is not known yet.
@@ -331,7 +336,6 @@ class SessionLife:
         if self.state is SessionState.CLOSED:
             raise asyncio.CancelledError
         self.state = SessionState.OPENING
-        self.is_open = True
         self.reason = None
         self.over.clear()
 
@@ -349,7 +353,7 @@ class SessionLife:
         :param reason: Why; None if that has still to be found out. The first reason stays.
         :param state: LOST, CLOSED, or DRAINING if calls in flight may still be answered.
         """
-        before, self.is_open = self.state, False
+        before = self.state
         if before is SessionState.OPENING and state is SessionState.DRAINING:
             state = SessionState.LOST  # there are no calls
         if before not in (SessionState.LOST, SessionState.CLOSED):
