@@ -191,6 +191,24 @@ class TestRunAsync:
             await caller
         assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
 
+    async def test_limits_all_waits_of_a_loop_by_one_timer(self, executor, monkeypatch):
+        loop, timers = asyncio.get_running_loop(), []
+        call_at = loop.call_at
+
+        def count(moment, callback, *args, **options):
+            if "_Alarms" in callback.__qualname__:
+                timers.append(moment)
+            return call_at(moment, callback, *args, **options)
+
+        monkeypatch.setattr(loop, "call_at", count)
+        everybody = asyncio.Barrier(20)
+        waits = [executor.run_async(everybody.wait(), timeout=LONG + number) for number in range(20)]
+        sleeper = Sleeper()
+        with pytest.raises(TimeoutError, match=r"timed out after 0\.1 seconds"):
+            await executor.run_async(sleeper.sleep(), timeout=0.1)  # one that is needed earlier
+        await asyncio.gather(*waits)
+        assert len(timers) <= 4
+
     async def test_is_not_a_cancelled_caller_when_the_executor_ends(self, executor):
         sleeper = Sleeper()
         caller = asyncio.create_task(executor.run_async(sleeper.sleep()))

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
+from math import inf
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
@@ -269,24 +270,69 @@ class _Pulse:
 
 class _Alarm:
     """
-    Ends the wait in an event loop that takes too long. It takes a third of the time of `asyncio.timeout`.
+    The end of one wait that takes too long.
     """
 
-    __slots__ = ("_pulse", "_seconds", "_waiter", "timer")
+    __slots__ = ("_executor", "_pulse", "_seconds", "deadline")
 
-    def __init__(self, waiter: asyncio.Future[None], seconds: float, pulse: _Pulse | None) -> None:
-        self._waiter = waiter
+    def __init__(self, deadline: float, seconds: float, executor: AsyncExecutor | None) -> None:
+        self.deadline = deadline
         self._seconds = seconds
-        self._pulse = pulse
-        self.timer = waiter.get_loop().call_later(seconds, self._ring)
+        self._executor = executor
+        self._pulse: _Pulse | None = None
 
-    def _ring(self) -> None:
-        if self._waiter.done():
-            return
-        if self._pulse is not None and self._pulse.beats():
-            self.timer = self._waiter.get_loop().call_later(_PULSE, self._ring)
-        else:
-            self._waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
+    def ring(self, waiter: asyncio.Future[None], now: float) -> None:
+        """
+        End the wait, or put that off as long as the executor's loop runs, if only that counts.
+        """
+        if self._executor is not None:
+            self._pulse = self._pulse or _Pulse(self._executor)
+            if self._pulse.beats():
+                self.deadline = now + _PULSE
+                return
+        self.deadline = inf
+        if not waiter.done():
+            waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
+
+
+class _Alarms:
+    """
+    Those of the waits in one event loop. One timer serves them all, and goes on for a while after the last one.
+    """
+
+    __slots__ = ("_looks_at", "alarms")
+
+    def __init__(self) -> None:
+        self.alarms: dict[asyncio.Future[None], _Alarm] = {}
+        self._looks_at = inf
+
+    def add(self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None) -> None:
+        """
+        End a wait after some seconds; if an executor is given, only if its loop does not run then.
+        """
+        loop = waiter.get_loop()
+        deadline = loop.time() + seconds
+        self.alarms[waiter] = _Alarm(deadline, seconds, executor)
+        if deadline < self._looks_at:
+            self._look_at(deadline, loop)
+
+    def _look_at(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
+        # The loop alone holds the timer, which would keep the loop alive otherwise; and the timer holds no variables of
+        # whoever needed it first.
+        self._looks_at = moment
+        loop.call_at(moment, self._look, moment, loop, context=contextvars.Context())
+
+    def _look(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
+        if moment != self._looks_at:
+            return  # an earlier one was needed since
+        now = loop.time()
+        for waiter, alarm in self.alarms.items():
+            if alarm.deadline <= now:
+                alarm.ring(waiter, now)
+        self._looks_at = inf
+        soonest = min((alarm.deadline for alarm in self.alarms.values()), default=inf)
+        if soonest < inf:
+            self._look_at(soonest, loop)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -362,6 +408,8 @@ class AsyncExecutor:
         self._closing = False
         # Those that somebody waits for.
         self._operations: set[_Operation] = set()
+        # Of those who wait in an event loop.
+        self._alarms: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms] = weakref.WeakKeyDictionary()
         # Whose operations have ended in this iteration, by their loops.
         self._to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         try:
@@ -513,16 +561,20 @@ class AsyncExecutor:
         # A tool of an in-process server may make a call, which is for whoever called the tool.
         caller = caller_of_operation.get() if self.in_loop_thread() else None
         operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
-        self._submit(operation)
-        alarm = None if timeout is None else _Alarm(waiter, timeout, _Pulse(self) if has_limit else None)
+        alarms = self._alarms.get(loop)
+        if alarms is None:
+            alarms = self._alarms[loop] = _Alarms()
+        # Before the other thread is woken, which then need not wait for the GIL.
+        if timeout is not None:
+            alarms.add(waiter, timeout, self if has_limit else None)
         try:
+            self._submit(operation)
             await waiter
         except BaseException:
             operation.cancel()
             raise
         finally:
-            if alarm is not None:
-                alarm.timer.cancel()
+            alarms.alarms.pop(waiter, None)
         result: T = operation.outcome()
         return result
 

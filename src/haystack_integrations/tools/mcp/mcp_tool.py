@@ -123,6 +123,9 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(msg)
 
 
+# The annotations of tools that may run twice.
+_REPEATABLE = ("read_only_hint", "idempotent_hint")
+
 # What a tool has of the server's definition.
 _OF_DEFINITION = (
     "_valid_inputs",
@@ -510,15 +513,12 @@ class MCPTool(ToolBase, Tool):
         known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
         return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
 
-    def _may_repeat(self) -> bool:
-        return bool(self.tool_options.retry_idempotent) and self._has_hint("read_only_hint", "idempotent_hint")
-
     def _may_repeat_recorded(self) -> bool:
         # A run that goes on makes its first call right after the session was opened, when changes may have been missed.
         if self.tool_options.retry_idempotent and self._toolset is not None and self._toolset._has_unknown_changes():
             with suppress(MCPError, ValueError):  # then nobody knows, and the call stays in doubt
                 self._toolset.warm_up()
-        return self._may_repeat()
+        return bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE)
 
     def _as(self, name: str, note: str = "") -> MCPTool:
         """
@@ -813,7 +813,7 @@ class MCPTool(ToolBase, Tool):
             tool_name=self.remote_name,
             tool_args=arguments,
             display_name=self.name,
-            may_repeat=self._may_repeat(),
+            may_repeat=bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE),
             invocation_timeout=self._own_invocation_timeout,
             secrets=sent.secrets,
             on_progress=on_progress,

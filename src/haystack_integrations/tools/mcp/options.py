@@ -386,7 +386,7 @@ def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Sent:
     """
     The arguments of one call.

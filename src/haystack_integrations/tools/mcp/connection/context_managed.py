@@ -36,6 +36,9 @@ Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
 
 _lock = threading.Lock()  # held for a few instructions, and never while another lock is taken
 
+# How many forks lie between this process and the first one.
+_forks = 0
+
 
 class Holds:
     """
@@ -52,7 +55,7 @@ class Holds:
         self._count = 0
         # One entry for each counted user that was garbage-collected since.
         self._collected: deque[None] = deque()
-        self._pid = os.getpid()
+        self._forks = _forks
         self._is_to_be_closed = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
         self._outer: list[Holds] = []
@@ -71,8 +74,8 @@ class Holds:
         Count one more user.
         """
         with _lock:
-            if self._pid != os.getpid():
-                self._pid, self._count, self._is_to_be_closed = os.getpid(), 0, False
+            if self._forks != _forks:
+                self._forks, self._count, self._is_to_be_closed = _forks, 0, False
                 self._collected.clear()
             self._count += 1
 
@@ -84,7 +87,7 @@ class Holds:
         :returns: Whether the object is to be closed now.
         """
         with _lock:
-            if self._pid == os.getpid():  # otherwise it entered in the parent
+            if self._forks == _forks:  # otherwise it entered in the parent
                 self._count -= 1
                 self._is_to_be_closed |= ends_block
                 return self._is_to_be_closed and self._is_free()
@@ -123,7 +126,7 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        is_used = self._count > len(self._collected) and self._pid == os.getpid()
+        is_used = self._count > len(self._collected) and self._forks == _forks
         return is_used or any(outer.is_held for outer in self._outer)
 
     def _is_free(self) -> bool:
@@ -417,11 +420,11 @@ def _release(used: ContextManaged) -> None:
         executor.post(release)
 
 
-def _replace_lock_after_fork() -> None:
-    # Another thread of the parent may have held it.
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()
+def _note_fork() -> None:
+    global _forks, _lock  # noqa: PLW0603
+    _forks += 1
+    _lock = threading.Lock()  # another thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_lock_after_fork)
+    os.register_at_fork(after_in_child=_note_fork)

@@ -137,6 +137,7 @@ class Gate:
         """
         self._server = server
         self._max_in_flight = max_in_flight
+        self.limits_calls: bool = max_in_flight is not None
         self._first_pause = pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self.reset()
@@ -150,7 +151,7 @@ class Gate:
         self.waiting: int = 0
         self._places = None if self._max_in_flight is None else asyncio.Semaphore(self._max_in_flight)
         # Whether each of the last calls failed; empty as long as none did.
-        self._outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
+        self.outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
         self._reason = ""
         self._failed_at = self._open_until = 0.0
         self._pause = self._first_pause or 0.0
@@ -158,13 +159,6 @@ class Gate:
         self._was_reached = True
         self._probe: asyncio.Task[object] | None = None
         self._is_probed = asyncio.Event()
-
-    @property
-    def is_free(self) -> bool:
-        """
-        Whether a call may pass at once, without entering and leaving.
-        """
-        return self._places is None and self.state == "closed"
 
     @property
     def is_probe(self) -> bool:
@@ -236,7 +230,7 @@ class Gate:
                 raise self._left_alone(how_long) from None
 
     def _left_alone(self, how_long: str) -> CallDidNotRunError:
-        failed = f"{sum(self._outcomes)} of the last {len(self._outcomes)} calls of it failed"
+        failed = f"{sum(self.outcomes)} of the last {len(self.outcomes)} calls of it failed"
         return CallDidNotRunError(
             f"{self._server} is left alone {how_long}, since {failed}. The last one: {self._reason}", denied=True
         )
@@ -255,16 +249,15 @@ class Gate:
         Note that the server answered a call.
         """
         if self.state == "closed":
-            if self._outcomes:
-                self._outcomes.append(False)
-                if not any(self._outcomes):
-                    self._outcomes.clear()
+            self.outcomes.append(False)
+            if not any(self.outcomes):
+                self.outcomes.clear()
         elif self.is_probe:  # otherwise it was sent before the others failed
             self._is_back()
 
     def _is_back(self) -> None:
         logger.info("{server} answers again", server=self._server)
-        self._outcomes.clear()
+        self.outcomes.clear()
         self._pause = self._first_pause or 0.0
         self._end_probe("closed")
 
@@ -288,11 +281,11 @@ class Gate:
         if self._first_pause is None or entered_at < self._failed_at:
             return
         self._failed_at = monotonic()
-        self._outcomes.append(True)
+        self.outcomes.append(True)
         self._reason = with_full_stop(reason)
         if self.is_probe:
             self._pause = min(self._pause * 2, max(_LONGEST_PAUSE, self._first_pause))
-        elif self.state != "closed" or sum(self._outcomes) < _MOST_FAILURES:
+        elif self.state != "closed" or sum(self.outcomes) < _MOST_FAILURES:
             return
         self._open_until = monotonic() + self._pause
         self._was_reached = was_reached
@@ -300,8 +293,8 @@ class Gate:
             "{server} is left alone for {seconds:.1f} s, since {failed} of the last {calls} calls failed: {reason}",
             server=self._server,
             seconds=self._pause,
-            failed=sum(self._outcomes),
-            calls=len(self._outcomes),
+            failed=sum(self.outcomes),
+            calls=len(self.outcomes),
             reason=self._reason,
         )
         self._end_probe("open")

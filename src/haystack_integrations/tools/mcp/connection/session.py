@@ -556,7 +556,7 @@ class Session:
             else:
                 with extended_by_logins(self._login_info, under_way.extend):
                     result = await request
-            self.life.heard()  # there are no streams in process, and a custom client may have none
+            self.life.heard_at = monotonic()  # of a custom client, nothing else may be heard
             return result
         except CallLeftOpenError:
             raise  # the server wants back what it gave to go on with, as it is

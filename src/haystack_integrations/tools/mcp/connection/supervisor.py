@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     LONGEST_REST_OF_OTHERS,
     ReadInterruptedError,
     ServerRest,
+    SessionState,
     wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
@@ -307,9 +308,13 @@ class Supervisor:
         :returns: The session; None if `ready_session` has to find out.
         """
         session = self.session
-        if session is None or not session.is_open or self._loop is not asyncio.get_running_loop():
+        if session is None or session.life.state is not SessionState.OPEN:
             return None
-        return session if session.is_stateless or self.serves == caller_key() else None
+        if self._loop is not asyncio.get_running_loop():
+            return None
+        identity = current_identity.get()
+        key = None if identity is None else identity.key
+        return session if session.is_stateless or self.serves == key else None
 
     async def ready_session(self, timeout: float) -> Session:
         """

@@ -67,7 +67,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
 from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
-from haystack_integrations.tools.mcp.request_context import meta_of_call
+from haystack_integrations.tools.mcp.request_context import current_context, meta_of_call
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -107,7 +107,7 @@ class ToolCall:
         :param handlers: One of them may answer what the caller does not, if the call is continued.
         """
         self.request: CallRequest = request
-        self._meta = meta_of_call(request.meta)
+        self._meta = request.meta if current_context.get() is None else meta_of_call(request.meta)
         self._continuation: Continuation | None = None
         # The task that is waited for.
         self._pending: MCPPendingCall | None = None
@@ -176,9 +176,11 @@ class ToolCall:
         """
         gate, request = supervisor.gate, self.request
         # Before what runs functions of the user, which may call the server, too.
-        passage = None if gate.is_free else Passage(gate)
+        passage: Passage | None = None
         attempt = 0
         while True:
+            if passage is None and (gate.limits_calls or gate.state != "closed"):
+                passage = Passage(gate)
             if passage is not None:
                 await self._enter(passage)
             entered_at = monotonic()
@@ -195,7 +197,8 @@ class ToolCall:
                     await self._deliver_reports(self._reports, self._end_attempt())
                 if result.is_error:
                     raise_tool_error(result, request.tool_name, request.tool_args)
-                gate.answered()
+                if gate.outcomes or gate.state != "closed":
+                    gate.answered()
                 return result
             except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
                 self._end_attempt()
@@ -212,8 +215,6 @@ class ToolCall:
             attempt += 1
             if pause:
                 await asyncio.sleep(pause)
-            if passage is None and not gate.is_free:
-                passage = Passage(gate)
 
     def _only_as_task(self) -> MCPInvocationError:
         name = self.request.display_name
@@ -308,9 +309,8 @@ class ToolCall:
     def _attempt(self, session: Session) -> Coroutine[Any, Any, types.CallToolResult]:
         request, limits = self.request, self.request.limits
         self._session, self._attempt_began = session, monotonic()
-        under_way = self._under_way = UnderWay(
-            self._within_total(self._left), limits.longest_silence, limits.ping_interval
-        )
+        left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
+        under_way = self._under_way = UnderWay(left, limits.longest_silence, limits.ping_interval)
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         name, arguments = request.tool_name, request.tool_args
         return session.answer(

@@ -175,8 +175,9 @@ class Channel:
         :raises RequestError: If there is none.
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote it.
         """
-        name = exchange.name
-        target = f" {name}" if name is not None and exchange.method != "resources/read" else ""
+        # Of a tool or a prompt. Other names would be too many for the names of spans.
+        name = exchange.params.get("name") if exchange.params else None
+        target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
             message = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}

@@ -223,7 +223,7 @@ class Exchange:
 
         :param outcome: The result that came, or why there is none.
         """
-        if self.is_settled:
+        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
             return
         if isinstance(outcome, RequestError):
             self.fate = outcome.fate

@@ -50,7 +50,8 @@ class ListedTools:
         self.unusable: dict[str | int, str] = {}
         # The headers by the places of the arguments, by the names of the tools.
         self._headers: dict[str, dict[tuple[str, ...], str]] = {}
-        self._schemas: dict[str, OutputSchema | None] = {}
+        # None for those whose results are not validated any more.
+        self.schemas: dict[str, OutputSchema | None] = {}
         self._given_up: set[str] = set()
         self._one_in_thread = asyncio.Lock()
 
@@ -126,7 +127,7 @@ class ListedTools:
         :param tools: The tools.
         """
         for tool in tools:
-            self._schemas[tool.name] = OutputSchema(tool.output_schema) if tool.output_schema else None
+            self.schemas[tool.name] = OutputSchema(tool.output_schema) if tool.output_schema else None
 
     async def validate(self, tool_name: str, result: types.CallToolResult) -> None:
         """
@@ -136,7 +137,7 @@ class ListedTools:
         :param result: The result, which is not an error of the tool.
         :raises InvalidResultError: If the result violates the schema. The text quotes nothing of it.
         """
-        schema = self._schemas.get(tool_name)
+        schema = self.schemas.get(tool_name)
         if schema is None:
             return
         value = result.structured_content
@@ -146,7 +147,7 @@ class ListedTools:
         verdict = schema.validate(value, _SECONDS_IN_LOOP)
         if verdict.cut_off:
             async with self._one_in_thread:
-                if self._schemas.get(tool_name) is not schema:
+                if self.schemas.get(tool_name) is not schema:
                     return  # given up meanwhile
                 try:
                     running = start_in_thread(schema.validate, value, _SECONDS_IN_THREAD)
@@ -161,8 +162,8 @@ class ListedTools:
             self._give_up(tool_name, schema, reason)
 
     def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:
-        if self._schemas.get(tool_name) is schema:
-            self._schemas[tool_name] = None
+        if self.schemas.get(tool_name) is schema:
+            self.schemas[tool_name] = None
         if tool_name not in self._given_up:
             self._given_up.add(tool_name)
             logger.warning(

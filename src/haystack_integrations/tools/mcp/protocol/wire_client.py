@@ -494,9 +494,9 @@ class WireClient(MCPClient):
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
-        if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
-            raise not_connected()
-        if self._channel is None or not self.life.is_open:
+        if self._channel is None or not (self.life.state is SessionState.OPEN or self.life.is_open):
+            if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
+                raise not_connected()
             # What is not written to a dead server's pipe has not run for sure.
             reason = await self._session_ended()
             not_run = CallDidNotRunError(reason)
@@ -515,7 +515,8 @@ class WireClient(MCPClient):
                 )
             result = types.CallToolResult.model_validate(answer, by_name=False)
             if not result.is_error:
-                await self._tools.validate(tool_name, result)
+                if self._tools.schemas.get(tool_name) is not None:
+                    await self._tools.validate(tool_name, result)
                 return result
             return redacted_result(self._with_advice(result, wanted), self.redactor)
         except (RequestError, ValueError, RuntimeError) as error:
