@@ -88,7 +88,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             response = await self._open_session().request(
                 request.method,
                 self._to_yarl(request.url),
-                headers=CIMultiDict((name.decode(), value.decode()) for name, value in request.headers.raw),
+                headers=CIMultiDict([(name.decode(), value.decode()) for name, value in request.headers.raw]),
                 data=io.BytesIO(content) if content else None,
                 allow_redirects=False,
                 timeout=timeout,

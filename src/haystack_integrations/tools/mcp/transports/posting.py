@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import anyio
 import httpx2
@@ -39,6 +39,7 @@ from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.transports.http_route import redacted_logs
 from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
+    is_redirect,
     redirect_target,
     retry_after,
     status_of,
@@ -271,10 +272,8 @@ class HttpSender:
         response.request = request
         response.stream = _HeardStream(response.stream, self.heard)
         self._cookies.extract_cookies(response)
-        asks_for_credentials = response.status_code in _ASKS_FOR_CREDENTIALS
-        if first is not None and (
-            asks_for_credentials or response.has_redirect_location or retry_after(response) is not None
-        ):
+        is_refused = response.status_code in _ASKS_FOR_CREDENTIALS or retry_after(response) is not None
+        if first is not None and (is_refused or is_redirect(response)):
             first.unmark_sent()
         return response
 
@@ -292,8 +291,10 @@ class HttpSender:
         try:
             if is_event_stream(response):
                 return b""
-            # A few bytes may become gigabytes, so they are decompressed in pieces of 1 MiB at most.
-            async with aclosing(response.aiter_bytes()) as chunks:
+            is_plain = not response.is_closed and "content-encoding" not in response.headers
+            # What is compressed may become gigabytes, so it is decompressed in pieces of 1 MiB at most.
+            chunks: Any = aiter(cast("Any", response.stream)) if is_plain else response.aiter_bytes()
+            async with aclosing(chunks):
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > self.max_message_size:

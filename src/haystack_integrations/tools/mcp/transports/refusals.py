@@ -40,6 +40,12 @@ _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 # With a `Retry-After`, a server refuses before it processes anything.
 _TOO_BUSY = frozenset({429, 503})
 
+# The content type of the answers that come piece by piece.
+EVENT_STREAM = "text/event-stream"
+
+# Statuses. httpx2 takes long to find out whether one of these is meant.
+SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
+
 # Known phrasings of "unknown session" in 400 responses; the whole message must match, because a tool's own error may
 # mention sessions too.
 _UNKNOWN_SESSION = re.compile(
@@ -158,6 +164,16 @@ def retry_after(response: httpx2.Response) -> float | None:
     return min(max(seconds, 0.0), _LONGEST_REST)
 
 
+def is_redirect(response: httpx2.Response) -> bool:
+    """
+    Return whether a response redirects to somewhere.
+
+    :param response: The response.
+    :returns: Whether it is a redirect with a location.
+    """
+    return response.status_code in REDIRECTS and response.has_redirect_location
+
+
 def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
     """
     Return where a response redirects to.
@@ -165,7 +181,7 @@ def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
     :param response: The response.
     :returns: The URL; None if it is no redirect, or leads to no URL.
     """
-    if not response.has_redirect_location:
+    if not is_redirect(response):
         return None
     try:
         target = response.request.url.join(response.headers["location"])
@@ -191,7 +207,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
     :param response: The response.
     :returns: Whether its content type says so.
     """
-    return media_type(response) == "text/event-stream"
+    return media_type(response) == EVENT_STREAM
 
 
 def says_unknown_session(message: str) -> bool:

@@ -33,7 +33,10 @@ from haystack_integrations.tools.mcp.transports.posting import (
     describe_failure,
 )
 from haystack_integrations.tools.mcp.transports.refusals import (
+    EVENT_STREAM,
+    REDIRECTS,
     SESSION_HEADER,
+    SUCCESSES,
     describe_content,
     is_event_stream,
     judge,
@@ -60,6 +63,9 @@ _LEFTOVER_TIMEOUT = 1.0
 # How long to wait until the server has opened the stream of a session, in seconds. Some send no headers before the
 # first event.
 _STREAM_TIMEOUT = 0.5
+
+# The status of a message that is not answered.
+_ACCEPTED = 202
 
 _CLOSED_EARLY = "the server closed the response before the answer came"
 _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
@@ -160,9 +166,10 @@ class StreamableHttpTransport(HttpTransport):
         return headers
 
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
-        if response.is_redirect:
+        status = response.status_code
+        if status in REDIRECTS:
             exchange.settle(RefusedError(_describe_redirect(response), is_final=True))
-        elif not response.is_success:
+        elif status not in SUCCESSES:
             body = b""
             try:
                 body = await self._sender.read(response)
@@ -171,14 +178,15 @@ class StreamableHttpTransport(HttpTransport):
             reason = judge(response, body, exchange, has_session=has_session)
             if reason is not None:
                 self.channel.drained(reason)
-        elif response.status_code == httpx2.codes.ACCEPTED:
+        elif status == _ACCEPTED:
             exchange.settle(UnreadableError(f"the server answered a request with {status_of(response)}"))
         else:
             if exchange.method == "initialize":
                 self._session_id = response.headers.get(SESSION_HEADER)
-            if media_type(response).startswith("application/json"):
+            kind = media_type(response)
+            if kind.startswith("application/json"):
                 self._read_body(await self._sender.read(response), exchange)
-            elif is_event_stream(response):
+            elif kind == EVENT_STREAM:
                 await self._read_events(response, exchange)
                 return  # which closes it when its connection can be used again
             else:
