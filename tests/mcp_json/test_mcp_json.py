@@ -574,6 +574,9 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     file.write_text('{\n// servers\n"mcpServers": {"a": }}')
     with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .* in line 3, column 21"):
         load_mcp_toolsets(str(file))
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}')
+    with pytest.raises(ValueError, match=r"mcp\.json has the key 'a' twice"):
+        load_mcp_toolsets(file)
     with pytest.raises(ValueError, match="has no server 'b'; it has a"):
         load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, servers=["b"])
 

@@ -240,6 +240,12 @@ class TestAliases:
         with pytest.raises(TypeError, match="Expected Tool or Toolset, got int"):
             toolset.add(1)
 
+    def test_a_tool_that_was_added_and_that_a_server_turns_out_to_have_is_an_error(self, open_registry):
+        toolset = open_registry({"a": ["search"]}, ToolConfig("x", ["a"])).toolset("x")
+        toolset.add(Tool("search", "Mine.", {"type": "object", "properties": {}}, lambda: "fine"))
+        with pytest.raises(MCPConfigurationError, match="'search' was added to the toolset, and the provider 'a' has"):
+            toolset.warm_up()
+
     def test_an_allowed_tool_that_was_left_out_is_an_error_with_the_reason(self, open_registry):
         broken = ForeignServer(definition("search", {"type": "object", "properties": {"q": {"type": "strung"}}}))
         registry = open_registry({"a": broken.info}, ToolConfig("x", ["a"], ["a/search"]))
@@ -305,7 +311,7 @@ class TestConfiguration:
     @rows(
         ("fields", "reason"),
         [
-            ({"providers": []}, "`providers` List should have at least 1 item"),
+            ({"providers": []}, "`providers` must have at least 1 item, got list"),
             ({"providers": "a"}, "`providers` must be a valid list"),
             ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
             ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
@@ -334,6 +340,10 @@ class TestConfiguration:
             ([{"name": "a", "endpoint": "http://h/sse", "url": ""}], [], "MCPProvider has no parameter 'url'"),
             ([COUNTER], [], "got InProcessServerInfo"),
             ({"a": 7}, [], "provider 'a': "),
+            ({"": COUNTER}, [], "the name of a provider must be a non-empty string, got ''"),
+            ({5: COUNTER}, [], "the name of a provider must be a non-empty string, got 5"),
+            ({"a": COUNTER}, ToolConfig("x", ["a"]), "`tool_configs` must be a list of ToolConfigs, got ToolConfig"),
+            ({"a": COUNTER}, {"x": {"providers": ["a"]}}, "`tool_configs` must be a list of ToolConfigs, got dict"),
         ],
     )
     def test_so_is_what_is_wrong_with_the_registry(self, providers, configs, reason):
@@ -432,12 +442,19 @@ class TestConfiguration:
         listed = {**content, "toolConfigs": [{"tool_alias": "x", "providers": ["web"]}]}
         assert MCPRegistry.from_config(listed).aliases == ["x"]
 
+    def test_a_section_that_is_spelt_otherwise_is_an_error(self):
+        content = {"mcpServers": {"a": {"command": "cat"}}, "toolConfig": {"x": {"providers": ["a"]}}}
+        with pytest.raises(MCPConfigurationError, match="has no `toolConfigs`, but `toolConfig`"):
+            MCPRegistry.from_config(content)
+
     @pytest.mark.parametrize(
         ("section", "reason"),
         [
-            ({"x": {"providers": ["a", "off"]}}, "toolConfigs: ToolConfig 'x' names the unknown provider 'off'"),
-            ({"x": ["a"]}, "toolConfigs: 'list' object is not a mapping"),
-            ("x", "toolConfigs: `tool_configs` must be of type ToolConfig, or a dict of its fields, got str"),
+            ({"x": {"providers": ["nobody"]}}, "toolConfigs: ToolConfig 'x' names the unknown provider 'nobody'"),
+            ({"x": {"providers": ["a", "off"]}}, "unknown provider 'off'. Known providers: a. Disabled there: 'off'"),
+            ({"x": ["a"]}, "toolConfigs: 'x' must be an object with the fields of a ToolConfig, got list"),
+            ({"x": {"providers": ["a"], "tool_alias": "y"}}, "toolConfigs: 'x' has another `tool_alias`: 'y'"),
+            ("x", "`tool_configs` must be a list of ToolConfigs, got str"),
         ],
     )
     def test_a_wrong_section_of_a_file_is_an_error_that_names_the_file(self, tmp_path, section, reason):
@@ -479,6 +496,8 @@ class TestHealth:
         with pytest.raises(MCPConfigurationError, match="health check failed for 'clash'"):
             registry.health_check(["clash"], raise_on_failure=True)
         assert registry.health_check(["good"], raise_on_failure=True).ok
+        with pytest.raises(ValueError, match="`aliases` must be a list of strings, got str"):
+            registry.health_check("good")
 
     def test_an_open_session_of_a_server_that_hangs_is_not_healthy(self, stdio_server: StdioServerFactory):
         hung = stdio_server()

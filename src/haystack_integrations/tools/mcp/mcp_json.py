@@ -353,8 +353,18 @@ def _read(file: Path, where: str) -> Any:
     # In place of a comment white space of the same length, so that an error names the right place.
     text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            msg = f"{where} has the key '{twice}' twice in one object"
+            raise ValueError(msg)
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         msg = f"{where} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise ValueError(msg) from None

@@ -166,6 +166,12 @@ class MCPAliasToolset(Compound, LiveToolset):
                 raise MCPConfigurationError(msg)
             # Under a copy's name: runs of Agents that began before may know the tool by another one.
             arranged[name] = (provider, tool._as(name))
+        if twice := [tool.name for tool in self._added if tool.name in arranged]:
+            msg = (
+                f"Alias '{self.tool_alias}': '{twice[0]}' was added to the toolset, and the provider "
+                f"'{arranged[twice[0]][0]}' has a tool of that name, too."
+            )
+            raise MCPConfigurationError(msg)
         return with_instructions([*(tool for _, tool in arranged.values()), *self._added])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:

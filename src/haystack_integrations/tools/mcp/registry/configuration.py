@@ -204,6 +204,9 @@ def providers_by_name(providers: Mapping[str, Any] | Iterable[Any] | None) -> di
     :raises MCPConfigurationError: If one is invalid, or a name occurs twice.
     """
     if isinstance(providers, Mapping):
+        if unnamed := [name for name in providers if not (isinstance(name, str) and name)]:
+            msg = f"MCPRegistry: the name of a provider must be a non-empty string, got {unnamed[0]!r}"
+            raise MCPConfigurationError(msg)
         return {name: _provider(name, provider) for name, provider in providers.items()}
     found: dict[str, Provider] = {}
     for each in providers or ():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import os
 import time
 from collections import UserDict
@@ -24,7 +25,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_json import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import short_repr
+from haystack_integrations.tools.mcp.parameters import short_repr, texts
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.configuration import (
     Provider,
@@ -225,6 +226,9 @@ class MCPRegistry(Compound):
         self._providers: dict[str, Provider] = providers_by_name(providers)
         self._users = Holds()
         self._toolsets: dict[str, MCPAliasToolset] = {}
+        if not isinstance(tool_configs, Iterable | None) or isinstance(tool_configs, str | Mapping):
+            msg = f"MCPRegistry: `tool_configs` must be a list of ToolConfigs, got {type(tool_configs).__name__}"
+            raise MCPConfigurationError(msg)
         for each in tool_configs or ():
             config = ToolConfig.of(each)
             if config.tool_alias in self._toolsets:
@@ -263,13 +267,19 @@ class MCPRegistry(Compound):
         options = {"invocation_timeout": None, "required": required, **parameters}
         configuration = Configuration(config, options, inputs=inputs, prefix_tool_names=False)
         providers = configuration.toolsets()
-        configs = configuration.content.get(TOOL_CONFIGS, [])
+        configs = configuration.content.get(TOOL_CONFIGS)
+        meant = difflib.get_close_matches(TOOL_CONFIGS, map(str, configuration.content), 1, cutoff=0.8)
+        if configs is None and meant and meant[0] != TOOL_CONFIGS:
+            msg = f"{configuration.where} has no `{TOOL_CONFIGS}`, but `{meant[0]}`"
+            raise MCPConfigurationError(msg)
         try:
             if isinstance(configs, Mapping):
-                configs = [{**fields, "tool_alias": alias} for alias, fields in configs.items()]
+                configs = [_of_alias(alias, fields) for alias, fields in configs.items()]
             return cls(providers, configs)
-        except (MCPConfigurationError, TypeError) as error:
-            msg = f"{configuration.where}: {TOOL_CONFIGS}: {error}"
+        except MCPConfigurationError as error:
+            disabled = [name for name in configuration.entries if name not in providers and repr(name) in str(error)]
+            hint = f". Disabled there: {', '.join(map(repr, disabled))}" if disabled else ""
+            msg = f"{configuration.where}: {TOOL_CONFIGS}: {error}{hint}"
             raise MCPConfigurationError(msg) from None
 
     @property
@@ -461,7 +471,8 @@ class MCPRegistry(Compound):
         """
         Check the servers like `health_check`, without blocking the event loop.
         """
-        toolsets = [self.toolset(alias) for alias in (self._toolsets if aliases is None else aliases)]
+        chosen = [*self._toolsets] if aliases is None else texts("aliases", aliases)
+        toolsets = [self.toolset(alias) for alias in chosen]
         running_loop()
         checked = await asyncio.gather(*(_check_alias(toolset, timeout) for toolset in toolsets))
         report = MCPHealthReport({alias.tool_alias: alias for alias in checked})
@@ -532,6 +543,16 @@ class MCPRegistry(Compound):
         Describe the registry without secrets.
         """
         return f"{type(self).__name__}(providers={list(self._providers)!r}, aliases={self.aliases!r})"
+
+
+def _of_alias(alias: str, fields: Any) -> dict[str, Any]:
+    if not isinstance(fields, Mapping):
+        msg = f"'{alias}' must be an object with the fields of a ToolConfig, got {type(fields).__name__}"
+        raise MCPConfigurationError(msg)
+    if fields.get("tool_alias", alias) != alias:
+        msg = f"'{alias}' has another `tool_alias`: {fields['tool_alias']!r}"
+        raise MCPConfigurationError(msg)
+    return {**fields, "tool_alias": alias}
 
 
 def _check_generator(method: str, chat_generator: Any) -> None:
