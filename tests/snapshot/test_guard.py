@@ -311,7 +311,7 @@ def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, serve
         ({"snapshot": 3}, "`snapshot`.*MCPToolSnapshot"),
         ({"snapshot": ""}, "`snapshot`"),
         ({"on_drift": "ignore"}, "`on_drift` must be 'error', 'quarantine' or 'warn', got 'ignore'"),
-        ({"snapshot": None, "on_drift": "warn"}, "`snapshot`"),
+        ({"snapshot": None, "on_drift": "warn"}, "`snapshot` must be an MCPToolSnapshot or the path of its file"),
         ({"inputs_from_state": {"add": {"key": "c"}}}, "unknown parameter 'c'"),
     ):
         with pytest.raises(ValueError, match=message):

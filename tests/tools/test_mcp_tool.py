@@ -91,7 +91,7 @@ class TestConstruction:
                 "`result_format` must be 'text', 'content' or 'json', got 'xml'",
             ),
             ({"tool_options": {"include_instructions": True}}, "`include_instructions` is for MCPToolset"),
-            ({"tool_options": 5}, "`tool_options` .* must be an instance of ToolOptions, got int"),
+            ({"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
             ({"exposed_name": "git hub"}, "`exposed_name` must match pattern .*, got 'git hub'"),
         ],
     )

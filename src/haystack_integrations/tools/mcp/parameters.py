@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -270,11 +271,14 @@ def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fault(own: list[str], error: ValidationError) -> str:
     # Of the kinds of value that a parameter takes, the one that what was given comes closest to.
-    first = max(error.errors(include_url=False), key=lambda each: len(each["loc"]))
+    errors = error.errors(include_url=False)
+    first = max(errors, key=lambda each: len(each["loc"]))
     name, *inside = first["loc"] or ("",)
     place = f"`{own[name] if isinstance(name, int) else name}`"
-    # What else pydantic says of the place is about its own schema.
-    keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in _TYPES)]
+    # What else pydantic says of the place is about its own schema, or names the class that is wanted.
+    wanted = first["ctx"]["class_name"] if first["type"] == "dataclass_exact_type" else ""
+    no_keys = (*_TYPES, wanted)
+    keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in no_keys)]
     if keys:
         place += f" ({keys[-1]})"
     if first["type"] == "missing":
@@ -288,8 +292,12 @@ def _fault(own: list[str], error: ValidationError) -> str:
     is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
     is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
     given = repr(value) if is_shown else type(value).__name__
-    said = first["msg"].replace("Input should", "must", 1).replace("String should", "must", 1)
-    return f"{place} {'must be a valid list' if first['type'] == 'sequence_str' else said}, got {given}"
+    said = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
+    if first["type"] == "sequence_str":
+        said = "must be a valid list"
+    elif wanted and any(each["type"] == "dict_type" for each in errors):
+        said = f"must be of type {wanted}, or a dict of its fields"
+    return f"{place} {said}, got {given}"
 
 
 def _unknown(owner: str, name: str) -> str:

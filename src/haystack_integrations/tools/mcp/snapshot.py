@@ -707,6 +707,9 @@ _MOST_REPORTS: Final = 64
 def _snapshot_or_path(value: Any) -> Any:
     if isinstance(value, Mapping):
         return MCPToolSnapshot.from_dict(value)
+    if not isinstance(value, MCPToolSnapshot | str | os.PathLike):
+        msg = f"must be an MCPToolSnapshot or the path of its file, got {type(value).__name__}"
+        raise ValueError(msg)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
