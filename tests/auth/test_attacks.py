@@ -27,8 +27,8 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.auth import authorization_servers
-from haystack_integrations.tools.mcp.auth.authorization_servers import Outgoing
+from haystack_integrations.tools.mcp.auth import outgoing
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
@@ -148,7 +148,7 @@ OUTSIDE = ("8.8.8.8", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::8
 @pytest.mark.parametrize("host", [*CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE])
 async def test_addresses_are_recognized_however_they_are_written(host: str) -> None:
     async def is_refused(server_url: str) -> bool:
-        async with authorization_servers.plain_client() as client:
+        async with outgoing.plain_client() as client:
             try:
                 await Outgoing(client, server_url, [server_url], None).check(httpx2.URL(f"https://{host}/"))
             except MCPAuthorizationError as error:
@@ -165,13 +165,13 @@ def test_a_connection_goes_to_the_address_that_was_checked(
 ) -> None:
     # Nobody else knows the name, so a second look for it fails.
     asked: list[str] = []
-    look_up, port = authorization_servers._addresses, urlsplit(server.origin).port
+    look_up, port = outgoing._addresses, urlsplit(server.origin).port
 
-    async def known(host: str) -> list[authorization_servers.Address]:
+    async def known(host: str) -> list[outgoing.Address]:
         asked.append(host)
         return [ipaddress.ip_address("127.0.0.1")] if host == "authorization.test" else await look_up(host)
 
-    monkeypatch.setattr(authorization_servers, "_addresses", known)
+    monkeypatch.setattr(outgoing, "_addresses", known)
     issuer = f"http://authorization.test:{port}"
     metadata = httpx2.get(f"{server.origin}{METADATA}").json()
     members = {name: f"{issuer}{path}" for name, path in (("token_endpoint", "/token"), ("issuer", ""))}
@@ -191,8 +191,8 @@ async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp
     context.load_cert_chain(*authority.sign("the address, and not the name"))
     listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0, ssl=context)
     url = f"https://as.test:{listener.sockets[0].getsockname()[1]}/"
-    request = httpx2.Request("GET", url, extensions={authorization_servers._CHECKED: ["127.0.0.1"]})
-    transport = authorization_servers.PinnedTransport(verify=ssl.create_default_context(cafile=str(authority.bundle)))
+    request = httpx2.Request("GET", url, extensions={outgoing._CHECKED: ["127.0.0.1"]})
+    transport = outgoing.PinnedTransport(verify=ssl.create_default_context(cafile=str(authority.bundle)))
     async with listener, transport:
         with pytest.raises(httpx2.ConnectError, match=r"Hostname mismatch.*'as\.test'"):
             await transport.handle_async_request(request)
@@ -207,8 +207,8 @@ async def test_a_proxy_looks_up_names_itself() -> None:
 
     listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
     place = httpx2.Proxy(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-    request = httpx2.Request("GET", "http://as.test/x", extensions={authorization_servers._CHECKED: ["203.0.114.7"]})
-    async with listener, authorization_servers.PinnedTransport(proxy=place) as transport:
+    request = httpx2.Request("GET", "http://as.test/x", extensions={outgoing._CHECKED: ["203.0.114.7"]})
+    async with listener, outgoing.PinnedTransport(proxy=place) as transport:
         with pytest.raises(httpx2.RemoteProtocolError):
             await transport.handle_async_request(request)
     assert lines == [b"GET http://as.test/x HTTP/1.1\r\n"]
@@ -228,7 +228,7 @@ def test_the_operators_list_of_hosts_holds_for_authorization_servers(
 def test_an_authorization_server_that_never_answers_is_given_up(
     server: OAuthServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(authorization_servers, "REQUEST_TIMEOUT", 3.0)
+    monkeypatch.setattr(outgoing, "REQUEST_TIMEOUT", 3.0)
     over = threading.Event()
 
     class Silence(Response):

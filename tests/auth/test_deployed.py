@@ -16,7 +16,7 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
-from haystack_integrations.tools.mcp.auth import authorization_servers, token_storage
+from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
@@ -32,7 +32,7 @@ def no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unknown(host: str) -> list[Any]:
         return []
 
-    monkeypatch.setattr(authorization_servers, "_addresses", unknown)
+    monkeypatch.setattr(outgoing, "_addresses", unknown)
 
 
 SECRET = Secret.from_token("the-client-secret")

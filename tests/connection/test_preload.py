@@ -22,12 +22,12 @@ from tests.support.waiting import LIMIT
 
 # The scripts of `conftest.py` import all names, and the SDK with them.
 PREAMBLE = """
-import asyncio, json, os, sys, threading
-from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo, preload
+import asyncio, contextlib, json, os, sys, threading
+from haystack_integrations.tools.mcp import MCPConnectionError, MCPTool, StdioServerInfo, preload
 
 class Watch:
     def find_spec(self, name, path=None, target=None):
-        if name == "mcp":
+        if name == "mcp_types":
             importing_threads.append(threading.current_thread().name)
 
 importing_threads = []
@@ -65,10 +65,25 @@ def test_the_first_use_from_an_event_loop_imports_the_sdk_in_another_thread(run)
             await tool.close_async()
 
         asyncio.run(main())
-        report(threads=importing_threads)
+        slow = [name for name in ("mcp", "httpx2", "aiohttp", "cryptography") if name in sys.modules]
+        report(threads=importing_threads, slow=slow)
         """
     )
-    assert facts["threads"] == ["mcp-haystack-preload"]
+    assert facts == {"threads": ["mcp-haystack-preload"], "slow": []}
+
+
+def test_a_connection_over_http_without_tokens_imports_nothing_of_the_sdk_but_its_types(run):
+    (facts,) = run(
+        """
+        from haystack_integrations.tools.mcp import StreamableHttpServerInfo
+
+        with contextlib.suppress(MCPConnectionError):
+            MCPTool("pid", StreamableHttpServerInfo("http://127.0.0.1:9/mcp")).warm_up()
+        client = "haystack_integrations.tools.mcp.transports.http_client"
+        report(threads=importing_threads, client=client in sys.modules, sdk="mcp" in sys.modules)
+        """
+    )
+    assert facts == {"threads": ["mcp-haystack-preload"], "client": True, "sdk": False}
 
 
 def test_preload_imports_the_sdk_once_in_the_background(run):
@@ -95,7 +110,7 @@ def test_an_import_that_hangs_fails_what_waits_for_it(run):
 
         class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
             def find_spec(self, name, path=None, target=None):
-                return importlib.machinery.ModuleSpec(name, self) if name == "mcp" else None
+                return importlib.machinery.ModuleSpec(name, self) if name == "mcp_types" else None
 
             def create_module(self, spec):
                 return None

@@ -28,8 +28,7 @@ from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ToolCall
 
-from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.connection.sharing import preloaded
+from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, StreamableHttpServerInfo, preload
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPRunElsewhereError, MCPRunError
 
@@ -157,7 +156,7 @@ def play(setting: Setting, kills: int, *, seed: int = 0, compete: bool = True) -
     Begin and kill workers until so many were killed, and let every run end.
     """
     rng, figures = random.Random(seed), Figures()
-    asyncio.run(preloaded())  # a forked worker begins at once
+    preload()  # a fork waits for it, and a forked worker begins at once
     journal = RunJournal(setting.database, lease=LEASE)
     number = 0
     while figures.kills < kills:

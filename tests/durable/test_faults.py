@@ -6,7 +6,6 @@
 Faults around a durable run: a worker that is stopped, a machine that is suspended, a disk that is full.
 """
 
-import asyncio
 import os
 import signal
 import threading
@@ -16,8 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sql
 
-from haystack_integrations.tools.mcp import MCPToolset
-from haystack_integrations.tools.mcp.connection.sharing import preloaded
+from haystack_integrations.tools.mcp import MCPToolset, preload
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
 from haystack_integrations.tools.mcp.durable.store import Lease, Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
@@ -48,7 +46,7 @@ def server():
 def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
     journal, tmp_path, monkeypatch, is_async
 ):
-    asyncio.run(preloaded())
+    preload()  # a fork waits for it, and the worker begins at once
     setting = Setting(f"sqlite:///{tmp_path}/runs.db", str(tmp_path / "books.txt"), None, 0.0)
     (written, wrote), (goes_on, go_on) = os.pipe(), os.pipe()
     insert = Store.insert

@@ -29,7 +29,7 @@ from haystack.tracing.tracer import NullSpan, ProxyTracer
 from haystack.utils.auth import EnvVarSecret, TokenSecret
 
 import haystack_integrations.tools.mcp as mcp_haystack
-from haystack_integrations.tools.mcp.auth.authorization_servers import Outgoing
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 

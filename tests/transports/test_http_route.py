@@ -22,7 +22,7 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import SSEServerInfo, StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.auth.authorization_servers import PinnedTransport
+from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports import http_route
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose

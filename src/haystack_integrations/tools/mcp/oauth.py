@@ -13,7 +13,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     KeyValueTokenStorage,
     MCPTokenStorage,
 )
-from haystack_integrations.tools.mcp.transports.http_client import login, login_async, logout, logout_async
+from haystack_integrations.tools.mcp.transports.http_auth import login, login_async, logout, logout_async
 
 __all__ = [
     "FileTokenStorage",

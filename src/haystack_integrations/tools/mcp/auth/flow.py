@@ -42,12 +42,11 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import (
     Challenge,
     Discovered,
     Discovery,
-    Outgoing,
-    Proofs,
     ResourceMetadata,
-    json_object,
 )
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.outgoing import Outgoing, json_object
+from haystack_integrations.tools.mcp.auth.proofs import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,

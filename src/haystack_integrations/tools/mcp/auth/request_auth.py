@@ -40,15 +40,12 @@ from mcp.client.auth.utils import extract_field_from_www_auth
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
 from haystack_integrations.tools.mcp.auth.authorization_servers import (
-    REQUEST_TIMEOUT,
     Challenge,
-    HttpClients,
-    Outgoing,
-    Proofs,
-    plain_client,
 )
 from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
+from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT, HttpClients, Outgoing, plain_client
+from haystack_integrations.tools.mcp.auth.proofs import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,

@@ -18,8 +18,8 @@ from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, O
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, secret_of, servers_of
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.transports.http_client import login as log_in
-from haystack_integrations.tools.mcp.transports.http_client import logout as log_out
+from haystack_integrations.tools.mcp.transports.http_auth import login as log_in
+from haystack_integrations.tools.mcp.transports.http_auth import logout as log_out
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 _User = Annotated[str | None, Parameter(metavar="NAME", help="The user of mcp_request_context. Default: no user.")]

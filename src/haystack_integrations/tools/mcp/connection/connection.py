@@ -475,7 +475,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return self._identities.call(request), longest
 
     async def _call_slowly(self, request: CallRequest) -> types.CallToolResult:
-        await preloaded()  # making the first of a process imports the types of the protocol
+        await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
         if not self._interceptors:
             return await self._acquire().call(request)
 
@@ -521,7 +521,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         try:
             if self._identities is None:
-                await preloaded()  # making the first of a process imports the types of the protocol
+                await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
             return self._acquire()
         except OSError as error:
             raise self._not_started(error) from error

@@ -5,8 +5,8 @@
 """
 What the connections of a process share: sessions with equal servers, and the modules that a connection needs.
 
-Importing these, most of all the types of the protocol, takes more than half a second. It is done in a thread of its
-own: in the thread of an event loop it would stop all that the loop does.
+Importing these, most of all the types of the protocol, takes about half a second, and most of a second for OAuth. It is
+done in a thread of its own: in the thread of an event loop it would stop all that the loop does.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import importlib
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
@@ -28,64 +29,64 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 
-_MODULES = (
-    "haystack_integrations.tools.mcp.connection.identities",
-    "haystack_integrations.tools.mcp.transports.http_client",
-    "haystack_integrations.tools.mcp.transports.in_process",
-    "haystack_integrations.tools.mcp.transports.stdio",
-    # Last, because it needs the extra `fast`.
-    "haystack_integrations.tools.mcp.transports.aiohttp_transport",
-)
+_PACKAGE = "haystack_integrations.tools.mcp"
+
+# What each connection needs.
+_COMMON = (f"{_PACKAGE}.connection.identities",)
+
+# What `preload` imports beside it: what servers over stdio and HTTP need that want no token.
+_USUAL = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
 
 
 # How long anybody waits for the import, in seconds. It hangs if it needs a module that a thread which waits for it is
 # importing.
 _LONGEST_IMPORT = 60.0
 
-_import_lock = threading.Lock()
-_thread: threading.Thread | None = None
+_lock = threading.Lock()
+_one_at_a_time = threading.Lock()
+# By what they import.
+_threads: dict[tuple[str, ...], threading.Thread] = {}
 
 
-def _import() -> None:
-    try:
-        for module in _MODULES:
+def _import(modules: tuple[str, ...]) -> None:
+    # Two threads that import what has circles may get modules that are imported by half.
+    with _one_at_a_time, suppress(ImportError):  # whoever needs it imports it again, and gets the error
+        for module in modules:
             importlib.import_module(module)
-    except ImportError:
-        pass  # whoever needs it imports it again, and gets the error
 
 
-def _begun() -> threading.Thread | None:
-    global _thread  # noqa: PLW0603
-    with _import_lock:
-        if _thread is None:
+def _begun(modules: tuple[str, ...]) -> threading.Thread | None:
+    with _lock:
+        if modules not in _threads:
             # A daemon, so that a program may end meanwhile.
-            thread = threading.Thread(target=_import, name="mcp-haystack-preload", daemon=True)
+            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # this process has too many threads
                 return None
-            _thread = thread
-        return _thread
+            _threads[modules] = thread
+        return _threads[modules]
 
 
 def preload() -> None:
     """
-    Begin to import what a connection needs, in a background thread, and return at once.
+    Begin to import what connections over stdio and HTTP need, in a background thread, and return at once.
 
-    Without it, the import, which takes more than half a second, begins with the first connection. Call it when the
-    program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
-    of the import. If no thread can be started, the import is left to the first connection.
+    Without it, the import, which takes about half a second, begins with the first connection. Call it when the program
+    starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end of the
+    import. If no thread can be started, the import is left to the first connection.
     """
-    _begun()
+    _begun((*_COMMON, *_USUAL))
 
 
-async def preloaded() -> None:
+async def preloaded(server_info: MCPServerInfo) -> None:
     """
-    Wait for the import without blocking the event loop; begin it if nobody has.
+    Import what a connection needs, in a thread, and wait for it without blocking the event loop.
 
+    :param server_info: How the server is reached.
     :raises TimeoutError: If it takes so long that it may never end.
     """
-    thread = _begun()
+    thread = _begun((*_COMMON, *server_info._modules))
     # Without a thread, whoever waits goes on and imports it where it is.
     if thread is not None and thread.is_alive():
         await start_in_thread(thread.join, _LONGEST_IMPORT)
@@ -99,8 +100,9 @@ async def preloaded() -> None:
 
 def _before_fork() -> None:
     # The child would have modules that are imported by half, and their locks for ever.
-    if _thread is not None and _thread is not threading.current_thread():
-        _thread.join(_LONGEST_IMPORT)
+    for thread in [*_threads.values()]:
+        if thread is not threading.current_thread():
+            thread.join(_LONGEST_IMPORT)
 
 
 class Pool:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _HEADER: Final = "x-mcp-header"
+
+# The module of the SDK that reads it.
+_INBOUND: Final = "mcp.shared.inbound"
 
 # All sessions share one event loop. Nearly all validations take some milliseconds there; what takes longer begins anew
 # in a thread, and is given up after a second.
@@ -55,7 +59,7 @@ class ListedTools:
         self._given_up: set[str] = set()
         self._one_in_thread = asyncio.Lock()
 
-    def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
+    async def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
         """
         Read a page of `tools/list`, and leave out what cannot be used.
 
@@ -67,6 +71,9 @@ class ListedTools:
         read = mend_result(LIST_METHOD, version, page)
         listed = read.result["tools"]
         left_out = dict(read.left_out)
+        if any(_mentions_header(tool.get("inputSchema")) for tool in listed):
+            # The SDK takes half a second to import, and few tools need it.
+            await start_in_thread(importlib.import_module, _INBOUND)
         if version in MODERN_PROTOCOL_VERSIONS:
             left_out |= {tool["name"]: reason for tool in listed if (reason := self._note_headers(tool)) is not None}
         usable = [tool for tool in listed if tool["name"] not in left_out]
@@ -94,10 +101,7 @@ class ListedTools:
         self._headers.pop(tool["name"], None)
         if not _mentions_header(schema):
             return None
-        from mcp.shared.inbound import (  # noqa: PLC0415 - the SDK takes a second to import, and few tools need it
-            find_invalid_x_mcp_header,
-            x_mcp_header_map,
-        )
+        from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map  # noqa: PLC0415 - see `read`
 
         reason = find_invalid_x_mcp_header(schema)
         if reason is not None:
@@ -116,7 +120,7 @@ class ListedTools:
         found = self._headers.get(tool_name)
         if not found:
             return None
-        from mcp.shared.inbound import mcp_param_headers  # noqa: PLC0415 - it was imported with the definition
+        from mcp.shared.inbound import mcp_param_headers  # noqa: PLC0415 - see `read`
 
         return mcp_param_headers(found, arguments)
 

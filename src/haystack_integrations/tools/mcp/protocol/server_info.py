@@ -84,6 +84,13 @@ class MCPServerInfo(ABC):
     # Name of the transport in structured logs.
     _transport_name: ClassVar[str] = "custom"
 
+    @property
+    def _modules(self) -> tuple[str, ...]:
+        """
+        The modules that its client needs. They take long to import, so a connection does it in a thread.
+        """
+        return ()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
         Keep `@dataclass` from giving a subclass a `__repr__` that shows secrets.
@@ -231,6 +238,10 @@ class BuiltInServerInfo(MCPServerInfo):
     max_in_flight: Annotated[int, Field(ge=1)] | None = None
     failure_pause: Seconds | None = DEFAULT_FAILURE_PAUSE
     negotiation: Negotiation = "auto"
+
+    @property
+    def _modules(self) -> tuple[str, ...]:
+        return (self._client.partition(":")[0],)
 
     def create_client(self) -> MCPClient:
         """

@@ -377,7 +377,7 @@ class WireClient(MCPClient):
             return result
         if method == LIST_METHOD:
             try:
-                return self._tools.read(result, revision)
+                return await self._tools.read(result, revision)
             except ValueError as error:
                 self._fail("list_tools", str(error))
         mended = mend_result(method, revision, result)

@@ -5,28 +5,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-import anyio.to_thread
 import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.auth.authorization_servers import REQUEST_TIMEOUT
-from haystack_integrations.tools.mcp.auth.request_auth import OAuth, OwnAuth, TokenSourceAuth, load_auth
-from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.exchange import SessionState
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
-from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
-from haystack_integrations.tools.mcp.transports.http_route import find_route, open_client, open_transport
+from haystack_integrations.tools.mcp.transports.http_route import find_route, open_transport
 from haystack_integrations.tools.mcp.transports.posting import NO_CONNECTION, HttpSender
 from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.server_infos import (
@@ -147,20 +139,12 @@ class _HttpClient(WireClient):
         )
 
     async def _auth(self) -> httpx2.Auth | None:
-        info = self._server_info
-        if not info._has_auth:
+        if not self._server_info._has_auth:
             return None
-        if info._token_source is not None:
-            return TokenSourceAuth(info._token_source, self.redactor.remember)
-        try:
-            config = info._oauth
-            if config is None:
-                return OwnAuth(await anyio.to_thread.run_sync(load_auth, info.auth))
-            auth = config.create_auth(self.url)
-        except Exception as error:
-            msg = f"Failed to connect to {self._describe()}: authorization cannot begin: {error}"
-            raise MCPAuthorizationError(msg, server_info=info, operation="connect") from error
-        return connected(auth, info, self.redactor.remember)
+        # Most servers want no tokens, and what gets them takes long to import.
+        from haystack_integrations.tools.mcp.transports.http_auth import authentication  # noqa: PLC0415
+
+        return await authentication(self._server_info, self.url, self.redactor.remember)
 
 
 class SSEClient(_HttpClient):
@@ -214,138 +198,3 @@ class StreamableHttpClient(_HttpClient):
     async def _make_transport(self) -> Transport:
         sender = await self._open_sender(over_sse=self._over_sse)
         return SseTransport(sender, self.url) if self._over_sse else StreamableHttpTransport(sender, self.url)
-
-
-def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
-    """
-    Give what gets tokens the proxy, the certificates and the allow list of a server info.
-
-    :param auth: What `OAuthConfig.create_auth` made.
-    :param info: The server info.
-    :param learn: Called with secrets that may come back in what the server says.
-    :returns: What authenticates requests.
-    """
-    if not isinstance(auth, OAuth):  # of a subclass of OAuthConfig
-        return OwnAuth(auth)
-    auth.clients, auth.learn, auth.check = (lambda: _client(info)), learn, check_host
-    return auth
-
-
-@asynccontextmanager
-async def _client(info: HttpServerInfo) -> AsyncIterator[httpx2.AsyncClient]:
-    async with open_client(await find_route(info), REQUEST_TIMEOUT) as client:
-        yield client
-
-
-# Opens no session; and a server that wants a token refuses it.
-_PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-
-
-def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
-    """
-    Log in at a server, before anything else needs its tokens.
-
-    With the grant `"authorization_code"` a person allows the access in the browser of this machine. The tokens are kept
-    in the `token_storage` of the server info, where every process finds them that shares it. If there are valid
-    tokens already, they are replaced.
-
-    ### Usage example
-
-    ```python
-    from haystack_integrations.tools.mcp import OAuthConfig, StreamableHttpServerInfo
-    from haystack_integrations.tools.mcp.oauth import FileTokenStorage, login
-
-    server_info = StreamableHttpServerInfo(
-        "https://mcp.example.com/mcp",
-        oauth_config=OAuthConfig(token_storage=FileTokenStorage("~/.config/my-service/tokens")),
-    )
-    login(server_info)
-    ```
-
-    :param server_info: The server info, with an `oauth_config` or `auth="oauth"`.
-    :param user: For which user of `mcp_request_context`; by default for the server info itself.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If it fails. The message names the step.
-    """
-    AsyncExecutor.get_instance().run(login_async(server_info, user=user), timeout=None)
-
-
-async def login_async(server_info: MCPServerInfo, *, user: str | None = None) -> None:
-    """
-    Log in at a server, before anything else needs its tokens: `login` for an event loop.
-
-    :param server_info: As in `login`.
-    :param user: Likewise.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If it fails. The message names the step.
-    """
-    info, auth, url = _oauth_of(server_info)
-    try:
-        await auth.log_in(await _challenge(info, url), user)
-    except MCPConnectionError as error:
-        msg = f"Failed to log in at {server_info.describe()}: {error}"
-        raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
-
-
-def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
-    """
-    Forget the tokens of a login, and have the authorization server revoke them if it can.
-
-    Sessions that are open keep their token until it is refused. A later use of the server info asks for a new login.
-
-    :param server_info: The server info, as in `login`.
-    :param user: Whose tokens; by default those of the server info itself.
-    :returns: Whether there were tokens.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
-    """
-    return AsyncExecutor.get_instance().run(logout_async(server_info, user=user), timeout=None)
-
-
-async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
-    """
-    Forget the tokens of a login: `logout` for an event loop.
-
-    :param server_info: As in `logout`.
-    :param user: Likewise.
-    :returns: Whether there were tokens.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
-    """
-    _, auth, _ = _oauth_of(server_info)
-    return await auth.log_out(user)
-
-
-def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
-    if not isinstance(server_info, MCPServerInfo):
-        msg = (
-            "`server_info` must be a server info that uses OAuth, such as StreamableHttpServerInfo(url, auth='oauth'), "
-            f"got {type(server_info).__name__}"
-        )
-        raise ValueError(msg)
-    if not isinstance(server_info, HttpServerInfo) or server_info._oauth is None:
-        msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
-        raise ValueError(msg)
-    url = resolve_url(server_info)
-    check_host(url)
-    auth = server_info._oauth.create_auth(url)
-    if not isinstance(auth, OAuth):
-        kind = type(server_info._oauth).__name__
-        msg = f"{kind} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
-        raise ValueError(msg)
-    connected(auth, server_info, lambda _: None)
-    return server_info, auth, url
-
-
-async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:
-    headers = {**resolve_headers(info), "Accept": "application/json, text/event-stream"}
-    async with _client(info) as client:
-        try:
-            async with client.stream("POST", url, json=_PING, headers=headers) as response:
-                is_refusal = response.status_code == httpx2.codes.UNAUTHORIZED
-        except httpx2.RequestError as error:
-            msg = f"{redact_url(url)} could not be reached ({type(error).__name__}: {error})"
-            raise MCPConnectionError(msg) from error
-    # A server may leave some requests open.
-    challenge = response.headers.get("www-authenticate", "") if is_refusal else ""
-    return httpx2.Response(httpx2.codes.UNAUTHORIZED, headers={"WWW-Authenticate": challenge} if challenge else {})

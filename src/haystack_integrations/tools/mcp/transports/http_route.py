@@ -29,7 +29,7 @@ import anyio.to_thread
 import httpx2
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.auth.authorization_servers import PinnedTransport, uses_environment_proxies
+from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host

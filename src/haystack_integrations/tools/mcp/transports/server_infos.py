@@ -173,6 +173,11 @@ class StdioServerInfo(BuiltInServerInfo):
     _transport_name: ClassVar[str] = "stdio"
     _client = f"{_TRANSPORTS}.stdio:StdioClient"
 
+    @property
+    def _modules(self) -> tuple[str, ...]:
+        of_the_sdk = ["mcp.client.stdio"] if sys.platform == "win32" else []
+        return (*super()._modules, *of_the_sdk)
+
     command: str | Secret
     args: Sequence[str | Secret] | None = None
     env: Secrets | None = None
@@ -550,6 +555,12 @@ class HttpServerInfo(BuiltInServerInfo):
     @property
     def _token_source(self) -> Any:
         return None if isinstance(self.token, (str, Secret)) else self.token
+
+    @property
+    def _modules(self) -> tuple[str, ...]:
+        of_auth = [f"{_TRANSPORTS}.http_auth"] if self._has_auth else []
+        # The last one needs the extra `fast`.
+        return (*super()._modules, *of_auth, f"{_TRANSPORTS}.aiohttp_transport")
 
     @property
     def _has_auth(self) -> bool:
