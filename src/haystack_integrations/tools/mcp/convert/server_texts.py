@@ -132,7 +132,7 @@ _FENCE_WORDS: Final = ("server", "instructions")
 # any of the letters.
 _FENCE: Final = re.compile(
     "(?:[<\u00ab\u02c2\u1438\u2039\u276c\u276e\u27e8\u29fc\u3008\u300a]|&lt;|&#60;|&#x3c;)[^a-z0-9<>]{0,5}("
-    + "[^a-z0-9<>]{0,3}".join("".join(f"[{letter}\x80-\U0010ffff]" for letter in word) for word in _FENCE_WORDS)
+    + "[^a-z0-9<>]{0,3}".join("".join(f"(?:{letter}|[^\x00-\x7f])" for letter in word) for word in _FENCE_WORDS)
     + ")(?:[^<>\n]{0,200}?(?:[>\u00bb\u02c3\u1433\u203a\u276d\u276f\u27e9\u29fd\u3009\u300b]|&gt;|&#62;|&#x3e;))?"
 )
 # With fewer letters that are really there, it is a text in another script.
