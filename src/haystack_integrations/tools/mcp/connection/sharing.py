@@ -5,8 +5,8 @@
 """
 What the connections of a process share: sessions with equal servers, and the modules that a connection needs.
 
-Importing these, most of all the types of the protocol, takes about half a second, and most of a second for OAuth. It is
-done in a thread of its own: in the thread of an event loop it would stop all that the loop does.
+Importing these, most of all the types of the protocol, takes some tenths of a second, and most of a second for OAuth.
+It is done in a thread of its own: in the thread of an event loop it would stop all that the loop does.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def preload() -> None:
     """
     Begin to import what connections over stdio and HTTP need, in a background thread, and return at once.
 
-    Without it, the import, which takes about half a second, begins with the first connection. Call it when the program
-    starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end of the
-    import. If no thread can be started, the import is left to the first connection.
+    Without it, the import, which takes some tenths of a second, begins with the first connection. Call it when the
+    program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
+    of the import. If no thread can be started, the import is left to the first connection.
     """
     _begun((*_COMMON, *_USUAL))
 

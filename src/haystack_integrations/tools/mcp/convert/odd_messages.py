@@ -17,10 +17,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import mcp_types as types
-from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
@@ -77,8 +76,7 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
         return MendedResult(repair(types.InputRequiredResult, result) or result)
     frame = _with_defaults(method, version, result)
     if method not in _LISTS:
-        model: Any = methods.MONOLITH_RESULTS.get(method)
-        return MendedResult((model and repair(model, frame)) or result)
+        return MendedResult((method in _RESULTS and repair(_RESULTS[method], frame)) or result)
     model, name, mend_item = _LISTS[method]
     items = _as_list(frame[name]) if name in frame else None
     shell = repair(model, {**frame, name: []})
@@ -106,7 +104,7 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     :param params: The parameters. They are not changed.
     :returns: The parameters, the same object if they can be read, or if they cannot be mended.
     """
-    model: Any = methods.MONOLITH_REQUESTS.get(method) or methods.MONOLITH_NOTIFICATIONS.get(method)
+    model = REQUESTS.get(method) or NOTIFICATIONS.get(method)
     repaired = model and repair(model, {"method": method, "params": params})
     return repaired["params"] if repaired else params
 
@@ -255,6 +253,23 @@ def _block(block: Any) -> list[Any]:
         repaired = {"type": "text", "text": f"[unsupported content: {shown}]"}
     return [repaired]
 
+
+# Models by methods. `mcp_types.methods` has them, too, but takes as long to import as all else that a connection needs.
+
+
+def _by_method(messages: Any) -> dict[str, Any]:
+    return {model.model_fields["method"].default: model for model in get_args(messages)}
+
+
+# What a server asks and tells.
+REQUESTS: Final = _by_method(types.ServerRequest)
+NOTIFICATIONS: Final = _by_method(types.ServerNotification)
+
+_RESULTS: Final[dict[str, type[BaseModel]]] = {
+    "completion/complete": types.CompleteResult,
+    "initialize": types.InitializeResult,
+    "server/discover": types.DiscoverResult,
+}
 
 # The model of the result of a method, its list, and what mends the items of that.
 _LISTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {

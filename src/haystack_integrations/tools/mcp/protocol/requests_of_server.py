@@ -23,11 +23,10 @@ from typing import Any, Final, TypeAlias
 
 import mcp_types as types
 from haystack import logging
-from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import mend_params
+from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, mend_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
 from haystack_integrations.tools.mcp.handlers.calling import InOrder
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
@@ -151,15 +150,14 @@ class ServerRequests:
             self._notified(method, params)
 
     def _notified(self, method: str, params: dict[str, Any]) -> None:
-        version, handlers = self.callbacks.version, self.callbacks.handlers
-        is_known = (method, version) in methods.SERVER_NOTIFICATIONS
+        handlers, is_known = self.callbacks.handlers, method in NOTIFICATIONS
         binding = None if is_known else self._bindings.get(method)
         try:
             if binding is not None:
                 self._bound[method].put(binding.params_type.model_validate(params))
             elif is_known and method != ACKNOWLEDGED and (method == _LOG or handlers.messages is not None):
                 notification = {"method": method, "params": mend_params(method, params)}
-                message = methods.MONOLITH_NOTIFICATIONS[method].model_validate(notification, by_name=False)
+                message = NOTIFICATIONS[method].model_validate(notification, by_name=False)
                 if isinstance(message, types.LoggingMessageNotification):
                     self.callbacks.log(message.params)
                 if handlers.messages is not None:
@@ -190,7 +188,7 @@ def _read(method: str, params: dict[str, Any]) -> Any:
     if params.get("mode") is not None:
         mended = {**mended, "mode": params["mode"]}  # one that is unknown must not be taken for the usual one
     request = {"method": method, "params": mended}
-    return methods.MONOLITH_REQUESTS[method].model_validate(request, by_name=False)
+    return REQUESTS[method].model_validate(request, by_name=False)
 
 
 # Answers by the keys of what the server wants to know, as in the protocol.
