@@ -86,6 +86,17 @@ def test_a_connection_over_http_without_tokens_imports_nothing_of_the_sdk_but_it
     assert facts == {"threads": ["mcp-haystack-preload"], "client": True, "sdk": False}
 
 
+def test_the_command_line_begins_without_the_sdk(run):
+    (facts,) = run(
+        """
+        import haystack_integrations.tools.mcp.cli.app
+
+        report(sdk=[name for name in ("mcp", "mcp_types", "fastmcp") if name in sys.modules])
+        """
+    )
+    assert facts == {"sdk": []}
+
+
 def test_preload_imports_the_sdk_once_in_the_background(run):
     (facts,) = run(
         """

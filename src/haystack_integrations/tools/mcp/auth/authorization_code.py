@@ -12,9 +12,7 @@ this process waits for the browser (RFC 8252, 7.3), unless the configuration has
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import sys
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -31,7 +29,12 @@ from pydantic import AnyUrl, ValidationError
 
 from haystack_integrations.tools.mcp.auth.authorization_servers import ResourceMetadata, same_issuer
 from haystack_integrations.tools.mcp.auth.flow import Flow
-from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, is_loopback, login_under_way
+from haystack_integrations.tools.mcp.auth.oauth_config import (
+    MCPLoginRequest,
+    can_open_browser,
+    is_loopback,
+    login_under_way,
+)
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 
@@ -251,23 +254,6 @@ class AuthorizationCode(Flow):
             msg = f"iss mismatch: the answer is of {iss or 'no issuer'}, and {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
         return str(code)
-
-
-def can_open_browser() -> bool:
-    """
-    Return whether this process can show a page to a person.
-
-    :returns: False without a browser, and on Unix without a display, where a browser would take over the terminal. The
-        environment variable `BROWSER` says that there is one.
-    """
-    has_windows = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    if not has_windows and not os.environ.get("BROWSER"):
-        return False
-    try:
-        webbrowser.get()
-    except webbrowser.Error:
-        return False
-    return True
 
 
 class Listener:

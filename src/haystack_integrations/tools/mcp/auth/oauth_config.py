@@ -11,8 +11,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import re
+import sys
 import uuid
+import webbrowser
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -478,3 +481,20 @@ def is_logging_in(server_url: str) -> bool:
     :param server_url: The MCP server.
     """
     return _logins[server_url] > 0
+
+
+def can_open_browser() -> bool:
+    """
+    Return whether this process can show a page to a person.
+
+    :returns: False without a browser, and on Unix without a display, where a browser would take over the terminal. The
+        environment variable `BROWSER` says that there is one.
+    """
+    has_windows = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+    if not has_windows and not os.environ.get("BROWSER"):
+        return False
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return False
+    return True

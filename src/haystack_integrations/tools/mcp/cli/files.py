@@ -24,8 +24,7 @@ from urllib.parse import unquote, unquote_plus
 import yaml
 from cyclopts import Parameter
 
-from haystack_integrations.tools.mcp.auth.authorization_code import can_open_browser
-from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig
+from haystack_integrations.tools.mcp.auth.oauth_config import MCPLoginRequest, OAuthConfig, can_open_browser
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
 from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, Output, OutputOptions
 from haystack_integrations.tools.mcp.mcp_json import Configuration, missing_variables, variable_name
