@@ -26,12 +26,20 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
+class PanicError(BaseException):
+    """As libraries in Rust raise it."""
+
+
 def _exit(text: str) -> str:
     sys.exit(text)
 
 
 def _interrupt(text: str) -> str:
     raise KeyboardInterrupt
+
+
+def _panic(text: str) -> str:
+    raise PanicError
 
 
 def _cancelled(text: str) -> str:
@@ -126,7 +134,7 @@ def _server(raising: Any) -> FastMCP[Any]:
 
 
 @pytest.mark.parametrize(
-    ("raising", "over_http"), [(_exit, False), (_exit, True), (_interrupt, False), (_cancelled, False)]
+    ("raising", "over_http"), [(_exit, False), (_exit, True), (_interrupt, False), (_panic, False), (_cancelled, False)]
 )
 async def test_what_ends_processes_fails_its_own_call_only(raising: Any, over_http: bool):
     server = _server(raising)

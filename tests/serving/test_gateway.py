@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvoc
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
+from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 
 
@@ -164,6 +165,18 @@ async def test_long_texts_of_the_other_server_are_cut_if_that_was_asked_for(limi
     assert said.structured_content == {"result": "word word ..."}
     assert said.content[0].text == "word word ..."
     assert [block.text for block in said.content[1:]] == ["Texts are cut to 10 characters, marked with '...'."]
+
+
+async def test_a_text_that_the_output_schema_wants_whole_is_not_cut():
+    code = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[0-9]{20}$"}}}
+    upstream = ForeignServer(definition("code", output_schema=code))
+    upstream.answer = text_result("word " * 9, structured_content={"code": "1" * 20})
+    with MCPToolset(upstream.info) as toolset:
+        server = create_mcp_server("gateway", tools=[(toolset, ServeOptions(max_characters=10))])
+        async with Client(server) as client:
+            result = await client.call_tool("code", {})
+    assert result.structured_content == {"code": "1" * 20}
+    assert result.content[0].text == "word word ..."
 
 
 @pytest.fixture(params=["legacy", "auto"])

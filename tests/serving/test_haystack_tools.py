@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import pytest
 from fastmcp import Client, Context, FastMCP
+from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.function_tool import FunctionTool
 from haystack import Document, Pipeline, SuperComponent, component
@@ -315,6 +316,27 @@ async def test_a_tool_of_haystack_gets_the_context_that_it_asks_for():
 
     server = create_mcp_server("shop", tools=[Tool("whoami", "Tells.", TEXT, whoami)])
     assert (await called(server, "whoami", text="server")).content[0].text == "server: shop"
+
+
+def _of_user() -> str:
+    return "bob"
+
+
+async def test_clients_do_not_set_what_a_tool_of_haystack_depends_on():
+    def find(text: str, user: str = Depends(_of_user)) -> str:
+        """Find."""
+        return f"{text} of {user}"
+
+    def seek(text: str, user: Annotated[str, Depends(_of_user)] = "") -> str:
+        return f"{text} of {user}"
+
+    tools = [create_tool_from_function(find), Tool("seek", "Seeks.", TEXT, seek)]
+    async with Client(create_mcp_server("shop", tools=tools)) as client:
+        for tool in await client.list_tools():
+            assert list(tool.input_schema["properties"]) == ["text"]
+            assert (await client.call_tool(tool.name, {"text": "tea"})).content[0].text == "tea of bob"
+            with pytest.raises(ToolError, match="there is no argument 'user'"):
+                await client.call_tool(tool.name, {"text": "tea", "user": "eve"})
 
 
 def seek(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:

@@ -217,7 +217,7 @@ class ServedCall:
         def call() -> T:
             try:
                 return function(*args)
-            except (*_EXITS, asyncio.CancelledError) as error:
+            except (*_EXITS, GeneratorExit, asyncio.CancelledError) as error:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
 
@@ -495,7 +495,9 @@ class ServedTool(Tool):
         except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
             # Not from the error, whose cause it is.
             failure = _for_client(error)
-        except _EXITS as error:
+        except (Exception, GeneratorExit, asyncio.CancelledError):
+            raise
+        except BaseException as error:  # also of libraries in Rust, which panic with one of their own
             raise CodeExitedError(error) from error
         raise failure
 
@@ -733,7 +735,9 @@ class CallGuard(Middleware):
             self._running.add(scope)
             try:
                 return await call_next(context)
-            except (*_EXITS, asyncio.CancelledError) as error:
+            except (Exception, GeneratorExit):
+                raise
+            except BaseException as error:
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
                     raise

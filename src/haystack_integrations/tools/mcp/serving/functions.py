@@ -167,8 +167,12 @@ def _on_docket(function: Callable[..., Any]) -> dict[str, Any]:
     return {
         name: each.default
         for name, each in inspect.signature(function).parameters.items()
-        if isinstance(each.default, Dependency) and type(each.default).__module__.partition(".")[0] == "docket"
+        if isinstance(each.default, Dependency) and _is_of_docket(each.default)
     }
+
+
+def _is_of_docket(dependency: Dependency[Any]) -> bool:
+    return type(dependency).__module__.partition(".")[0] == "docket"
 
 
 def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
@@ -239,7 +243,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         raise ValueError(msg)
     function = _function(tool)
     hints = {} if isinstance(tool, ComponentTool) else _parameter_hints(function)
-    options = _with_context(options, hints)
+    options = _with_dependencies(options, function, hints)
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
     description = tool.description
@@ -301,9 +305,16 @@ def _parameter_hints(function: Callable[..., Any] | None) -> dict[str, Any]:
     return {name: hint for name, hint in hints.items() if name in parameters}
 
 
-def _with_context(options: ServeOptions, hints: Mapping[str, Any]) -> ServeOptions:
-    """Bind parameters of FastMCP's Context, as FastMCP does for functions."""
-    injected = {name: CurrentContext() for name, hint in hints.items() if Context in (hint, *get_args(hint))}
+def _with_dependencies(options: ServeOptions, function: Any, hints: Mapping[str, Any]) -> ServeOptions:
+    """Bind what FastMCP injects into functions: its Context, and what `Depends` computes, which clients never set."""
+    parameters = inspect.signature(function).parameters if hints else {}
+    injected: dict[str, Any] = {}
+    for name, hint in hints.items():
+        for each in (parameters[name].default, hint, *get_args(hint)):
+            if each is Context:
+                injected[name] = CurrentContext()
+            elif isinstance(each, Dependency) and not _is_of_docket(each):
+                injected[name] = each
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 
 

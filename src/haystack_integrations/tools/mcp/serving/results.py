@@ -290,6 +290,9 @@ class ResultWriter:
             return result
         writer = JsonWriter(self._options)
         structured = writer.write(result.structured_content)
+        if self._validator is not None and not self._validator.is_valid(structured):
+            # E.g. a text of which the schema wants the end. Clients would throw the answer away.
+            writer.notes, structured = [], result.structured_content
 
         def shortened(block: types.ContentBlock) -> types.ContentBlock:
             if not isinstance(block, types.TextContent):
