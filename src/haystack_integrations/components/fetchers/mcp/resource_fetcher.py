@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from functools import partial
@@ -161,7 +162,8 @@ class MCPResourceFetcher(ReaderBase):
         :raises MCPConnectionError: As `run`.
         :raises ValueError: As `run`.
         """
-        wanted, prefix = self._wanted(uris, prefix, variables)
+        # The first template of a process imports the SDK, which takes long.
+        wanted, prefix = await asyncio.to_thread(self._wanted, uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)
 
     def _wanted(
