@@ -195,10 +195,11 @@ def _settings(configuration: Any) -> Any:
     return type(configuration), [copy.copy(each) if isinstance(each, (dict, list)) else each for each in values]
 
 
-def _replace_lock_after_fork() -> None:
-    # Another thread of the parent may have held it.
-    pool.lock = threading.Lock()
+def _replace_locks_after_fork() -> None:
+    # Other threads of the parent may have held them.
+    global _lock, _one_at_a_time
+    pool.lock, _lock, _one_at_a_time = threading.Lock(), threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_replace_lock_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_child=_replace_locks_after_fork)
