@@ -27,6 +27,15 @@ def test_the_package_shows_its_public_names_and_nothing_else():
         assert namespace[name].__name__ == name
 
 
+def test_what_version_2_1_exports_is_still_imported_from_the_package():
+    names = """
+        InMemoryTokenStorage MCPClient MCPConnectionError MCPError MCPInvocationError MCPServerInfo MCPTool
+        MCPToolNotFoundError MCPToolset OAuthConfig SSEClient SSEServerInfo StdioClient StdioServerInfo
+        StreamableHttpClient StreamableHttpServerInfo
+    """
+    assert set(names.split()) <= set(package.__all__)
+
+
 def test_the_package_says_what_it_is():
     assert package.__version__ == importlib.metadata.version("mcp-haystack")
     assert "MCPToolset" in package.__doc__

@@ -19,6 +19,7 @@ __all__ = [
     "AsyncExecutor",
     "CallOptions",
     "FromState",
+    "InMemoryTokenStorage",
     "InProcessServerInfo",
     "MCPAuthorizationError",
     "MCPCallTimeoutError",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 
     from .any_tools import warm_up_toolsets, warm_up_toolsets_async
     from .auth.oauth_config import OAuthConfig
+    from .auth.token_storage import InMemoryTokenStorage
     from .budgets import call_budget
     from .connection.connection import MCPConnection
     from .connection.interceptors import MCPToolCall
@@ -107,6 +109,7 @@ else:
 
     _NAMES = {
         "auth.oauth_config": ["OAuthConfig"],
+        "auth.token_storage": ["InMemoryTokenStorage"],
         "budgets": ["call_budget"],
         "protocol.mcp_client": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],
