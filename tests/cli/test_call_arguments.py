@@ -85,6 +85,8 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
         (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
         (["=5"], None, "is none of these"),
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
+        (["a:=1", "a=2"], None, "'a' is given more than once. Give all of it as JSON: a:=[…]"),
+        (["a=1", "a:=2"], None, "'a' is given more than once"),
         (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: maximum recursion depth exceeded"),
     ],
 )

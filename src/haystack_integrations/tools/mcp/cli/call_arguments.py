@@ -54,13 +54,17 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     """
     arguments = {} if given is None else _given(given)
     texts: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
     for word in words:
         name, kind, text = _split(word)
+        if name in values or (kind == ":=" and name in texts):
+            msg = f"The argument '{name}' is given more than once. Give all of it as JSON: {name}:=[…]"
+            raise CommandError(msg)
         if kind == ":=":
-            arguments[name] = _json(text, f"The argument '{name}'")
+            values[name] = _json(text, f"The argument '{name}'")
         else:
             texts.setdefault(name, []).append(text)
-    return {**arguments, **{name: typed(name, each, schema) for name, each in texts.items()}}
+    return {**arguments, **values, **{name: typed(name, each, schema) for name, each in texts.items()}}
 
 
 def text_arguments(words: Iterable[str]) -> dict[str, str]:
