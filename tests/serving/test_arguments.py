@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from typing import Annotated, Any
 
 import pytest
@@ -66,6 +67,15 @@ def test_texts_are_read_as_numbers_and_in_pairs():
         "counts": {"a": 2},
         "either": "3",
     }
+
+
+@rows("strict", [True, False])
+def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
+    arguments = {"count": 1.0, "perhaps": 2.0, "counts": {"a": 3.0}, "pair": [4.0, "x"], "share": 1.0, "either": 5.0}
+    read = json.dumps(checked(arguments, strict=strict))
+    assert read == '{"count": 1, "perhaps": 2, "counts": {"a": 3}, "pair": [4, "x"], "share": 1.0, "either": 5}'
+    with pytest.raises(ToolError, match="'count' must be of type integer"):
+        checked({"count": 1.5}, strict=strict)
 
 
 @pytest.mark.parametrize(

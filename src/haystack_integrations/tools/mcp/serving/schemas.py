@@ -505,11 +505,16 @@ def _is_number(_checker: Any, value: Any) -> bool:
     return Draft202012Validator.TYPE_CHECKER.is_type(value, "number") and isfinite(value)
 
 
+def _is_integer(_checker: Any, value: Any) -> bool:
+    # Not 5.0, which is one in JSON, and for no function: some models write all numbers so. It is read as 5.
+    return type(value) is int
+
+
 _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(
     Draft202012Validator,
     {"pattern": _pattern},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("number", _is_number),
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer}),
 )
 
 
@@ -560,10 +565,10 @@ class ArgumentCheck:
         :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
-        if errors and not strict:
+        if errors:
             arguments = copy.deepcopy(arguments)
             # What is in the objects and lists that were read is read in the next round.
-            while True in [_read_at(arguments, error) for error in errors]:
+            while True in [_read_at(arguments, error, float if strict else (float, str)) for error in errors]:
                 errors = self._errors(arguments)
         if errors:
             raise invalid_arguments(self._tool_name, map(describe_violation, errors))
@@ -578,9 +583,11 @@ class ArgumentCheck:
         return sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)
 
 
-def _read_at(arguments: dict[str, Any], error: SchemaViolation) -> bool:
-    """Replace a text where the schema wants another type by what it can be read as, and return whether it could."""
-    if error.validator == "type" and isinstance(error.instance, str):
+def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -> bool:
+    """
+    Replace a value where the schema wants another type by what it can be read as, and return whether it could.
+    """
+    if error.validator == "type" and isinstance(error.instance, readable):
         wanted: Any = error.validator_value
         read = _read(error.instance, [wanted] if isinstance(wanted, str) else wanted)
         *path, last = error.absolute_path
@@ -589,16 +596,18 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation) -> bool:
             place = place[key]
         place[last], is_read = read, read is not error.instance
         return is_read
-    return any(_read_at(arguments, each) for each in error.context or ())
+    return any(_read_at(arguments, each, readable) for each in error.context or ())
 
 
-def _read(text: str, kinds: Collection[str]) -> Any:
-    """Read a text as one of the kinds that are wanted; it stays as it is if it is none of them."""
+def _read(value: str | float, kinds: Collection[str]) -> Any:
+    """Read a value as one of the kinds that are wanted; it stays as it is if it is none of them."""
+    if isinstance(value, float):
+        return int(value) if "integer" in kinds and value.is_integer() else value
     for kind in kinds:
         if kind in _FROM_TEXT:
             with suppress(ValidationError):
-                return _FROM_TEXT[kind].validate_python(text.strip())
-    return text
+                return _FROM_TEXT[kind].validate_python(value.strip())
+    return value
 
 
 def _names_all(schema: _Schema) -> bool:
