@@ -264,6 +264,13 @@ class TestTokenAndHeaders:
         assert any("X-Key" in record.getMessage() for record in caplog.records)
 
     @HTTP_INFOS
+    def test_a_header_without_a_value_is_left_out_as_version_2_1_wrote_such(self, http_info, caplog):
+        caplog.set_level(logging.WARNING, logger="haystack_integrations")
+        stored = {**http_info(url="http://h/x").to_dict(), "headers": {"X-Key": None, "X-Fix": "y"}}
+        assert http_info.from_dict(stored) == http_info(url="http://h/x", headers={"X-Fix": "y"})
+        assert "The header 'X-Key' has no value" in caplog.text
+
+    @HTTP_INFOS
     def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self, http_info):
         info = http_info(url="http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")})
         with pytest.raises(ValueError, match="MCP_TEST_NOT_SET"):

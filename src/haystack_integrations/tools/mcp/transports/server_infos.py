@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self
 
+from haystack import logging
 from haystack.utils import Secret
 from pydantic import BeforeValidator, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from httpx2 import Auth
 else:
     Auth = Any
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _TRANSPORTS = "haystack_integrations.tools.mcp.transports"
 
@@ -357,6 +360,16 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 # The fields that may hold an object, which is stored by its import path.
 _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
 
+
+def _without_none(headers: Any) -> Any:
+    # Version 2.1 took a header without a value, and wrote it to files.
+    if not isinstance(headers, dict):
+        return headers
+    for name in [name for name, value in headers.items() if value is None]:
+        logger.warning("The header '{key}' has no value, so it is omitted", key=name)
+    return {name: value for name, value in headers.items() if value is not None}
+
+
 # What `auth="oauth"` is short for.
 _ALL_BY_DEFAULT = OAuthConfig()
 
@@ -456,7 +469,7 @@ class HttpServerInfo(BuiltInServerInfo):
 
     url: Any
     token: Annotated[str | Secret | TokenSource | None, _UNCHECKED] = None
-    headers: Secrets | None = None
+    headers: Annotated[Secrets | None, BeforeValidator(_without_none)] = None
     timeout: Seconds | dict[str, Seconds | None] = 30.0
     max_retries: Retries = 3
     base_delay: Delay = 1.0
