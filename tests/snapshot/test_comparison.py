@@ -148,6 +148,14 @@ def test_what_a_server_may_say_in_any_order_is_no_difference():
     ]
 
 
+def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
+    def snapshot(limit):
+        return MCPToolSnapshot.from_tools([define(inputSchema={"type": "object", "properties": {"a": limit}})])
+
+    assert not snapshot({"maximum": 10}).compare(snapshot({"maximum": 10.0}))
+    assert snapshot({"default": 1}).compare(snapshot({"default": True}))
+
+
 def test_a_renamed_tool_is_gone_and_new():
     report = MCPToolSnapshot.from_tools([define()]).compare([define(name="find")])
     assert [(drift.tool, drift.kind) for drift in report] == [("find", "added"), ("search", "removed")]

@@ -57,7 +57,6 @@ __all__ = ["MCPDriftReport", "MCPToolDrift", "MCPToolSnapshot", "SnapshotCheck"]
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _VERSION: Final = 1
-
 DriftKind = Literal[
     "added",
     "removed",
@@ -603,11 +602,19 @@ class MCPToolSnapshot:
             if version != _VERSION:
                 msg = f"it has version {version!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
                 raise ValueError(msg)
+            tools = {tool["definition"]["name"]: PinnedTool.from_dict(tool) for tool in data["tools"]}
+            if len(tools) < len(data["tools"]):
+                msg = "it has a tool twice. Capture it again"
+                raise ValueError(msg)
+            instructions: str | None = data["instructions"]
+            if not isinstance(instructions, str | None):
+                msg = f"its `instructions` must be a text or null, got {type(instructions).__name__}"
+                raise ValueError(msg)
             return cls(
-                tuple(PinnedTool.from_dict(tool) for tool in data["tools"]),
+                tuple(tools.values()),
                 server_name=server.get("name"),
                 server_version=server.get("version"),
-                instructions=data["instructions"],
+                instructions=instructions,
             )
         except (AttributeError, KeyError, TypeError) as error:
             msg = f"it is no snapshot of tools: {error!r}"
@@ -677,8 +684,15 @@ def _differences(
         old, new, place = before.get(key), after.get(key), f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
         if isinstance(old, dict) and isinstance(new, dict):
             yield from _differences(old, new, place, are_names=not are_names and key in SCHEMAS_BY_NAME)
-        elif key not in before or key not in after or json.dumps(old) != json.dumps(new):  # for Python, True is 1
+        elif key not in before or key not in after or not _is_same(old, new):
             yield place, not are_names and key in TEXTS, old, new
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    # For JSON, 10.0 is 10, and for Python, True is 1.
+    if type(old) in (int, float) and type(new) in (int, float):
+        return bool(old == new)
+    return json.dumps(old) == json.dumps(new)
 
 
 def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[MCPToolDrift]:
