@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -304,7 +305,7 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
     with MCPToolset(bank.info) as tools:
         with journal.run("run"):
             tools["pay"].call(amount=1)
-        with sqlite3.connect(journal._store._url.database) as database:
+        with closing(sqlite3.connect(journal._store._url.database)) as database, database:
             database.execute("DELETE FROM mcp_runs")  # and the process is killed before it deletes the rest
         with journal.run("run"):
             tools["pay"].call(amount=1)
@@ -466,11 +467,11 @@ def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(j
     with MCPToolset(bank.info) as tools:
         with journal.run("run"):
             tools["pay"].call(amount=1)
-        with sqlite3.connect(tmp_path / "runs.db") as database:
+        with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
             database.execute("UPDATE mcp_entries SET result = '{\"oops'")
         with pytest.raises(MCPRunError, match="cannot be read: it is damaged"), journal.run("run"):
             pass
-        with sqlite3.connect(tmp_path / "runs.db") as database:
+        with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
             database.execute("UPDATE mcp_runs SET format = 99")
         with pytest.raises(MCPRunError, match="written in format 99; this version reads format 2"), journal.run("run"):
             pass
