@@ -613,8 +613,8 @@ class TestParameter:
     @rows(
         ("interceptors", "named"),
         [
-            (outer, "must be (a list of functions|an instance of Sequence|a valid)"),
-            ("tests.x:y", "must be (a list of functions|an instance of Sequence|a valid)"),
+            (outer, "must be (a list of functions|a valid list)"),
+            ("tests.x:y", "must be (a list of functions|a valid list)"),
             ([5], "got int"),
             (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
             ([f"{HERE}:missing"], "cannot be imported"),

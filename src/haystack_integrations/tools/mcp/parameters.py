@@ -293,7 +293,7 @@ def _fault(own: list[str], error: ValidationError) -> str:
     is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
     given = repr(value) if is_shown else type(value).__name__
     said = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
-    if first["type"] == "sequence_str":
+    if first["type"] == "sequence_str" or first.get("ctx", {}).get("class") == "Sequence":
         said = "must be a valid list"
     elif wanted and any(each["type"] == "dict_type" for each in errors):
         said = f"must be of type {wanted}, or a dict of its fields"
