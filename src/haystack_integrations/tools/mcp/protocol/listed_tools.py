@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -71,10 +72,10 @@ class ListedTools:
         read = mend_result(LIST_METHOD, version, page)
         listed = read.result["tools"]
         left_out = dict(read.left_out)
-        if any(_mentions_header(tool.get("inputSchema")) for tool in listed):
-            # The SDK takes half a second to import, and few tools need it.
-            await start_in_thread(importlib.import_module, _INBOUND)
         if version in MODERN_PROTOCOL_VERSIONS:
+            if _INBOUND not in sys.modules and any(_mentions_header(tool.get("inputSchema")) for tool in listed):
+                # The SDK takes half a second to import, and few tools need it.
+                await start_in_thread(importlib.import_module, _INBOUND)
             left_out |= {tool["name"]: reason for tool in listed if (reason := self._note_headers(tool)) is not None}
         usable = [tool for tool in listed if tool["name"] not in left_out]
         for tool, reason in left_out.items():
