@@ -391,7 +391,7 @@ def _modern(node: Schema, path: Path) -> Schema:
             out[exclusive] = out.pop(limit)
     for name, each in _mapping(out.pop("dependencies", None) or {}, (*path, "dependencies")).items():
         key = "dependentRequired" if isinstance(each, list) else "dependentSchemas"
-        out[key] = {**(out.get(key) or {}), name: each}
+        out[key] = {**_mapping(out.get(key) or {}, (*path, key)), name: each}
     if out.get("type") == "any":
         del out["type"]
     # In draft 03, and in many schemas since, a property says itself that it is required.
@@ -406,7 +406,9 @@ def _modern(node: Schema, path: Path) -> Schema:
         del out["required"]
         required = None
     if flagged or isinstance(required, list):
-        out["required"] = list(dict.fromkeys([*(required or ()), *flagged]))
+        names = [*(required or ()), *flagged]
+        _is_kept("required", names, (*path, "required"))
+        out["required"] = list(dict.fromkeys(names))
     return out
 
 
