@@ -55,6 +55,18 @@ def test_an_unknown_option_is_told_with_the_one_that_may_be_meant(group):
         group(zebra="sk-secret-4711")
 
 
+@rows(
+    ("take", "values", "said"),
+    [
+        (ToolOptions, ["sk-secret-4711"], "ToolOptions: pass its parameters by their names$"),
+        (StdioServerInfo, ["uvx", [], {}, 1, 1.0, 2.0, "/tmp"], "by their names, after the first 6$"),
+    ],
+)
+def test_what_is_passed_without_a_name_that_it_must_have_is_refused(take, values, said):
+    with pytest.raises(ValueError, match=said):
+        take(*values)
+
+
 @pytest.mark.parametrize(
     ("owner", "parameter", "advice"),
     [

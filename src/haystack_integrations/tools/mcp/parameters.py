@@ -283,12 +283,14 @@ def _fault(own: list[str], error: ValidationError) -> str:
         place += f" ({keys[-1]})"
     if first["type"] == "missing":
         return f"{place} is missing"
+    if first["type"] == "unexpected_positional_argument":
+        return f"pass its parameters by their names{f', after the first {name}' if name else ''}"
     if first["type"] == "value_error":
         said = str(first.get("ctx", {}).get("error"))
         return f"{place} {said}" if said.startswith("must") else said
     value = first["input"]
     # What is in a mapping, or should have been one or a list, may be a secret; a number out of bounds is none.
-    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str", "unexpected_positional_argument")
+    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str")
     is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
     is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
     given = repr(value) if is_shown else type(value).__name__
