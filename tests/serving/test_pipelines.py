@@ -296,7 +296,7 @@ async def test_yaml_is_served_as_text_and_as_file(tmp_path: Any):
 @rows(
     ("text", "reason"),
     [
-        ("components:\n  x: [1, 2\n  y: 3\n", "line 3, column 4:"),
+        ("components:\n  x: [secret, 2\n  y: 3\n", "malformed in line 3, column 4: expected ',' or"),
         ("components:\n  x:\n    type: no.such.Class\n", r"no\.such"),
         (
             "components: {x: {type: haystack.components.joiners.branch.BranchJoiner, init_parameters: {a: secret}}}",

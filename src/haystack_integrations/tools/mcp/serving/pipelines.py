@@ -247,10 +247,13 @@ def _load(name: str, given: str | Path) -> Pipeline:
     try:
         return Pipeline.loads(text)
     except Exception as error:
-        malformed = error.__cause__ if isinstance(error.__cause__, yaml.YAMLError) else None
-        # Haystack quotes the parameters of a component: there may be secrets among them.
+        malformed: Any = error.__cause__ if isinstance(error.__cause__, yaml.YAMLError) else None
+        # YAML quotes its lines, and Haystack the parameters of a component: there may be secrets among them.
         reason = str(malformed or _QUOTED_DATA.sub(". ", str(error)))
-        if malformed is None and not isinstance(yaml.safe_load(text), Mapping):
+        mark = getattr(malformed, "problem_mark", None)
+        if mark is not None:
+            reason = f"it is malformed in line {mark.line + 1}, column {mark.column + 1}: {malformed.problem}"
+        elif malformed is None and not isinstance(yaml.safe_load(text), Mapping):
             reason = (
                 "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives, or the path of a file "
                 "with that, which ends with .yaml or .yml"
