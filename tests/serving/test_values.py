@@ -18,6 +18,7 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from haystack import Pipeline, component
 from haystack.dataclasses import ByteStream, ChatMessage, Document
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from jsonschema import Draft202012Validator
 from pydantic import (
     BaseModel,
@@ -245,14 +246,23 @@ async def test_half_an_emoji_does_not_spoil_a_result():
     assert said.content[0].text == said.structured_content["result"] == "\U0001f600 \ufffd"
 
 
-async def test_half_an_emoji_does_not_spoil_an_error():
+@rows(("error", "told"), [(ToolError, r"^No \ufffd\.$"), (ValueError, r"^Error calling tool 'fail': No \ufffd\.$")])
+async def test_half_an_emoji_does_not_spoil_an_error(error: type[Exception], told: str):
     def fail() -> str:
         """Fails."""
-        raise ToolError(f"No {HALF}.")
+        raise error(f"No {HALF}.")
 
-    async with Client(create_mcp_server("chat", tools=[fail])) as client:
-        with pytest.raises(ToolError, match=r"^No \ufffd\.$"):
+    async with Client(create_mcp_server("chat", tools=[fail], mask_error_details=False)) as client:
+        with pytest.raises(ToolError, match=told):
             await client.call_tool("fail", {})
+
+
+async def test_half_an_emoji_does_not_spoil_a_list_of_documents():
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(id="a", content=HALF, meta={"title": HALF})])
+    async with Client(create_mcp_server("shop", document_stores={"kb": store})) as client:
+        [_, listed] = await client.list_resources()
+    assert (listed.title, listed.description) == ("\ufffd", "\ufffd")
 
 
 def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():

@@ -486,20 +486,19 @@ class ServedTool(Tool):
         try:
             async with ServedCall(parts.pool, self.name, context) as call:
                 return await parts.body(arguments, call)
-        except ToolError as error:
-            text = well_formed(str(error))
-            if text == str(error):
-                raise
-            # The client gets it, and could not parse it.
-            raise ToolError(text, log_level=error.log_level) from error
         except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
             # Not from the error, whose cause it is.
             failure = _for_client(error)
-        except (Exception, GeneratorExit, asyncio.CancelledError):
+        except Exception as error:
+            mended = _well_formed(error)
+            if mended is error:
+                raise
+            raise mended from error
+        except (GeneratorExit, asyncio.CancelledError):
             raise
         except BaseException as error:  # also of libraries in Rust, which panic with one of their own
             raise CodeExitedError(error) from error
-        raise failure
+        raise _well_formed(failure)
 
 
 def own_pool(options: ServeOptions, shared: CallPool) -> CallPool:
@@ -531,6 +530,14 @@ def _for_client(error: Exception) -> BaseException:
         # FastMCP would take it for one of the arguments.
         return ValueError("; ".join(reasons_of(inner)))
     return inner if quotes_arguments or isinstance(inner, ToolError) else error
+
+
+def _well_formed(error: BaseException) -> BaseException:
+    """Return an error that clients can parse. Over stdio, writing half of a surrogate pair would end the server."""
+    text = well_formed(str(error))
+    if text == str(error):
+        return error
+    return ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
 
 
 def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
 from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked, refused
-from haystack_integrations.tools.mcp.serving.results import JsonWriter
+from haystack_integrations.tools.mcp.serving.results import JsonWriter, well_formed
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
@@ -195,6 +195,7 @@ class _ServedStore:
             "description": text or None,
             "mime_type": _mime_type(document),
         }
+        shown = {name: well_formed(each) if each else each for name, each in shown.items()}
         return self._resource_of(document.id, {**self._shared("document"), **shown})
 
     def _resource_of(self, document_id: str, shown: dict[str, Any]) -> Resource:
