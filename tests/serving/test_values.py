@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -247,7 +248,12 @@ async def test_half_an_emoji_does_not_spoil_a_result():
 
 
 @rows(("error", "told"), [(ToolError, r"^No \ufffd\.$"), (ValueError, r"^Error calling tool 'fail': No \ufffd\.$")])
-async def test_half_an_emoji_does_not_spoil_an_error(error: type[Exception], told: str):
+async def test_half_an_emoji_does_not_spoil_an_error(
+    error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+):
+    # pytest-xdist could not report the log, which has the traceback of the error itself.
+    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+
     def fail() -> str:
         """Fails."""
         raise error(f"No {HALF}.")
