@@ -66,8 +66,8 @@ class TestDocumentedFields:
         ("info_class", "positional"),
         [
             (StdioServerInfo, "command args env max_retries base_delay max_delay"),
-            (SSEServerInfo, "url base_url token headers timeout max_retries base_delay max_delay"),
-            (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay"),
+            (SSEServerInfo, "url base_url token headers timeout max_retries base_delay max_delay oauth_config"),
+            (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay oauth_config"),
             (InProcessServerInfo, "server"),
         ],
     )

@@ -474,6 +474,7 @@ class HttpServerInfo(BuiltInServerInfo):
     max_retries: Retries = 3
     base_delay: Delay = 1.0
     max_delay: Delay = 30.0
+    oauth_config: OAuthConfig | None = None
     _: KW_ONLY
     max_message_size: MessageSize = DEFAULT_MAX_MESSAGE_SIZE
     verify: Annotated[bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext], _UNCHECKED] = True
@@ -482,7 +483,6 @@ class HttpServerInfo(BuiltInServerInfo):
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
     headers_provider: str | HeadersProvider | None = None
-    oauth_config: OAuthConfig | None = None
     auth: Annotated[str | Auth | None, _UNCHECKED] = None
 
     _always_stored = "url base_url token headers timeout max_retries base_delay max_delay".split()
