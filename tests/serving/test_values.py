@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -247,13 +248,19 @@ async def test_half_an_emoji_does_not_spoil_a_result():
     assert said.content[0].text == said.structured_content["result"] == "\U0001f600 \ufffd"
 
 
-@rows(("error", "told"), [(ToolError, r"^No \ufffd\.$"), (ValueError, r"^Error calling tool 'fail': No \ufffd\.$")])
-async def test_half_an_emoji_does_not_spoil_an_error(
-    error: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
-):
-    # pytest-xdist could not report the log, which has the traceback of the error itself.
-    monkeypatch.setattr(logging.root.manager, "disable", logging.CRITICAL)
+@pytest.fixture
+def no_logs() -> Iterator[None]:
+    """
+    No logs, whose tracebacks of broken texts pytest-xdist could not report.
+    """
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
 
+
+@pytest.mark.usefixtures("no_logs")
+@rows(("error", "told"), [(ToolError, r"^No \ufffd\.$"), (ValueError, r"^Error calling tool 'fail': No \ufffd\.$")])
+async def test_half_an_emoji_does_not_spoil_an_error(error: type[Exception], told: str):
     def fail() -> str:
         """Fails."""
         raise error(f"No {HALF}.")
