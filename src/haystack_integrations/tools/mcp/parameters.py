@@ -276,7 +276,7 @@ def _fault(own: list[str], error: ValidationError) -> str:
     name, *inside = first["loc"] or ("",)
     place = f"`{own[name] if isinstance(name, int) else name}`"
     # What else pydantic says of the place is about its own schema, or names the class that is wanted.
-    wanted = first["ctx"]["class_name"] if first["type"] == "dataclass_exact_type" else ""
+    wanted = first.get("ctx", {}).get("class_name", "")
     no_keys = (*_TYPES, wanted)
     keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in no_keys)]
     if keys:

@@ -587,19 +587,20 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -
     """
     Replace a value where the schema wants another type by what it can be read as, and return whether it could.
     """
-    if error.validator == "type" and isinstance(error.instance, readable):
+    instance: Any = error.instance
+    if error.validator == "type" and isinstance(instance, readable):
         wanted: Any = error.validator_value
-        read = _read(error.instance, [wanted] if isinstance(wanted, str) else wanted)
+        read = _read(instance, [wanted] if isinstance(wanted, str) else wanted)
         *path, last = error.absolute_path
         place: Any = arguments
         for key in path:
             place = place[key]
-        place[last], is_read = read, read is not error.instance
+        place[last], is_read = read, read is not instance
         return is_read
     return any(_read_at(arguments, each, readable) for each in error.context or ())
 
 
-def _read(value: str | float, kinds: Collection[str]) -> Any:
+def _read(value: Any, kinds: Collection[str]) -> Any:
     """Read a value as one of the kinds that are wanted; it stays as it is if it is none of them."""
     if isinstance(value, float):
         return int(value) if "integer" in kinds and value.is_integer() else value
