@@ -92,6 +92,18 @@ class TestForeignSchemas:
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
 
+    @rows(
+        ("schema", "widened"),
+        [
+            ({"type": "string", "not": {"pattern": ODD}}, {"type": "string"}),
+            ({"type": "string", "not": {"$ref": "#/$defs/nowhere"}}, {"type": "string"}),
+            ({"if": {"pattern": ODD}, "then": {"minLength": 3}}, {"then": {"minLength": 3}}),
+            ({"oneOf": [{"pattern": ODD}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
+        ],
+    )
+    def test_what_is_left_out_never_makes_a_schema_accept_less(self, schema, widened):
+        assert normalize_property(schema) == widened
+
     def test_names_are_not_limited_to_patterns_of_which_one_was_dropped(self):
         schema = {"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}
         assert normalize_property(schema) == {"patternProperties": {"^x": {}}}

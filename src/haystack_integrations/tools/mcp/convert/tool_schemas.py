@@ -216,6 +216,8 @@ class _Conversion:
         self._folded: dict[str, _Object | None] = {}
         # The references to nowhere, in their order.
         self.missing: dict[str, None] = {}
+        # How often something was left out, so that the schema that it was in accepts more.
+        self._widened = 0
 
     def result(self) -> Schema:
         result: Schema = self._schema(self._root, ())
@@ -243,7 +245,7 @@ class _Conversion:
             _fail(path, f"is nested more than {_MAX_NESTING} levels deep")
         result: Schema = {}
         for key, value in _modern(node, path).items():
-            place = (*path, key)
+            place, widened = (*path, key), self._widened
             if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
                 continue
             if key in SCHEMAS_BY_NAME:
@@ -258,6 +260,13 @@ class _Conversion:
                 result[key] = self._schema(value, place)
             elif _is_kept(key, value, place):
                 result[key] = deepcopy(value)
+            elif key == "pattern":
+                self._widened += 1
+            # Where a schema that accepts more makes the one around it accept less.
+            if self._widened > widened and key in ("not", "if"):
+                del result[key]
+            elif self._widened > widened and key == "oneOf":
+                result["anyOf"] = result.pop(key)
         patterns = result.get("patternProperties", {})
         if odd := [pattern for pattern in patterns if not _compiles(pattern)]:
             result["patternProperties"] = {name: each for name, each in patterns.items() if name not in odd}
@@ -284,6 +293,7 @@ class _Conversion:
             holder["$ref"] = f"#/$defs/{self._named[id(target)]}"
         elif target is None:
             self.missing[ref] = None
+            self._widened += 1
 
     def _find(self, ref: str) -> Any:
         """
