@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp import AsyncExecutor
 from haystack_integrations.tools.mcp.executor import ExecutorStartError
 from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 # No test waits for this.
 LONG = 1000.0
@@ -208,6 +208,23 @@ class TestRunAsync:
             await executor.run_async(sleeper.sleep(), timeout=0.1)  # one that is needed earlier
         await asyncio.gather(*waits)
         assert len(timers) <= 4
+
+    def test_of_a_loop_that_is_closed_meanwhile_keeps_nothing_of_it(self, executor):
+        async def end(end: asyncio.Event, began: threading.Event) -> None:
+            began.set()
+            await end.wait()
+
+        ending, began, loop = asyncio.Event(), threading.Event(), asyncio.new_event_loop()
+        caller = loop.create_task(executor.run_async(end(ending, began), timeout=LONG))
+        loop.run_until_complete(asyncio.sleep(0))
+        assert began.wait(LIMIT)
+        loop.set_exception_handler(lambda *_: None)  # a task that is not finished is destroyed
+        loop.close()
+        executor.post(ending.set)
+        executor.run(asyncio.sleep(0), timeout=LIMIT)
+        gone = weakref.ref(loop)
+        del loop, caller
+        wait_until(lambda: gc.collect() is None or gone() is None, "the end of the loop")
 
     async def test_is_not_a_cancelled_caller_when_the_executor_ends(self, executor):
         sleeper = Sleeper()

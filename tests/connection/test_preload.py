@@ -117,7 +117,7 @@ def test_an_import_that_hangs_fails_what_waits_for_it(run):
     (facts,) = run(
         """
         import importlib.machinery
-        from haystack_integrations.tools.mcp.connection import sharing
+        from haystack_integrations.tools.mcp import concurrency
 
         class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
             def find_spec(self, name, path=None, target=None):
@@ -130,7 +130,7 @@ def test_an_import_that_hangs_fails_what_waits_for_it(run):
                 threading.Event().wait()
 
         sys.meta_path.insert(0, Hanging())
-        sharing._LONGEST_IMPORT = 0.1
+        concurrency._LONGEST_IMPORT = 0.1
         tool = MCPTool("pid", server_info)
 
         def failure_of(function):

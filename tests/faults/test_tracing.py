@@ -16,6 +16,7 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPToolset,
     StdioServerInfo,
@@ -83,6 +84,10 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
             assert requests == ["initialize", "tools/list", "tools/call add"]
         assert call(connection) == ["tools/call add"]
         assert spans.started[-1] == "tools/call add"  # by which samplers decide
+        spans.clear()
+        with pytest.raises(MCPConnectionError):
+            connection.request("vendor/thing", {"name": "Alice"})  # an argument, not the name of a tool
+        assert [span.name for span in spans.get_finished_spans()] == ["vendor/thing"]
         server.restart()
         if kind.notices_the_end:
             wait_until(lambda: not connection.is_ready, "the loss")

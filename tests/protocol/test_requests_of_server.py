@@ -139,6 +139,22 @@ async def test_the_users_handler_gets_notifications_with_types(method, params, g
     assert [type(message).__name__ for message in messages] == expected
 
 
+async def test_a_notification_of_another_revision_is_left_to_the_extension_that_wants_it():
+    async def note(parcel: Parcel) -> None:
+        got.append(parcel.number)
+
+    class Forms(ClientExtension):
+        identifier = "com.example/forms"
+
+        def notifications(self) -> Any:
+            return [NotificationBinding(method="notifications/elicitation/complete", params_type=Parcel, handler=note)]
+
+    got: list[int] = []
+    requests = await server_requests(NEWEST, extensions=[Forms()])
+    requests.notified("notifications/elicitation/complete", {"number": 1})
+    await wait_until_async(lambda: got == [1], "the notification")
+
+
 async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_the_exchange():
     def nobody() -> None:
         return None

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import importlib
+import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -54,6 +57,78 @@ def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-hay
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
+
+
+# How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
+# importing.
+_LONGEST_IMPORT = 60.0
+
+_lock = threading.Lock()
+_one_at_a_time = threading.Lock()
+# By what they import.
+_threads: dict[tuple[str, ...], threading.Thread] = {}
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    # Two threads that import what has circles, as the SDK has, may get modules that are imported by half.
+    with _one_at_a_time, suppress(ImportError):  # whoever needs it imports it again, and gets the error
+        for module in modules:
+            importlib.import_module(module)
+
+
+def begin_import(*modules: str) -> threading.Thread | None:
+    """
+    Begin to import modules in a thread, and return at once. A fork waits for the end.
+
+    :param modules: Their names.
+    :returns: The thread, the same one for the same modules; None if none can be started.
+    """
+    with _lock:
+        if modules not in _threads:
+            # A daemon, so that a program may end meanwhile.
+            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # this process has too many threads
+                return None
+            _threads[modules] = thread
+        return _threads[modules]
+
+
+async def imported(*modules: str) -> None:
+    """
+    Import modules in a thread, and wait for it without blocking the event loop.
+
+    :param modules: Their names. Whoever needs one that cannot be imported gets the error.
+    :raises TimeoutError: If it takes so long that it may never end.
+    """
+    thread = begin_import(*modules)
+    # Without a thread, whoever waits goes on and imports it where it is.
+    if thread is not None and thread.is_alive():
+        await start_in_thread(thread.join, _LONGEST_IMPORT)
+        if thread.is_alive():
+            msg = (
+                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
+                "wait for this? Connect after the imports of the program, or import `mcp` first"
+            )
+            raise TimeoutError(msg)
+
+
+def _before_fork() -> None:
+    # The child would have modules that are imported by half, and their locks for ever.
+    for thread in [*_threads.values()]:
+        if thread is not threading.current_thread():
+            thread.join(_LONGEST_IMPORT)
+
+
+def _replace_locks_after_fork() -> None:
+    # Other threads of the parent may have held them.
+    global _lock, _one_at_a_time
+    _lock, _one_at_a_time = threading.Lock(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_replace_locks_after_fork)
 
 
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:

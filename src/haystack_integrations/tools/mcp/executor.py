@@ -303,18 +303,23 @@ class _Alarms:
     __slots__ = ("_looks_at", "alarms")
 
     def __init__(self) -> None:
-        self.alarms: dict[asyncio.Future[None], _Alarm] = {}
+        # By weak references: what waits in a loop that was closed is freed with it.
+        self.alarms: dict[weakref.ref[asyncio.Future[None]], _Alarm] = {}
         self._looks_at = inf
 
-    def add(self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None) -> None:
+    def add(
+        self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None
+    ) -> weakref.ref[asyncio.Future[None]]:
         """
-        End a wait after some seconds; if an executor is given, only if its loop does not run then.
+        End a wait after some seconds; if an executor is given, only if its loop does not run then. Return its key.
         """
-        loop = waiter.get_loop()
+        loop, key = waiter.get_loop(), weakref.ref(waiter)
         deadline = loop.time() + seconds
-        self.alarms[waiter] = _Alarm(deadline, seconds, executor)
-        if deadline < self._looks_at:
+        self.alarms[key] = _Alarm(deadline, seconds, executor)
+        # Not for a hundredth of the time: each call might need a timer of its own.
+        if deadline < self._looks_at - seconds / 100:
             self._look_at(deadline, loop)
+        return key
 
     def _look_at(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
         # The loop alone holds the timer, which would keep the loop alive otherwise; and the timer holds no variables of
@@ -325,11 +330,11 @@ class _Alarms:
     def _look(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
         if moment != self._looks_at:
             return  # an earlier one was needed since
-        now = loop.time()
-        for waiter, alarm in self.alarms.items():
-            if alarm.deadline <= now:
+        self._looks_at, now = inf, loop.time()
+        for key, alarm in self.alarms.items():
+            waiter = key()
+            if alarm.deadline <= now and waiter is not None:
                 alarm.ring(waiter, now)
-        self._looks_at = inf
         soonest = min((alarm.deadline for alarm in self.alarms.values()), default=inf)
         if soonest < inf:
             self._look_at(soonest, loop)
@@ -565,8 +570,7 @@ class AsyncExecutor:
         if alarms is None:
             alarms = self._alarms[loop] = _Alarms()
         # Before the other thread is woken, which then need not wait for the GIL.
-        if timeout is not None:
-            alarms.add(waiter, timeout, self if has_limit else None)
+        key = None if timeout is None else alarms.add(waiter, timeout, self if has_limit else None)
         try:
             self._submit(operation)
             await waiter
@@ -574,7 +578,8 @@ class AsyncExecutor:
             operation.cancel()
             raise
         finally:
-            alarms.alarms.pop(waiter, None)
+            if key is not None:
+                del alarms.alarms[key]
         result: T = operation.outcome()
         return result
 

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from haystack import Document, component, default_from_dict, default_to_dict, lo
 from haystack.dataclasses import ByteStream
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
-from haystack_integrations.tools.mcp.concurrency import gather_bounded
+from haystack_integrations.tools.mcp.concurrency import gather_bounded, imported
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
@@ -162,8 +162,9 @@ class MCPResourceFetcher(ReaderBase):
         :raises MCPConnectionError: As `run`.
         :raises ValueError: As `run`.
         """
-        # The first template of a process imports the SDK, which takes long.
-        wanted, prefix = await asyncio.to_thread(self._wanted, uris, prefix, variables)
+        if self.uri_template is not None and "mcp" not in sys.modules:
+            await imported("mcp")  # as `_expanded` does, where it would block the loop
+        wanted, prefix = self._wanted(uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)
 
     def _wanted(

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib
 import os
 import threading
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.concurrency import begin_import, imported
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
@@ -38,36 +36,6 @@ _COMMON = (f"{_PACKAGE}.connection.identities",)
 _USUAL = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
 
 
-# How long anybody waits for the import, in seconds. It hangs if it needs a module that a thread which waits for it is
-# importing.
-_LONGEST_IMPORT = 60.0
-
-_lock = threading.Lock()
-_one_at_a_time = threading.Lock()
-# By what they import.
-_threads: dict[tuple[str, ...], threading.Thread] = {}
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    # Two threads that import what has circles may get modules that are imported by half.
-    with _one_at_a_time, suppress(ImportError):  # whoever needs it imports it again, and gets the error
-        for module in modules:
-            importlib.import_module(module)
-
-
-def _begun(modules: tuple[str, ...]) -> threading.Thread | None:
-    with _lock:
-        if modules not in _threads:
-            # A daemon, so that a program may end meanwhile.
-            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # this process has too many threads
-                return None
-            _threads[modules] = thread
-        return _threads[modules]
-
-
 def preload() -> None:
     """
     Begin to import what connections over stdio and HTTP need, in a background thread, and return at once.
@@ -76,7 +44,7 @@ def preload() -> None:
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
     of the import. If no thread can be started, the import is left to the first connection.
     """
-    _begun((*_COMMON, *_USUAL))
+    begin_import(*_COMMON, *_USUAL)
 
 
 async def preloaded(server_info: MCPServerInfo) -> None:
@@ -86,23 +54,7 @@ async def preloaded(server_info: MCPServerInfo) -> None:
     :param server_info: How the server is reached.
     :raises TimeoutError: If it takes so long that it may never end.
     """
-    thread = _begun((*_COMMON, *server_info._modules))
-    # Without a thread, whoever waits goes on and imports it where it is.
-    if thread is not None and thread.is_alive():
-        await start_in_thread(thread.join, _LONGEST_IMPORT)
-        if thread.is_alive():
-            msg = (
-                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
-                "wait for this? Connect after the imports of the program, or import `mcp` first"
-            )
-            raise TimeoutError(msg)
-
-
-def _before_fork() -> None:
-    # The child would have modules that are imported by half, and their locks for ever.
-    for thread in [*_threads.values()]:
-        if thread is not threading.current_thread():
-            thread.join(_LONGEST_IMPORT)
+    await imported(*_COMMON, *server_info._modules)
 
 
 class Pool:
@@ -195,11 +147,10 @@ def _settings(configuration: Any) -> Any:
     return type(configuration), [copy.copy(each) if isinstance(each, (dict, list)) else each for each in values]
 
 
-def _replace_locks_after_fork() -> None:
-    # Other threads of the parent may have held them.
-    global _lock, _one_at_a_time
-    pool.lock, _lock, _one_at_a_time = threading.Lock(), threading.Lock(), threading.Lock()
+def _replace_lock_after_fork() -> None:
+    # Another thread of the parent may have held it.
+    pool.lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_replace_locks_after_fork)
+    os.register_at_fork(after_in_child=_replace_lock_after_fork)

@@ -269,6 +269,11 @@ _RESULTS: Final[dict[str, type[BaseModel]]] = {
     "completion/complete": types.CompleteResult,
     "initialize": types.InitializeResult,
     "server/discover": types.DiscoverResult,
+    "subscriptions/listen": types.SubscriptionsListenResult,
+    "logging/setLevel": types.EmptyResult,
+    "ping": types.EmptyResult,
+    "resources/subscribe": types.EmptyResult,
+    "resources/unsubscribe": types.EmptyResult,
 }
 
 # The model of the result of a method, its list, and what mends the items of that.

@@ -45,6 +45,9 @@ _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
 
 _UNTRACED = nullcontext()
 
+# Requests by whose `name` a span is named.
+_NAMED = frozenset({"tools/call", "prompts/get"})
+
 
 class Transport(ABC):
     """
@@ -175,8 +178,8 @@ class Channel:
         :raises RequestError: If there is none.
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote it.
         """
-        # Of a tool or a prompt. Other names would be too many for the names of spans.
-        name = exchange.params.get("name") if exchange.params else None
+        # Of a tool or a prompt. Others would be too many for the names of spans, or an argument.
+        name = exchange.params.get("name") if exchange.params and exchange.method in _NAMED else None
         target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:

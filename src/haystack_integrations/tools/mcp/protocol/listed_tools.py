@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -14,7 +13,7 @@ import mcp_types as types
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema
 
@@ -75,7 +74,7 @@ class ListedTools:
         if version in MODERN_PROTOCOL_VERSIONS:
             if _INBOUND not in sys.modules and any(_mentions_header(tool.get("inputSchema")) for tool in listed):
                 # The SDK takes half a second to import, and few tools need it.
-                await start_in_thread(importlib.import_module, _INBOUND)
+                await imported(_INBOUND)
             left_out |= {tool["name"]: reason for tool in listed if (reason := self._note_headers(tool)) is not None}
         usable = [tool for tool in listed if tool["name"] not in left_out]
         for tool, reason in left_out.items():

@@ -40,6 +40,8 @@ _TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 _LOG: Final = "notifications/message"
 
+_OF_ONE_REVISION: Final = {"notifications/elicitation/complete": "2025-11-25", ACKNOWLEDGED: "2026-07-28"}
+
 
 class ServerRequests:
     """
@@ -150,7 +152,8 @@ class ServerRequests:
             self._notified(method, params)
 
     def _notified(self, method: str, params: dict[str, Any]) -> None:
-        handlers, is_known = self.callbacks.handlers, method in NOTIFICATIONS
+        version, handlers = self.callbacks.version, self.callbacks.handlers
+        is_known = method in NOTIFICATIONS and _OF_ONE_REVISION.get(method, version) == version
         binding = None if is_known else self._bindings.get(method)
         try:
             if binding is not None:

@@ -89,7 +89,7 @@ class MCPServerInfo(ABC):
         """
         The modules that its client needs. They take long to import, so a connection does it in a thread.
         """
-        return ()
+        return ("mcp",)  # which a custom client most likely uses
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
