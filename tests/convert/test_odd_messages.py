@@ -164,7 +164,7 @@ def test_of_many_blocks_only_the_odd_ones_change() -> None:
             {"contents": [{"uri": "", "text": "t", "_meta": {}}]},
         ),
         ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
-        ("ping", {"_meta": "odd"}, {}),
+        ("ping", {"_meta": "odd", "more": 1}, {}),
     ],
 )
 def test_odd_members_of_other_results_are_mended_or_dropped(
