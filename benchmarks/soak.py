@@ -14,6 +14,7 @@ environment with mcp-haystack and psutil. Exits with 1 if a promise was broken.
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -68,6 +69,14 @@ class HttpServer:
         self.port = free_port()
         self._command = command(books, self.port)
         self.start()
+        self._wait()
+
+    def _wait(self) -> None:
+        # The first connection is made once, and not again as after a kill.
+        for _ in range(300):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
+                return
+            time.sleep(0.1)
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

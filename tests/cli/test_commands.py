@@ -122,6 +122,8 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
         (["list", "python x.py", "--env", "no equals"], 2, "--env takes NAME=value"),
         (["list", "nowhere.py"], 2, "There is no file nowhere.py"),
+        (["list", "nowhere.json:calc"], 2, "There is no file nowhere.json"),
+        (["call", "nowhere.py:server", "add"], 2, "There is no file nowhere.py"),
         (["list", "LICENSE:server"], 2, "LICENSE is no Python file. A target is a URL"),
         (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
         (["list", "http://127.0.0.1:9/mcp", "--header", "no colon"], 2, "--header takes 'Name: value'"),

@@ -235,15 +235,17 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     except ValueError as error:
         msg = f"The command has a quotation mark too few or too many ({error})"
         raise CommandError(msg) from None
-    if len(words) > 1 and not Path(target).is_file():
+    file, colon, name = target.rpartition(":")
+    if len(words) > 1 and not Path(target).is_file() and not Path(file).is_file():
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
         return [Server(redact_url(target), server_info_from(target))]
-    file, colon, name = target.rpartition(":")
     if colon and Path(file).is_file():
         if Path(file).suffix in CONFIG_SUFFIXES:
             return [_named(Path(file), name)]
         return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
+    if colon:
+        _check_is_no_file(file)
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         return servers_in(path)
@@ -269,15 +271,19 @@ def _by_name(name: str, options: ServerOptions) -> Server:
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
-    if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):
-        msg = f"There is no file {name} in {os.getcwd()}."
-        raise CommandError(msg)
+    _check_is_no_file(name)
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
         f"{names_of_servers}{_CHOICES}"
     )
     raise CommandError(msg)
+
+
+def _check_is_no_file(name: str) -> None:
+    if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):
+        msg = f"There is no file {name} in {os.getcwd()}."
+        raise CommandError(msg)
 
 
 def _named(file: Path, name: str) -> Server:
