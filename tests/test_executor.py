@@ -196,7 +196,7 @@ class TestRunAsync:
         call_at = loop.call_at
 
         def count(moment, callback, *args, **options):
-            if "_Alarms" in callback.__qualname__:
+            if "Alarm" in getattr(callback, "__qualname__", ""):
                 timers.append(moment)
             return call_at(moment, callback, *args, **options)
 
@@ -207,7 +207,7 @@ class TestRunAsync:
         with pytest.raises(TimeoutError, match=r"timed out after 0\.1 seconds"):
             await executor.run_async(sleeper.sleep(), timeout=0.1)  # one that is needed earlier
         await asyncio.gather(*waits)
-        assert len(timers) <= 4
+        assert 1 <= len(timers) <= 4
 
     def test_of_a_loop_that_is_closed_meanwhile_keeps_nothing_of_it(self, executor):
         async def end(end: asyncio.Event, began: threading.Event) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +161,7 @@ class MCPResourceFetcher(ReaderBase):
         :raises MCPConnectionError: As `run`.
         :raises ValueError: As `run`.
         """
-        if self.uri_template is not None and "mcp" not in sys.modules:
+        if self.uri_template is not None:
             await imported("mcp")  # as `_expanded` does, where it would block the loop
         wanted, prefix = self._wanted(uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)

@@ -269,7 +269,6 @@ class Outgoing:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 

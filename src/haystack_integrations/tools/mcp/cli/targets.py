@@ -245,7 +245,7 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
             return [_named(Path(file), name)]
         return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
     if colon:
-        _check_is_no_file(file)
+        _refuse_missing_file(file)
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         return servers_in(path)
@@ -271,7 +271,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
-    _check_is_no_file(name)
+    _refuse_missing_file(name)
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
@@ -280,7 +280,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     raise CommandError(msg)
 
 
-def _check_is_no_file(name: str) -> None:
+def _refuse_missing_file(name: str) -> None:
     if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):
         msg = f"There is no file {name} in {os.getcwd()}."
         raise CommandError(msg)

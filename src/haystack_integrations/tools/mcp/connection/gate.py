@@ -136,8 +136,7 @@ class Gate:
         :param pause: For how many seconds a server that fails again and again is left alone first; None for never.
         """
         self._server = server
-        self._max_in_flight = max_in_flight
-        self.limits_calls: bool = max_in_flight is not None
+        self.max_in_flight: int | None = max_in_flight
         self._first_pause = pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self.reset()
@@ -149,7 +148,7 @@ class Gate:
         self.state: CircuitState = "closed"
         # How many calls wait until there are fewer in flight.
         self.waiting: int = 0
-        self._places = None if self._max_in_flight is None else asyncio.Semaphore(self._max_in_flight)
+        self._places = None if self.max_in_flight is None else asyncio.Semaphore(self.max_in_flight)
         # Whether each of the last calls failed; empty as long as none did.
         self.outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
         self._reason = ""
@@ -203,7 +202,7 @@ class Gate:
                 await places.acquire()
         except TimeoutError:
             msg = (
-                f"no place became free among the {self._max_in_flight} calls that may be in flight at "
+                f"no place became free among the {self.max_in_flight} calls that may be in flight at "
                 f"{self._server} (`max_in_flight`)"
             )
             raise _WaitedTooLongError(msg, denied=True) from None

@@ -179,7 +179,7 @@ class ToolCall:
         passage: Passage | None = None
         attempt = 0
         while True:
-            if passage is None and (gate.limits_calls or gate.state != "closed"):
+            if passage is None and (gate.max_in_flight is not None or gate.state != "closed"):
                 passage = Passage(gate)
             if passage is not None:
                 await self._enter(passage)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -72,10 +71,11 @@ class ListedTools:
         listed = read.result["tools"]
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:
-            if _INBOUND not in sys.modules and any(_mentions_header(tool.get("inputSchema")) for tool in listed):
-                # The SDK takes half a second to import, and few tools need it.
-                await imported(_INBOUND)
-            left_out |= {tool["name"]: reason for tool in listed if (reason := self._note_headers(tool)) is not None}
+            if mentioning := [tool for tool in listed if _mentions_header(tool.get("inputSchema"))]:
+                await imported(_INBOUND)  # the SDK takes half a second, and few tools need it
+            for tool in listed:
+                self._headers.pop(tool["name"], None)
+            left_out |= {tool["name"]: why for tool in mentioning if (why := self._note_headers(tool)) is not None}
         usable = [tool for tool in listed if tool["name"] not in left_out]
         for tool, reason in left_out.items():
             if self.unusable.get(tool) != reason:
@@ -94,15 +94,12 @@ class ListedTools:
         """
         Take from a tool's definition which arguments go as headers, too (SEP-2243).
 
-        :param tool: The definition.
+        :param tool: The definition, which mentions headers.
         :returns: Why it cannot be used; None if it can.
         """
-        schema = tool.get("inputSchema")
-        self._headers.pop(tool["name"], None)
-        if not _mentions_header(schema):
-            return None
         from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map  # noqa: PLC0415 - see `read`
 
+        schema = tool["inputSchema"]
         reason = find_invalid_x_mcp_header(schema)
         if reason is not None:
             return f"invalid {_HEADER} ({reason})"

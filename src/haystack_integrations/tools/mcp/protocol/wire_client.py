@@ -494,7 +494,7 @@ class WireClient(MCPClient):
         :raises MCPOutcomeUnknownError: If the call was sent and never answered.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
-        if self._channel is None or not (self.life.state is SessionState.OPEN or self.life.is_open):
+        if self._channel is None or not self.life.is_open:
             if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
                 raise not_connected()
             # What is not written to a dead server's pipe has not run for sure.
