@@ -2,12 +2,15 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 import contextlib
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from haystack_integrations.tools.mcp.serving.running import Stop
 from tests.support.background import in_thread
 from tests.support.served import SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
@@ -156,3 +159,15 @@ def test_what_a_tool_prints_and_reads_does_not_touch_the_protocol(served: Served
     served.send(id=1, method="tools/call", params={"name": "prints", "arguments": {}, "_meta": envelope()})
     assert served.answer(1)["result"]["content"][0]["text"] == ""
     served.wait_for("noise on stdout")
+
+
+def test_an_order_to_stop_that_comes_after_the_end_of_the_server_does_nothing():
+    async def wind_down(_time_for_calls: float) -> None:
+        pytest.fail("the server has ended")
+
+    async def served() -> Stop:
+        return Stop(600.0, wind_down)
+
+    stop = asyncio.run(served())
+    stop.request("the client closed stdin")
+    assert "mcp-serving-watchdog" not in {thread.name for thread in threading.enumerate()}

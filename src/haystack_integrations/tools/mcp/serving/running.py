@@ -118,9 +118,12 @@ class Stop:
         """
         if not self.requested:
             self.requested = True
+            try:
+                # A signal handler may have interrupted anything in the loop.
+                self._loop.call_soon_threadsafe(self._begin)
+            except RuntimeError:  # the server has ended by itself, and its loop is closed
+                return
             threading.Thread(target=self._watch, args=(reason,), name="mcp-serving-watchdog", daemon=True).start()
-            # A signal handler may have interrupted anything in the loop.
-            self._loop.call_soon_threadsafe(self._begin)
 
     def _begin(self) -> None:
         self._task = self._loop.create_task(self._wind_down(self.time_for_calls))
