@@ -262,6 +262,8 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert (first.required, second.required) == (True, False)
     assert (first.tool_names, named.tool_names) == (["a"], None)
     assert load({"command": "x", "disabledTools": ["b"]}).tool_selection.exclude_tools == ["b"]
+    assert load({"command": "x", "tools": ["a"]}).tool_names == ["a"]  # GitHub Copilot
+    assert load({"command": "x", "tools": {"a": {"enabled": True}}}).tool_names is None  # FastMCP
     assert first.tool_options.result_format == "json"
     assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content, prefix_tool_names=False)] == [
         None,
@@ -281,7 +283,7 @@ def test_a_parameter_that_no_toolset_has_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    "autoApprove icon $typeName alwaysLoad chatMenu comment _comment // tags dev startup version name 5".split(),
+    "autoApprove icon $typeName alwaysLoad chatMenu comment _comment // tags dev startup version name oauth 5".split(),
 )
 def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(key: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
@@ -417,6 +419,7 @@ def test_variables_are_expanded_as_the_clients_do_it(entry: dict[str, Any], argu
     [
         {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
         {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
+        {"amp.mcpServers": {"one": {"command": "${PROGRAM}", "env": [], "args": {}}}},
         {"mcpServers": {"one": {"command": "${PROGRAM}"}, "two": {"url": "https://h/", "enabled": False}}},
     ],
 )
@@ -424,6 +427,12 @@ def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch:
     monkeypatch.setenv("PROGRAM", "x")
     [toolset] = load_mcp_toolsets(content)
     assert toolset.server_info == StdioServerInfo(Secret.from_env_var("PROGRAM"))
+
+
+@pytest.mark.parametrize("section", ["mcpServers", "servers", "context_servers"])
+@pytest.mark.parametrize("empty", [None, {}, []])
+def test_a_file_may_have_no_servers_yet(section: str, empty: Any) -> None:
+    assert load_mcp_toolsets({section: empty}) == []
 
 
 @pytest.mark.parametrize("config", ['{"mcpServers": {"a": {"env": {"KEY": "s3ntinel"}}}}', None, 5, [{}]])

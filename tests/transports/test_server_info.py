@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
-from haystack_integrations.tools.mcp.transports.server_infos import resolve_headers
+from haystack_integrations.tools.mcp.transports.server_infos import resolve_headers, resolve_url
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
@@ -127,6 +127,12 @@ class TestValidation:
         with pytest.raises(ValueError, match=message) as raised:
             StdioServerInfo(**{"command": "uvx", **parameters})
         assert "StdioServerInfo" in str(raised.value)
+
+    @HTTP_INFOS
+    def test_white_space_around_a_url_is_no_part_of_it(self, http_info, monkeypatch):
+        monkeypatch.setenv("MCP_URL", "https://h/mcp\n")
+        assert http_info(url=" https://h/mcp \n").url == "https://h/mcp"
+        assert resolve_url(http_info(url=Secret.from_env_var("MCP_URL"))) == "https://h/mcp"
 
     @HTTP_INFOS
     @rows(

@@ -37,8 +37,8 @@ from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, fo
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Under which keys clients keep their servers: most under the first, VS Code under the second, and under the third in
-# its settings, Zed under the last.
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",))
+# its settings, Zed and Amp under the last.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("amp.mcpServers",))
 
 _NAMES = ("mcpServers", "servers", "context_servers")
 
@@ -174,6 +174,8 @@ class Configuration:
                 holder, found = found, found.get(key) if isinstance(found, Mapping) else None
             if found is None:
                 continue
+            if found == []:  # an empty object of PHP
+                found = {}
             if not isinstance(found, Mapping):
                 msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
                 raise ValueError(msg)
@@ -185,6 +187,8 @@ class Configuration:
         # The files of Claude Code's plugins have the servers at the top.
         if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
             return dict(content), []
+        if not {*content}.isdisjoint(_NAMES):  # it is null
+            return {}, []
         closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
         hint = f" Did you mean `{closest[0]}`?" if closest else ""
         wanted = " or ".join(f"`{name}`" for name in _NAMES)

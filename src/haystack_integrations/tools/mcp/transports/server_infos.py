@@ -493,6 +493,8 @@ class HttpServerInfo(BuiltInServerInfo):
 
         :raises ValueError: Naming the parameter and what it takes.
         """
+        if isinstance(self.url, str):
+            self.url = self.url.strip()
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
@@ -709,7 +711,7 @@ def resolve_url(info: HttpServerInfo) -> str:
     :returns: The URL.
     :raises ValueError: If a variable is not set, or the result is no URL.
     """
-    url = resolved(info.url)
+    url = resolved(info.url).strip()
     if not is_url(url):
         msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(info.url)}"
         raise ValueError(msg)

@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.transports.server_infos import (
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp and others.
+# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp, Copilot and others.
 _ALIASES = {
     "httpUrl": "url",
     "serverUrl": "url",
@@ -52,6 +52,7 @@ _ALIASES = {
     "transport": "type",
     "transportType": "type",
     "isActive": "enabled",
+    "tools": "enabledTools",
     "includeTools": "enabledTools",
     "allowedTools": "enabledTools",
     "excludeTools": "disabledTools",
@@ -96,6 +97,9 @@ _TOOLSET_KEYS = (
     "include_instructions",
 )
 _KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
+
+# What looks like a misspelled key, but is one of Claude Code and Gemini CLI.
+_NO_TYPOS = frozenset({"oauth"})
 
 # By how many letters a misspelled key is longer or shorter at most. Others are keys of other clients.
 _MOST_LETTERS = 2
@@ -190,7 +194,12 @@ def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
     :param entry: The entry.
     :returns: The keys.
     """
-    return [str(key) for key in entry if key not in _KNOWN_KEYS]
+    return [str(key) for key, value in entry.items() if _is_foreign(key, value)]
+
+
+def _is_foreign(key: Any, value: Any) -> bool:
+    # In the files of FastMCP, `tools` is an object of changes; in those of Copilot, a list of names.
+    return key not in _KNOWN_KEYS or (key == "tools" and isinstance(value, Mapping))
 
 
 def _refuse_entry(msg: str) -> NoReturn:
@@ -210,13 +219,15 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
-        if key not in _KNOWN_KEYS and (meant := _meant_by(_folded(str(key)))):
+        if key not in {*_KNOWN_KEYS, *_NO_TYPOS} and (meant := _meant_by(_folded(str(key)))):
             _refuse_entry(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {', '.join(_KEYS)}.")
         # Some clients write all keys, and leave those empty that they do not use.
-        if key not in _KNOWN_KEYS or value in (None, ""):
+        if _is_foreign(key, value) or value in (None, ""):
             continue
         kind, what = _KEYS.get(name, (object, ""))
         if not isinstance(value, kind):
+            if value in ([], {}):  # PHP encodes an empty object as a list, Lua an empty list as an object
+                continue
             _refuse_entry(f"`{key}` must be {what}, got {type(value).__name__}")
         if name in known:
             _refuse_entry(f"`{key}` is another name of `{name}`; an entry has one of them")
