@@ -8,6 +8,7 @@ Requests that a server over HTTP refuses: which of them may be sent again, becau
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -104,6 +105,9 @@ DOUBTFUL = [
     (500, {"error": "no such session"}),
     (200, rpc_error("Session not found", id="own")),
     (200, rpc_error("Bad Request: Server not initialized", id=None)),
+    (200, rpc_error("Invalid request parameters", -32602, id="own", data="")),
+    (202, b""),
+    (302, b""),
 ]
 
 
@@ -133,6 +137,25 @@ def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_n
                     connection.call_tool("pay")
             assert server.runs == before + 1  # never twice
             assert server.sessions == (min(attempt, 2) if recovers else attempt)
+
+
+@pytest.mark.parametrize("body", [b"Internal Server Error", rpc_error("Error handling POST request", -32603, id="x")])
+def test_after_two_crashes_in_a_row_the_next_call_opens_a_new_session(handshake_server: Any, body: Any) -> None:
+    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": []}), None
+        server.runs += 1
+        if session == "session-1" and server.runs in (1, 3, 4):
+            return 500, body, None
+        return 200, result_of(message, {"content": []}), None
+
+    server = handshake_server(answer)
+    with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+        for fails in (True, False, True, True, False):
+            assert server.sessions <= 1
+            with pytest.raises(MCPInvocationError) if fails else nullcontext():
+                connection.call_tool("pay")
+    assert (server.sessions, server.runs) == (2, 5)
 
 
 def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one(handshake_server: Any) -> None:

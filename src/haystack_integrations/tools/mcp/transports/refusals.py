@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Protocol
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
-_DOUBTFUL_SESSION = "the server seems to have lost the session"
+DOUBTFUL_SESSION = "the server seems to have lost the session"
 
 # Statuses of a server, or of what is in front of it, that looked at no more than the headers of a request.
 _DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
@@ -50,15 +50,17 @@ SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 # mention sessions too.
 _UNKNOWN_SESSION = re.compile(
     r"""
-    (bad\ request\W+)?
+    ((bad|invalid)\ request\W+)?
     (
         (no\ valid|no|(invalid|unknown|missing|expired)(\ or\ (invalid|unknown|missing|expired))?)
         \ (mcp[- ])?session([ _-]?id)?(\ header)?(\ provided)?
     |
         server\ not\ initialized
     |
+        received\ request\ before\ initialization\ was\ complete
+    |
         (mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
-        \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|terminated|not\ initialized|required)
+        \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|missing|terminated|not\ initialized|required)
     )
     \W*
     """,
@@ -68,12 +70,15 @@ _UNKNOWN_SESSION = re.compile(
 # others are about the size of the request, or about how many there are.
 _SAY_NOTHING_OF_THE_SESSION = frozenset({408, 413, 414, 429, 431})
 # What such a refusal may be of. Servers refuse notifications, and requests that they do not know, for other reasons.
-_COMMON_METHODS = frozenset(
+COMMON_METHODS = frozenset(
     "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
 )
 # Errors of whoever processed the request.
 _OWN_ERRORS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
+
+# All that clients of the Python SDK see of "Received request before initialization was complete".
+PYTHON_SDK_REFUSAL = "Invalid request parameters"
 
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
 _LONGEST_MESSAGE = 200
@@ -249,14 +254,14 @@ def _why_lost(
     if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
         return None
     if status == httpx2.codes.NOT_FOUND:
-        return _DOUBTFUL_SESSION if answers_request else UNKNOWN_SESSION
+        return DOUBTFUL_SESSION if answers_request else UNKNOWN_SESSION
     if status == httpx2.codes.BAD_REQUEST and not answers_request and says_unknown_session(message):
         return UNKNOWN_SESSION
-    if exchange.method not in _COMMON_METHODS or "www-authenticate" in response.headers:
+    if exchange.method not in COMMON_METHODS or "www-authenticate" in response.headers:
         return None
     if not is_refusal and not _MENTIONS_SESSION.search(message):
         return None
-    return None if answers_request and code in _OWN_ERRORS else _DOUBTFUL_SESSION
+    return None if answers_request and code in _OWN_ERRORS else DOUBTFUL_SESSION
 
 
 def _error_in(body: bytes) -> dict[str, Any] | None:

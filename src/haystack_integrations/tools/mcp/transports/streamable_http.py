@@ -33,6 +33,8 @@ from haystack_integrations.tools.mcp.transports.posting import (
     describe_failure,
 )
 from haystack_integrations.tools.mcp.transports.refusals import (
+    COMMON_METHODS,
+    DOUBTFUL_SESSION,
     EVENT_STREAM,
     REDIRECTS,
     SESSION_HEADER,
@@ -102,6 +104,8 @@ class StreamableHttpTransport(HttpTransport):
         self._session_id: str | None = None
         # The revision that was negotiated.
         self._version: str | None = None
+        # Whether the last request failed with HTTP 500. Some servers answer so for a session that crashed.
+        self._has_crashed = False
         # Whether the server has answered what asks for its stream, if that was asked.
         self._is_answered = asyncio.Event()
         self._is_answered.set()
@@ -167,6 +171,10 @@ class StreamableHttpTransport(HttpTransport):
 
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
         status = response.status_code
+        # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
+        may_be_lost = has_session and exchange.method in COMMON_METHODS
+        reason = DOUBTFUL_SESSION if may_be_lost else None
+        has_crashed, self._has_crashed = self._has_crashed, status == httpx2.codes.INTERNAL_SERVER_ERROR
         if status in REDIRECTS:
             exchange.settle(RefusedError(_describe_redirect(response), is_final=True))
         elif status not in SUCCESSES:
@@ -175,9 +183,8 @@ class StreamableHttpTransport(HttpTransport):
                 body = await self._sender.read(response)
             except (httpx2.HTTPError, TooLargeError) as error:  # the status is known
                 logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
-            reason = judge(response, body, exchange, has_session=has_session)
-            if reason is not None:
-                self.channel.drained(reason)
+            verdict = judge(response, body, exchange, has_session=has_session)
+            reason = verdict or (reason if has_crashed and self._has_crashed else None)
         elif status == _ACCEPTED:
             exchange.settle(UnreadableError(f"the server answered a request with {status_of(response)}"))
         else:
@@ -185,6 +192,7 @@ class StreamableHttpTransport(HttpTransport):
                 self._session_id = response.headers.get(SESSION_HEADER)
             kind = media_type(response)
             if kind.startswith("application/json"):
+                reason = None
                 self._read_body(await self._sender.read(response), exchange)
             elif kind == EVENT_STREAM:
                 await self._read_events(response, exchange)
@@ -192,6 +200,8 @@ class StreamableHttpTransport(HttpTransport):
             else:
                 content = describe_content(response)
                 exchange.settle(UnreadableError(f"the server answered with {content}, which is no answer of MCP"))
+        if reason is not None:
+            self.channel.drained(reason)
         await response.aclose()
 
     def _read_body(self, body: bytes, exchange: Exchange) -> None:
