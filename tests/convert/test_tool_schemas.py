@@ -76,7 +76,8 @@ class TestForeignSchemas:
             ),
             ({"id": "http://x/y", "$id": "#name", "$anchor": "x", "$schema": "urn:mine"}, {"id": "http://x/y"}),
             ([], {}),
-            ({"properties": [], "dependencies": []}, {"properties": {}}),
+            ({"properties": [], "dependencies": [], "dependentRequired": [], "required": {}}, {"properties": {}}),
+            ({"type": "STRING", "items": {"type": ["NULL", "null"]}}, {"type": "string", "items": {"type": ["null"]}}),
             ({"type": None, "properties": None, "required": None, "description": None}, {}),
             ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
             ({"required": ["a", "a"]}, {"required": ["a"]}),
@@ -307,6 +308,10 @@ class TestRejections:
     def test_what_is_not_an_object_is_rejected(self, schema):
         with pytest.raises(ValueError, match="#: must be a JSON object, not"):
             normalize_parameters(schema)
+
+    def test_the_type_may_be_in_capitals(self):
+        schema = {"type": "OBJECT", "properties": {"a": {"type": "INTEGER"}}}
+        assert normalize_parameters(schema) == {"type": "object", "properties": {"a": {"type": "integer"}}}
 
     @rows("declared", ["string", ["string"], {}, "", "objekt"])
     def test_a_top_level_type_other_than_object_is_rejected(self, declared):

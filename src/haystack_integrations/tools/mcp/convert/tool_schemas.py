@@ -116,7 +116,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     """
     if not isinstance(schema, dict):
         _fail((), f"must be a JSON object, not {type(schema).__name__}")
-    declared = schema.get("type")
+    declared = _types(schema.get("type"))
     if declared is not None and declared != "object" and not (isinstance(declared, list) and "object" in declared):
         shown = repr(_shortened(declared)) if isinstance(declared, str) else type(declared).__name__
         _fail(("type",), f"must be 'object', because tools take named arguments, not {shown}")
@@ -247,6 +247,8 @@ class _Conversion:
         for key, value in _modern(node, path).items():
             place, widened = (*path, key), self._widened
             if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
+                continue
+            if value in ([], {}) and key in ("required", "dependentRequired"):  # either, as PHP and Lua encode them
                 continue
             if key in SCHEMAS_BY_NAME:
                 result[key] = {
@@ -386,6 +388,13 @@ def _mapping(value: Any, path: Path) -> Schema:
     return value if isinstance(value, dict) else _fail(path, f"must be an object, not {type(value).__name__}")
 
 
+def _types(declared: Any) -> Any:
+    # Gemini has them in capitals.
+    if isinstance(declared, list) and all(isinstance(each, str) for each in declared):
+        return list(dict.fromkeys(each.lower() for each in declared))
+    return declared.lower() if isinstance(declared, str) else declared
+
+
 def _modern(node: Schema, path: Path) -> Schema:
     """
     Translate the keywords of older drafts.
@@ -402,8 +411,10 @@ def _modern(node: Schema, path: Path) -> Schema:
     for name, each in _mapping(out.pop("dependencies", None) or {}, (*path, "dependencies")).items():
         key = "dependentRequired" if isinstance(each, list) else "dependentSchemas"
         out[key] = {**_mapping(out.get(key) or {}, (*path, key)), name: each}
-    if out.get("type") == "any":
-        del out["type"]
+    if "type" in out:
+        out["type"] = _types(out["type"])
+        if out["type"] == "any":
+            del out["type"]
     # In draft 03, and in many schemas since, a property says itself that it is required.
     properties = out.get("properties")
     flagged = [
