@@ -9,7 +9,7 @@ import pytest
 from mcp.types import methods
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.convert.odd_messages import mend_params, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import is_plain, mend_params, mend_result
 
 OLD, NEW = "2025-06-18", "2026-07-28"
 TEXT = {"type": "text", "text": "kept"}
@@ -44,6 +44,14 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
     ({"content": {}}, [], None, False),
     ({"content": "plain"}, ["plain"], None, False),
     ({"content": TEXT}, ["kept"], None, False),
+    ({"content": 5}, ["5"], None, False),
+    (
+        {"content": [{"type": "tool_use", "id": "1", "name": "n", "input": {}}]},
+        [unsupported({"type": "tool_use", "id": "1", "name": "n", "input": {}})],
+        None,
+        False,
+    ),
+    *(({"content": [{"type": kind, "text": "kept"}]}, ["kept"], None, False) for kind in ("Text", "markdown", None)),
     ({"content": [None, "plain", {"text": "untyped"}]}, ["plain", "untyped"], None, False),
     ({"structuredContent": {"n": 1}}, [], {"n": 1}, False),
     ({"structuredContent": {"n": 1}, "content": None, "isError": True}, [], {"n": 1}, True),
@@ -99,6 +107,7 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
 def test_what_can_be_read_of_a_call_is_kept(
     version: str, result: dict[str, Any], said: list[Any], structured: Any, is_error: bool
 ) -> None:
+    assert not is_plain(result)
     read = mended("tools/call", version, result)
     assert texts(read) == said
     assert read.get("structuredContent") == structured

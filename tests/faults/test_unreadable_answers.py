@@ -204,13 +204,15 @@ def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answe
     raw_server, way, era, tmp_path, caplog
 ):
     results = tmp_path / "results.json"
-    results.write_text(json.dumps({**PHP, **era}))
+    called = {"content": [{"type": "Text", "text": "called"}], "resultType": None}
+    results.write_text(json.dumps({**PHP, **era, "tools/call": called}))
     tool = {"name": "fine", "inputSchema": [], "annotations": [], "_meta": [], "description": "half a \ud83d"}
     listing = json.dumps([tool])
     info = raw_server(way, "--results", str(results), "--listing", listing)
     with MCPConnection(info, connection_timeout=LIMIT) as connection:
         assert connection.capabilities == {"tools": {}, "resources": {}, "prompts": {}, "experimental": {}}
         assert [(tool.name, tool.description) for tool in connection.list_tools()] == [("fine", "half a \ufffd")]
+        assert text(connection.call_tool("fine")) == "called"
         assert [resource.name for resource in connection.list_resources()] == ["r"]
         assert connection.list_resource_templates() == []
         assert connection.read_resource("a:b").contents[0].text == "read"

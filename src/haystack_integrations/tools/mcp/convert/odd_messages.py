@@ -46,6 +46,8 @@ _BLOCKS: Final[dict[str, type[BaseModel]]] = {
     "tool_use": types.ToolUseContent,
     "tool_result": types.ToolResultContent,
 }
+# Those that no result has.
+_OF_SAMPLING: Final = frozenset({"tool_use", "tool_result"})
 
 
 @dataclass
@@ -122,6 +124,8 @@ def is_plain(result: dict[str, Any]) -> bool:
     for block in content:
         if type(block) is not dict or block.keys() != {"type", "text"} or type(block["text"]) is not str:
             return False
+        if block["type"] != "text":
+            return False
     return (
         type(result.get("structuredContent", {})) is dict
         and type(result.get("isError", False)) is bool
@@ -148,8 +152,8 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
             frame.pop("structuredContent", None)
         elif structured == [] and version not in MODERN_PROTOCOL_VERSIONS:  # which have objects only
             frame["structuredContent"] = {}
-        if isinstance(frame.get("content"), str):
-            frame["content"] = [frame["content"]]
+        if isinstance(frame.get("content"), str | int | float):
+            frame["content"] = [_as_text(frame["content"])]
         if frame.get("content") is None:
             frame["content"] = _other_content(frame) if structured is None else []
     return frame
@@ -246,7 +250,9 @@ def _block(block: Any) -> list[Any]:
             block["name"] = _as_text(block.get("uri"))
         elif kind == "resource" and isinstance(resource := block.get("resource"), dict):
             block["resource"] = {**resource, "uri": _as_text(resource.get("uri"))}
-        repaired = repair(_BLOCKS[kind], block) if kind in _BLOCKS else None
+        repaired = repair(_BLOCKS[kind], block) if kind in _BLOCKS and kind not in _OF_SAMPLING else None
+        if repaired is None and isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
+            repaired = {"type": "text", "text": block["text"]}
     if repaired is None:
         shown = _as_text(block)
         shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"

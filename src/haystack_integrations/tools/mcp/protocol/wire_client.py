@@ -371,6 +371,8 @@ class WireClient(MCPClient):
                 if method != CALL_METHOD or is_mended or not await self._is_mended(error):
                     raise
                 is_mended = True
+        if result.get("resultType", "") is None:
+            del result["resultType"]
         if self._is_modern:
             result.setdefault("resultType", "complete")
         if method == CALL_METHOD and is_plain(result):
