@@ -87,7 +87,7 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
         (["a:=1", "a=2"], None, "'a' is given more than once. Give all of it as JSON: a:=[…]"),
         (["a=1", "a:=2"], None, "'a' is given more than once"),
-        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: maximum recursion depth exceeded"),
+        (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: "),
     ],
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(
