@@ -136,10 +136,18 @@ class TestFates:
     @rows(
         ("error", "fate", "says"),
         [
-            (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made (ConnectError: refused)"),
-            (httpx2.ConnectTimeout("slow"), Fate.REFUSED, "no connection could be made (ConnectTimeout: slow)"),
-            (httpx2.PoolTimeout("full"), Fate.REFUSED, "no connection could be made (PoolTimeout: full)"),
-            (httpx2.ProxyError("407"), Fate.REFUSED, "no connection could be made (ProxyError: 407)"),
+            (
+                httpx2.ConnectError("refused"),
+                Fate.REFUSED,
+                "no connection could be made to mcp.test (ConnectError: refused)",
+            ),
+            (
+                httpx2.ConnectTimeout("slow"),
+                Fate.REFUSED,
+                "no connection could be made to mcp.test (ConnectTimeout: slow)",
+            ),
+            (httpx2.PoolTimeout("full"), Fate.REFUSED, "no connection could be made to mcp.test (PoolTimeout: full)"),
+            (httpx2.ProxyError("407"), Fate.REFUSED, "no connection could be made to mcp.test (ProxyError: 407)"),
             (httpx2.UnsupportedProtocol("ftp"), Fate.REFUSED, "no connection could be made"),
             (httpx2.WriteError(""), Fate.LOST, "the connection was cut before the answer came (WriteError)"),
             (httpx2.WriteTimeout(""), Fate.LOST, "the connection was cut before the answer came (WriteTimeout)"),

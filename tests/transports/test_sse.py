@@ -110,7 +110,11 @@ async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why
         (httpx2.Response(401), "401 Unauthorized", "HTTP 401 Unauthorized"),
         (httpx2.Response(302, headers={"Location": "https://elsewhere.test/"}), "302 Found", "HTTP 302 Found"),
         (httpx2.Response(503, headers={"Retry-After": "9"}), "503 Service Unavailable", "HTTP 503"),
-        (httpx2.ConnectError("refused"), None, "no connection could be made (ConnectError: refused)"),
+        (
+            httpx2.ConnectError("refused"),
+            None,
+            "no connection could be made to mcp.example.com (ConnectError: refused)",
+        ),
         (MCPAuthorizationError("no token"), None, "no token"),
     ],
 )

@@ -203,7 +203,9 @@ class TestBreaks:
     async def test_nobody_listens(self) -> None:
         async with Wire(transport("http://127.0.0.1:9/mcp")) as wire:
             exchange, error = await wire.fail()
-        assert exchange.fate is Fate.REFUSED and str(error).startswith("no connection could be made (ConnectError")
+        assert exchange.fate is Fate.REFUSED and str(error).startswith(
+            "no connection could be made to 127.0.0.1:9 (Conn"
+        )
         assert wire.heard.drained_because == []
 
     @rows(

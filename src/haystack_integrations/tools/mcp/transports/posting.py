@@ -265,7 +265,8 @@ class HttpSender:
             first.mark_sent()
         try:
             response = await self.transport.handle_async_request(request)
-        except CONNECT_ERRORS:
+        except CONNECT_ERRORS as error:
+            error.request = request  # which says where nobody listens
             if first is not None:
                 first.unmark_sent()
             raise
@@ -372,7 +373,8 @@ def describe_failure(error: Exception) -> str:
     if lacks_descriptors(error):
         return NO_DESCRIPTORS
     if isinstance(error, CONNECT_ERRORS):
-        return f"{NO_CONNECTION} ({type(error).__name__}: {error})"
+        place = "" if error._request is None else f" to {error._request.url.netloc.decode()}"
+        return f"{NO_CONNECTION}{place} ({type(error).__name__}: {error})"
     if isinstance(error, MCPAuthorizationError):
         return str(error)
     return f"the connection was cut before the answer came ({type(error).__name__})"
