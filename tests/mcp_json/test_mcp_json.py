@@ -282,6 +282,14 @@ def test_a_parameter_that_no_toolset_has_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"), [("server", "servers"), ("server_names", "servers"), ("prefix_tools", "prefix_tool_names")]
+)
+def test_a_misspelled_parameter_is_told_what_it_is_called(name: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"load_mcp_toolsets has no parameter '{name}'. Did you mean `{meant}`"):
+        load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, **{name: ["a"]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
     "key",
     "autoApprove icon $typeName alwaysLoad chatMenu comment _comment // tags dev startup version name oauth 5".split(),
 )

@@ -181,10 +181,11 @@ class TestValidation:
             http_info(url="http://h/mcp", **parameters)
         assert http_info.__name__ in str(raised.value)
 
-    @rows("server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c"])
+    @rows("server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c", "x.py:y"])
     def test_an_import_path_that_is_none_is_refused(self, server):
-        with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'"):
+        with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'") as raised:
             InProcessServerInfo(server)
+        assert ("use MCPToolset('x.py')" in str(raised.value)) is (server == "x.py:y")
 
     @rows("server", [None, {}, [], 5, b"x", MCPServer])
     def test_what_is_no_server_at_all_is_refused(self, server):

@@ -70,6 +70,8 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
         (5, "got int"),
         (object(), "got object"),
         ("nothing-here.py", "there is no file 'nothing-here.py'"),
+        ("python nothing-here.py", ", and a command line is a list: ['python', 'nothing-here.py']"),
+        ("mcp.json", "load_mcp_toolsets('mcp.json') makes toolsets of a configuration file"),
         (
             "uvx mcp-server-time --token s3ntinel",
             "a command line is a list: ['uvx', 'mcp-server-time', '--token', '***']",

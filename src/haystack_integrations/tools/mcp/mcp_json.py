@@ -29,7 +29,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import combine_options
+from haystack_integrations.tools.mcp.parameters import combine_options, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
 from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
@@ -103,6 +103,10 @@ def load_mcp_toolsets(
         type, an environment variable that is not set and has no default. The message names the place and the valid
         choices.
     """
+    for name in parameters.keys() - parameters_of("MCPToolset").keys():
+        if meant := difflib.get_close_matches(name, ("servers", "prefix_tool_names", "inputs"), 1, 0.7):
+            msg = f"load_mcp_toolsets has no parameter '{name}'. Did you mean `{meant[0]}`?"
+            raise TypeError(msg)
     configuration = Configuration(
         config, {"required": required, **parameters}, inputs=inputs, prefix_tool_names=prefix_tool_names
     )

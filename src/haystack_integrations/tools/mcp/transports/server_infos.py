@@ -301,8 +301,10 @@ class InProcessServerInfo(BuiltInServerInfo):
         """
         if isinstance(self.server, str):
             module, _, attribute = self.server.partition(":")
-            if not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-                self._refuse(f"`server` must be like 'package.module:server', got {self.server!r}")
+            is_file = module.endswith(".py")
+            if is_file or not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
+                advice = f"; to start a file, use MCPToolset({module!r})" if is_file else ""
+                self._refuse(f"`server` must be like 'package.module:server', got {self.server!r}{advice}")
         elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes, type)):
             cls = self.server if isinstance(self.server, type) else None
             advice = "" if cls is None else f"; create an object, as in {cls.__name__}('name')"

@@ -393,14 +393,20 @@ def _from_text(text: Any) -> MCPServerInfo:
     if interpreter is not None and path.is_file():
         return StdioServerInfo(command=interpreter, args=[str(path)])
     shown_text = redact_text(text)
-    if interpreter is not None:
-        _refuse(f"there is no file '{shown_text}' in {os.getcwd()}")
-    if len(text.split()) == 1:
-        _refuse(f"'{shown_text}' is neither a URL nor the path of a script ({', '.join(_INTERPRETERS)})")
+    if path.suffix == ".json":
+        _refuse(
+            f"'{shown_text}' is no server: load_mcp_toolsets({shown_text!r}) makes toolsets of a configuration file"
+        )
     words = text.split()
     with suppress(ValueError):  # a quotation mark that is not closed
         words = shlex.split(text)
-    _refuse(f"a command line is a list: {redact_args(words)}")
+    command_line = f"a command line is a list: {redact_args(words)}"
+    if interpreter is not None:
+        what = f"there is no file '{shown_text}' in {os.getcwd()}"
+        _refuse(what if len(words) == 1 else f"{what}, and {command_line}")
+    if len(words) == 1:
+        _refuse(f"'{shown_text}' is neither a URL nor the path of a script ({', '.join(_INTERPRETERS)})")
+    _refuse(command_line)
 
 
 def _from_command_line(words: list[Any]) -> StdioServerInfo:
