@@ -618,6 +618,12 @@ class TestStateInputs:
             outcome = execute([tool], ("add", {"a": 5}), state_schema={"offset": {"type": int}}, state={"offset": 37})
         assert outcome.result == "42"
 
+    @every_executor
+    def test_a_required_value_that_the_state_has_not_is_named_with_its_key(self, execute):
+        with MCPTool("add", COUNTER, inputs_from_state={"offset": "b"}) as tool:
+            outcome = execute([tool], ("add", {"a": 5}), state_schema={"other": {"type": int}}, state={"other": 1})
+        assert "'b' was not sent, because the State has no 'offset'" in outcome.results[0].result
+
 
 def first_letter(value: Any) -> str:
     return str(value)[0]

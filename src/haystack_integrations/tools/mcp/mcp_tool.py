@@ -857,6 +857,13 @@ class MCPTool(ToolBase, Tool):
         failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
+        required = self._definition.input_schema.get("required") if self._definition is not None else None
+        for key, name in (self._custom_inputs_from_state or {}).items():
+            if name not in sent.arguments and isinstance(required, list) and name in required:
+                redacted += (
+                    f"\nThe parameter '{name}' was not sent, because the State has no '{key}' (`inputs_from_state`): "
+                    "put it into the `state_schema` of the Agent, and pass it to `run`."
+                )
         failure.__traceback__ = None  # the frames of the executor's tasks help nobody
         failure.message = redacted
         failure.args = (redacted, *failure.args[1:])
