@@ -246,6 +246,7 @@ class MCPTool(ToolBase, Tool):
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
+        :raises FileNotFoundError: If there is no such file of a `snapshot`.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(

@@ -218,6 +218,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             and compared with what the server says. Default: whatever it says is used.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
+        :raises FileNotFoundError: If there is no such file of a `snapshot`.
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
         self.tool_names: list[str] | None = None if tool_names is None else list(tool_names)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -138,6 +139,9 @@ class StdioTransport(Transport):
         )
 
 
+# How variables are named that programs ask for. Words in capitals may be anything.
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\b")
+
 # Ends of the names of files that an interpreter runs.
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
@@ -181,6 +185,8 @@ class StdioClient(WireClient):
         self.cwd: str | None = None
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
+        # All variables of the process.
+        self._env: dict[str, str] = {}
         self._process: ServerProcess | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
@@ -206,7 +212,7 @@ class StdioClient(WireClient):
         names = info.inherit_env or []
         to_allow = names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
         command = check_command(self.command, self.env, to_allow)
-        env = {**inherited_environment(names), **self._given}
+        env = self._env = {**inherited_environment(names), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
@@ -244,8 +250,14 @@ class StdioClient(WireClient):
 
     async def _advice(self) -> str | None:
         process = self._process
-        if not self.life.loss or (process is not None and process.stderr.text()):
-            return None  # its standard error says it
+        said = "" if process is None else process.stderr.text()
+        if not self.life.loss or said:  # its standard error says it
+            kept = sorted({name for name in _VARIABLE.findall(said) if name in os.environ.keys() - self._env.keys()})
+            return (
+                f"It does not inherit {', '.join(kept)}: name it in `inherit_env`, or pass it in `env`."
+                if kept
+                else None
+            )
         if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
