@@ -96,6 +96,16 @@ def test_a_text_of_json_is_read_as_the_object_or_list_that_is_wanted(arguments: 
             checked(arguments, strict=True)
 
 
+def test_null_for_what_is_optional_is_as_if_it_were_left_out():
+    assert checked({"share": None, "maybe": None, "count": 1}) == {"maybe": None, "count": 1}
+    with pytest.raises(ToolError, match=r"'counts\.a' must be of type"):
+        checked({"counts": {"a": None}})
+    with pytest.raises(ToolError, match="'share' must be of type number"):
+        checked({"share": None}, strict=True)
+    with pytest.raises(ToolError, match="'count' must be of type integer"):
+        ArgumentCheck("tool", {**SCHEMA, "required": ["count"]}).check({"count": None}, strict=False)
+
+
 @pytest.mark.parametrize("text", ['{"a": 1', "[1]", "1", '"a"', "null", "[" * 100_000])
 def test_other_texts_are_no_objects(text: str):
     with pytest.raises(ToolError, match="'counts' must be of type object"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Dict, List, Union  # noqa: UP035
 from uuid import UUID
 
 import pytest
@@ -92,6 +92,12 @@ def converted(declared: Any, value: Any) -> Any:
         (int | None, None, None),
         (dict[str, Any], {"field": "meta.a"}, {"field": "meta.a"}),
         (Iterable[int], [1, 2], [1, 2]),
+        (Iterable, [1, 2], [1, 2]),
+        (List, [1, 2], [1, 2]),  # noqa: UP006
+        (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (frozenset[int], [1, 2], frozenset({1, 2})),
         (Document, {"content": "a", "meta": {"content": "b"}}, Document(content="a", meta={"content": "b"})),
         (list[Document] | None, [{"id": "1", "content": "a"}], [Document(id="1", content="a")]),
         (dict[str, list[Document]], {"k": [{"content": "a"}]}, {"k": [Document(content="a")]}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -299,6 +300,27 @@ WRITTEN = datetime(2026, 11, 23, 12, 30, tzinfo=UTC)
 
 class Verdict(Enum):
     GOOD = "definitely positive"
+
+
+@rows(
+    ("value", "text"),
+    [
+        (Verdict.GOOD, "definitely positive"),
+        (Decimal("1.50"), "1.50"),
+        (UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+        ("a", "a"),
+        (["a"], '["a"]'),
+        ({"a": 1}.keys(), '["a"]'),
+        (range(2), "[0, 1]"),
+        ({"b": deque([1])}, '{"b": [1]}'),
+    ],
+)
+async def test_the_model_sees_one_value_as_text_and_several_as_json(value: Any, text: str):
+    def show() -> Any:
+        return value
+
+    async with Client(create_mcp_server("lab", tools=[show])) as client:
+        assert (await client.call_tool("show")).content[0].text == text
 
 
 @dataclass

@@ -749,8 +749,9 @@ class CallGuard(Middleware):
                 if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
                     raise
                 # Otherwise the code has made it up, such as that of another task that it had waited for.
-                logger.error("Code that was called raised {kind}", kind=type(error).__name__, exc_info=error)
-                msg = "The code that was called wanted to end the process"
+                kind = type(error).__name__
+                logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
+                msg = f"The code that was called raised {kind}"
                 raise failure(msg) from error
             finally:
                 self._running.discard(scope)

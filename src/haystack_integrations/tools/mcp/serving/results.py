@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
@@ -133,6 +133,8 @@ class JsonWriter:
             convert = getattr(value, conversion, None)
             if callable(convert) and not isinstance(value, type):
                 return self.write(convert())
+        if isinstance(value, Collection):  # the keys of a dictionary, a range, a deque
+            return self._list(list(value))
         written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
         return well_formed(written) if isinstance(written, str) else written
 
@@ -374,8 +376,9 @@ def _content(value: Any, writer: JsonWriter, written: Any = None) -> list[types.
     if block is not None:
         return [block]
     written = writer.write(value) if written is None else written
-    as_json = types.TextContent(type="text", text=json.dumps(written, ensure_ascii=False))
-    return [as_json, *_media_inside(value, writer)]
+    # A date or an Enum is a text like any other.
+    text = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
+    return [types.TextContent(type="text", text=text), *_media_inside(value, writer)]
 
 
 def _block(value: Any, writer: JsonWriter) -> types.ContentBlock | None:

@@ -226,19 +226,18 @@ def _input_type(declared: Any) -> Any:
         return _FROM_JSON[declared]
     if dataclasses.is_dataclass(declared):
         return _dataclass(declared)
-    origin, parts = get_origin(declared), get_args(declared)
+    origin, parts = get_origin(declared) or declared, get_args(declared)
     if origin in (Union, UnionType):
         return Union[tuple(map(_input_type, _arms(parts)))]  # noqa: UP007
     if origin is Annotated:
         return Annotated[(_input_type(parts[0]), *parts[1:])]
-    if origin is tuple and parts[-1] is not Ellipsis:
-        return tuple[tuple(map(_input_type, parts))]  # type: ignore[misc]
-    if origin in (set, frozenset, collections.abc.Set):
-        return set[_input_type(parts[0])]  # type: ignore[misc]
+    if origin is tuple and parts:
+        return tuple[tuple(each if each is Ellipsis else _input_type(each) for each in parts)]  # type: ignore[misc]
     if origin in _SEQUENCES:
-        # An Iterable, too: pydantic would hand on a generator that can be read once.
-        return list[_input_type(parts[0])]  # type: ignore[misc]
-    if origin in (dict, collections.abc.Mapping):
+        # An Iterable is a list: pydantic would hand on a generator that can be read once.
+        kind: Any = {collections.abc.Set: set, set: set, frozenset: frozenset}.get(origin, list)
+        return kind[_input_type(parts[0])] if parts else kind
+    if origin in (dict, collections.abc.Mapping) and parts:
         return dict[parts[0], _input_type(parts[1])]  # type: ignore[valid-type, misc]
     return declared
 
@@ -553,6 +552,7 @@ class ArgumentCheck:
             named: _Schema = {name: {} for name in parameters.get("required", ())}
             properties = {**named, **parameters["properties"]}
             parameters = {**parameters, "properties": properties, "additionalProperties": False}
+        self._required: Collection[str] = parameters.get("required", ())
         self._validator = _Validator(parameters, registry=Registry())
 
     def check(self, arguments: dict[str, Any], *, strict: bool) -> dict[str, Any]:
@@ -565,6 +565,12 @@ class ArgumentCheck:
         :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
+        if errors and not strict:
+            # Models send null for what they do not want to set.
+            optional = {error.path[0] for error in errors if error.instance is None and len(error.path) == 1}
+            optional -= set(self._required)
+            arguments = {name: each for name, each in arguments.items() if name not in optional}
+            errors = self._errors(arguments)
         if errors:
             arguments = copy.deepcopy(arguments)
             # What is in the objects and lists that were read is read in the next round.
