@@ -4,9 +4,12 @@
 
 from typing import Any
 
+import pytest
 from fastmcp import Client
+from fastmcp.exceptions import ToolError
 from haystack import Document
 from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent, ToolCall
+from haystack.tools import create_tool_from_function
 
 from haystack_integrations.tools.mcp.serving import create_mcp_server
 from tests.support.rows import rows
@@ -79,3 +82,27 @@ async def test_what_a_function_returns_fits_what_it_says(function: Any, kind: st
         assert [block.type for block in result.content] == [kind]
         assert (tool.output_schema is None) == (structured is None)
         assert (result.structured_content or {}).get("result") == structured
+
+
+def send(message: ChatMessage, files: list[ByteStream], about: Document | None = None) -> str:
+    """
+    Send a message.
+
+    :param message: What is sent.
+    """
+    return repr((message.text, [each.data for each in files], about and about.content))
+
+
+@rows("of_haystack", [True, False])
+async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_take_them(of_haystack: bool) -> None:
+    arguments = {"message": {"role": "user", "content": "Hi"}, "files": [{"data": "aGk="}], "about": {"content": "tea"}}
+    server = create_mcp_server("Types", tools=[create_tool_from_function(send) if of_haystack else send])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        sent = await client.call_tool("send", arguments)
+        with pytest.raises(ToolError, match="'role', 'content' missing in 'message'"):
+            await client.call_tool("send", {**arguments, "message": {}})
+    shown = tool.input_schema["properties"]
+    assert (shown["message"]["required"], shown["message"]["description"]) == (["role", "content"], "What is sent.")
+    assert shown["about"]["default"] is None
+    assert sent.content[0].text == repr(("Hi", [b"hi"], "tea"))

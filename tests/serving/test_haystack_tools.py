@@ -5,6 +5,7 @@
 import asyncio
 import datetime as dt
 import enum
+import functools
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -339,6 +340,15 @@ async def test_clients_do_not_set_what_a_tool_of_haystack_depends_on():
                 await client.call_tool(tool.name, {"text": "tea", "user": "eve"})
 
 
+async def test_defaults_that_pydantic_resolves_are_resolved():
+    def find(text: str, limit: int = Field(10, ge=1), words: list[str] = Field(default_factory=list)) -> str:  # noqa: B008
+        return f"{text} {limit} {words}"
+
+    server = create_mcp_server("shop", tools=[create_tool_from_function(find, description="Finds.")])
+    assert (await called(server, "find", text="tea")).content[0].text == "tea 10 []"
+    assert (await called(server, "find", text="tea", limit=2)).content[0].text == "tea 2 []"
+
+
 def seek(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
     """
     Look for it.
@@ -356,7 +366,12 @@ async def test_docstrings_and_annotations_describe_arguments():
     @component
     class Looking:
         @component.output_types(found=str)
-        def run(self, text: str, count: Annotated[int, Field(ge=1)] = 1, plain: bool = False):
+        def run(
+            self,
+            text: str,
+            count: Annotated[int, Field(ge=1)] = 1,
+            plain: Annotated[bool, Field(description="As it is")] = False,
+        ):
             return {"found": text}
 
     Looking.run.__doc__ = seek.__doc__
@@ -377,9 +392,9 @@ async def test_docstrings_and_annotations_describe_arguments():
         tools = {tool.name: tool for tool in await client.list_tools()}
     for name, tool in tools.items():
         said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
-        # A docstring is all that Haystack reads of a component.
-        count = "Not this." if name in ("component", "pipeline") else "How many"
-        assert (said["text"], said["count"]) == ("What it is.", count), name
+        # The docstring of a component goes first, as in Haystack.
+        count, plain = ("Not this.", "As it is") if name in ("component", "pipeline") else ("How many", None)
+        assert (said["text"], said["count"], said["plain"]) == ("What it is.", count, plain), name
     assert tools["of_haystack"].description == tools["seek"].description == "Look for it.\n\nEverywhere."
     assert tools["described"].description == "My own."
 
@@ -464,12 +479,55 @@ async def test_an_error_says_nothing_of_the_arguments_that_the_client_does_not_s
     assert str(failed.value) == "Error calling tool 'fail'"
 
 
+def misspelt(name: "Strng") -> None:  # type: ignore[name-defined] # noqa: F821
+    """Misspells."""
+
+
+class Clerk:
+    def greet(self, name: str) -> str:
+        return name
+
+
+def offer(key: str, name: str, count: int = 1) -> str:
+    """Offer."""
+    return f"{key} {name} {count}"
+
+
+async def aoffer(key: str, name: str, count: int = 1) -> str:
+    return offer(key, name, count)
+
+
+@functools.lru_cache
+def cached(name: str, key: str = "k", count: int = 1) -> str:
+    return offer(key, name, count)
+
+
+@rows(
+    ("function", "name", "arguments"),
+    [
+        (functools.partial(offer, "k"), "offer", ["name", "count"]),
+        (functools.partial(offer, key="k"), "offer", ["name", "count"]),
+        (functools.partial(aoffer, key="k", count=1), "aoffer", ["name"]),
+        (functools.partial(cached, key="k"), "cached", ["name", "count"]),
+        (cached, "cached", ["name", "key", "count"]),
+    ],
+)
+async def test_a_partial_or_cached_function_is_served_without_what_is_bound(function: Any, name: str, arguments: Any):
+    server = create_mcp_server("shop", tools=[function])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert (tool.name, list(tool.input_schema["properties"])) == (name, arguments)
+        assert (await client.call_tool(name, {"name": "tea"})).data == "k tea 1"
+
+
 @rows(
     ("tools", "message"),
     [
         ("add", "must be a list"),
         ([3], "must contain tools"),
         ([lambda *args: args], "cannot be served as a tool"),
+        ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
+        ([Clerk.greet], "'greet' is a method of a class. Serve that of an instance"),
         ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
         ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
         ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),

@@ -17,7 +17,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
 from haystack.core.errors import DeserializationError, SerializationError
@@ -138,7 +138,7 @@ def is_state_type(declared: Any) -> bool:
 
 def parameter_descriptions(component: Any) -> dict[str, str]:
     """
-    Read what the docstrings say of a component's inputs; those of a SuperComponent come from its pipeline.
+    Read what docstrings and annotations say of a component's inputs; those of a SuperComponent come from its pipeline.
 
     :param component: The component.
     :returns: The descriptions by the names of the inputs.
@@ -146,7 +146,20 @@ def parameter_descriptions(component: Any) -> dict[str, str]:
     found = importlib.import_module(_PARAMETERS)._get_component_param_descriptions(component)
     # Haystack 2 returns what the component does, too.
     described: dict[str, str] = found[1] if isinstance(found, tuple) else found
-    return described
+    annotated = {name: annotated_description(socket.type) for name, socket in input_sockets(component).items()}
+    return {**annotated, **described}
+
+
+def annotated_description(declared: Any) -> str:
+    """
+    Read what `Annotated` says of a parameter.
+
+    :param declared: Its type: `Annotated[int, "How many"]`, or with `Field(description="How many")`.
+    :returns: The description; empty if there is none.
+    """
+    said = get_args(declared)[1:] if get_origin(declared) is Annotated else ()
+    found = (each if isinstance(each, str) else getattr(each, "description", None) for each in said)
+    return next((each for each in found if isinstance(each, str)), "")
 
 
 def input_sockets(component: Any) -> dict[str, Any]:

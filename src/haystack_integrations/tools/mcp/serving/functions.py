@@ -29,15 +29,18 @@ from haystack.dataclasses import ByteStream, FileContent, ImageContent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
 from pydantic import PydanticUserError, ValidationError
+from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.any_tools import shown_result
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_ASYNC_FUNCTION,
+    annotated_description,
     component_of,
     has_all_inputs_of_a_pipeline,
     input_sockets,
     is_state_type,
     output_sockets,
+    parameter_descriptions,
 )
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, current_call, sign
 from haystack_integrations.tools.mcp.serving.results import OF_HAYSTACK, Answer
@@ -72,12 +75,17 @@ def serve_function(
     :raises ValueError: If its signature cannot be described to a client.
     """
     try:
+        if isinstance(function, functools.partial) or hasattr(function, "cache_info"):
+            function = _plain(function)
         parsed = FunctionTool.from_function(function)
-    except (PydanticUserError, TypeError, ValueError) as error:
+    except (NameError, PydanticUserError, TypeError, ValueError) as error:
         msg = f"The function {getattr(function, '__name__', function)!r} cannot be served as a tool: {error}"
         raise ValueError(msg) from error
     options = _declared(parsed).overridden_by(options_of(parsed.name))
     _check(parsed, options)
+    hints = _parameter_hints(parsed.fn)
+    given = {name: ServedInput(hint, required=False) for name, hint in hints.items() if _mentions(hint, OF_HAYSTACK)}
+    inputs = InputSchema(given) if given else None
     called: Any = without_injected_parameters(_called(parsed))
     adapter: Any = get_cached_typeadapter(called)
 
@@ -91,7 +99,8 @@ def serve_function(
     tool = ServedTool.create(
         name=parsed.name,
         description=parsed.description,
-        parameters=parsed.parameters,
+        parameters=_described(parsed.parameters, parsed.fn, hints, inputs),
+        inputs=inputs,
         output_schema=_result_schema(parsed),
         body=body,
         options=options,
@@ -105,10 +114,27 @@ def serve_function(
     return tool
 
 
+def _plain(function: Any) -> Callable[..., Any]:
+    """Make a function that pydantic understands of a partial or cached one. What `partial` binds by name is hidden."""
+
+    @functools.wraps(getattr(function, "func", function))
+    def plain(**kwargs: Any) -> Any:
+        return function(**kwargs)
+
+    bound, signature = getattr(function, "keywords", ()), inspect.signature(function)
+    left = [each for name, each in signature.parameters.items() if name not in bound]
+    plain.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+    return plain
+
+
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
     """Refuse options that would be passed over, or make each call fail."""
     parameters = inspect.signature(parsed.fn).parameters
     check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
+    first = next(iter(parameters.values()), None)
+    if first is not None and first.name in ("self", "cls") and first.annotation is first.empty:
+        msg = f"'{parsed.name}' is a method of a class. Serve that of an instance: `tools=[instance.{parsed.name}]`"
+        raise ValueError(msg)
     for name in ("inputs", "outputs"):
         if getattr(options, name) is not None:
             msg = (
@@ -149,9 +175,9 @@ def _called(parsed: FunctionTool) -> Callable[..., Any]:
             result = function(**kwargs)
         else:
             result = await current_call.get().in_thread(in_thread, kwargs)
-        if inspect.isasyncgen(result):
-            return [each async for each in result]
-        return await result if inspect.isawaitable(result) else result
+        if inspect.isawaitable(result):
+            result = await result
+        return [each async for each in result] if inspect.isasyncgen(result) else result
 
     return called
 
@@ -246,18 +272,22 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     options = _with_dependencies(options, function, hints)
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
-    description = tool.description
-    if function is not None and not isinstance(tool, ComponentTool) and inspect.getdoc(function):
-        docstring = parse_docstring(function)
-        parameters = _described(parameters, docstring.parameters)
-        if tool.description == function.__doc__:
-            description = docstring.description or ""
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
-    inputs = {
+    given = {
         name: ServedInput(hint, required=False)
         for name, hint in hints.items()
         if name in shown_names and is_servable(hint)
     }
+    # Components convert what they take themselves.
+    inputs = InputSchema(given) if given else None
+    description = tool.description
+    if isinstance(tool, ComponentTool):
+        parameters = _with_descriptions(parameters, parameter_descriptions(component_of(tool)))
+    elif function is not None:
+        parameters = _described(parameters, function, hints, inputs)
+        if function.__doc__ and tool.description == function.__doc__:
+            description = parse_docstring(function).description or ""
+    fields = _fields(function, hints)
     hidden = _from_state(tool, hints) - {*shown_names, *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
@@ -265,7 +295,8 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             # A schema that allows any name does not refuse these.
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
-        result = await _invoke(tool, arguments, call)
+        defaults = {name: each.get_default(call_default_factory=True) for name, each in fields.items()}
+        result = await _invoke(tool, {**defaults, **arguments}, call)
         # The model sees what it would see of the tool in an Agent.
         return Answer(result, shown_result(tool, result, lambda value: value)) if tool.outputs_to_string else result
 
@@ -273,8 +304,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         name=tool.name,
         description=description,
         parameters=parameters,
-        # Components convert what they take themselves.
-        inputs=InputSchema(inputs) if inputs else None,
+        inputs=inputs,
         output_schema=_output_schema(tool, function, options),
         body=body,
         options=options,
@@ -318,13 +348,40 @@ def _with_dependencies(options: ServeOptions, function: Any, hints: Mapping[str,
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 
 
-def _described(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
-    """Add descriptions to the arguments that have none."""
+def _fields(function: Any, hints: Mapping[str, Any]) -> dict[str, FieldInfo]:
+    """Choose the defaults like `Field(10, le=20)`, which pydantic would resolve, and Haystack hands on as they are."""
+    parameters = inspect.signature(function).parameters if hints else {}
+    defaults = {name: each.default for name, each in parameters.items()}
+    return {name: each for name, each in defaults.items() if isinstance(each, FieldInfo) and not each.is_required()}
+
+
+def _described(
+    parameters: dict[str, Any], function: Any, hints: Mapping[str, Any], inputs: InputSchema | None
+) -> dict[str, Any]:
+    """Describe arguments as the function does, and Haystack's own classes in the form that clients send."""
+    form: dict[str, Any] = inputs.json_schema if inputs else {}
+    properties = dict(parameters.get("properties", {}))
+    for name in properties.keys() & form.get("properties", {}).keys():
+        if _mentions(hints[name], OF_HAYSTACK):
+            default = {key: each for key, each in properties[name].items() if key == "default"}
+            properties[name] = {**form["properties"][name], **default}
+            parameters = {**parameters, "properties": properties}
+            if "$defs" in form:
+                parameters["$defs"] = {**parameters.get("$defs", {}), **form["$defs"]}
+    annotated = {name: annotated_description(hint) for name, hint in hints.items()}
+    in_docstring = parse_docstring(function).parameters if inspect.getdoc(function) else {}
+    return _with_descriptions(parameters, {**in_docstring, **{name: each for name, each in annotated.items() if each}})
+
+
+def _with_descriptions(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+    """Add descriptions to the arguments that have none, or the one that Haystack makes of a name."""
     properties: dict[str, Any] = parameters.get("properties", {})
     described = {
         name: {**each, "description": said[name]}
         for name, each in properties.items()
-        if said.get(name) and isinstance(each, dict) and not each.get("description")
+        if said.get(name)
+        and isinstance(each, dict)
+        and each.get("description") in (None, "", f"Input '{name}' for the component.")
     }
     return {**parameters, "properties": {**properties, **described}} if described else parameters
 
