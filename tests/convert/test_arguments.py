@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, undeclared
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
+from tests.support.rows import rows
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
 SCHEMA = normalize_parameters(
@@ -86,3 +87,22 @@ def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dic
 )
 def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
     assert repr(fit_arguments(given, SCHEMA)) == repr(given)
+
+
+@rows(
+    ("schema", "unknown"),
+    [
+        ({"properties": {"a": {}}}, ["b"]),
+        ({"properties": {"a": {}}, "additionalProperties": False}, ["b"]),
+        ({"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, []),
+        ({"properties": {"a": {}}, "additionalProperties": {}}, []),
+        ({"properties": {"a": {}}, "additionalProperties": True}, []),
+        ({"properties": {"a": {}}, "patternProperties": {"^b": {}}}, []),
+        ({"type": "object"}, []),
+    ],
+)
+def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_others(
+    schema: dict[str, Any], unknown: list[str]
+) -> None:
+    usable = normalize_parameters(schema)
+    assert undeclared({"a": 1, "b": 2}, usable["properties"], usable) == unknown

@@ -355,6 +355,15 @@ class TestBoundArguments:
         assert "The argument 'tenant' of tool 'search' is bound" in caplog.text
         assert "evil" not in caplog.text and SECRET not in caplog.text
 
+    def test_an_argument_that_the_tool_does_not_have_is_told(self, caplog):
+        server = ForeignServer(definition("search", SEARCH))
+        with MCPTool("search", server.info, bound_arguments={"api_key": "k", "tenant": "acme"}) as tool:
+            tool.invoke(query="x")
+            assert "has no argument" not in caplog.text
+            tool.invoke(query="x", qeury="a-value")
+        assert "Tool 'search' has no argument 'qeury' and may ignore it; it has: query" in caplog.text
+        assert "a-value" not in caplog.text
+
     @every_executor
     def test_without_the_value_nothing_is_sent(self, execute, monkeypatch):
         monkeypatch.delenv("SHAPING_KEY", raising=False)

@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.budgets import (
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
-from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, undeclared
 from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
@@ -796,6 +796,8 @@ class MCPTool(ToolBase, Tool):
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         fitted = fit_arguments(arguments, self.parameters)
+        if not self._valid_inputs.issuperset(arguments):
+            self._warn_of_undeclared(arguments)
         if not (self._bound.values or self._custom_inputs_from_state):
             return Sent(arguments=fitted, given=arguments)
         for name in self._bound.overridden(arguments):
@@ -805,6 +807,15 @@ class MCPTool(ToolBase, Tool):
                 tool=self.name,
             )
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
+
+    def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
+        if unknown := undeclared(arguments, self._valid_inputs, self.parameters):
+            logger.warning(
+                "Tool '{tool}' has no argument {unknown} and may ignore it; it has: {known}",
+                tool=self.name,
+                unknown=", ".join(map(repr, unknown)),
+                known=", ".join(self.parameters["properties"]) or "none",
+            )
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
         arguments = sent.arguments

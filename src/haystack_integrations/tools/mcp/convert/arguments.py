@@ -12,7 +12,7 @@ Servers that check their arguments refuse that; those of pydantic convert some o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import isfinite
 from typing import Any, Final
 from urllib.parse import unquote
@@ -58,6 +58,19 @@ def fit_arguments(
         if value is not None or name in required or _allows_null(of_property, root):
             fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
     return fitted
+
+
+def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema) -> list[str]:
+    """
+    Return the names of arguments that a tool does not have. Many servers drop such arguments silently.
+
+    :param arguments: The names of the arguments.
+    :param names: Those that the tool has.
+    :param schema: The result of `normalize_parameters`.
+    :returns: The names; none if the schema declares no arguments, or says that there may be others.
+    """
+    takes_others = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
+    return [] if takes_others or not names else [name for name in arguments if name not in names]
 
 
 def _allows_null(schema: Any, root: Schema) -> bool:
