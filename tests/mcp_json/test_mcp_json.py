@@ -664,3 +664,21 @@ def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
     config.write_text(json.dumps({"mcpServers": {"sums": {**entry, "snapshot": None}}}))
     with pytest.raises(ValueError, match=r"server 'sums': .*`snapshot`"):
         load_mcp_toolsets(config)
+
+
+def test_of_the_projects_of_claude_code_that_of_the_working_directory_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def servers(command: str, *names: str) -> dict[str, Any]:
+        return {"mcpServers": {name: {"command": command} for name in names}}
+
+    projects = {tmp_path.as_posix(): servers("here", "a", "b"), "/elsewhere": servers("there", "c"), "/odd": None}
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    loaded = load_mcp_toolsets({**servers("all", "a", "d"), "projects": projects})
+    assert [(each.tool_name_prefix, each.server_info.command) for each in loaded] == [
+        ("a", "here"),
+        ("d", "all"),
+        ("b", "here"),
+    ]
+    assert len(load_mcp_toolsets({"projects": projects})) == 2

@@ -20,6 +20,7 @@ import difflib
 import json
 import os
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -134,8 +135,8 @@ class Configuration:
         :param parameters: Parameters of every toolset, unless its entry has them.
         :param inputs: As of `load_mcp_toolsets`.
         :param prefix_tool_names: Likewise.
-        :param is_checked: False to say nothing of variables that are not set and of keys that mean nothing here, and to
-            take what VS Code asks for from environment variables: that of `api-key` is `API_KEY`.
+        :param is_checked: False to say nothing of variables that are not set, to keep in `warnings` what is logged
+            otherwise, and to take what VS Code asks for from environment variables: that of `api-key` is `API_KEY`.
         :raises FileNotFoundError: If there is no such file.
         :raises ValueError: If it is not JSON, has no place for servers, or not these inputs.
         """
@@ -147,6 +148,8 @@ class Configuration:
         self.where: str = "the configuration" if self._file is None else str(self._file)
         self.content: Any = config if self._file is None else _read(self._file, self.where)
         self._is_checked = is_checked
+        # What may be wrong, by the place that messages begin with.
+        self.warnings: defaultdict[str, list[str]] = defaultdict(list)
         # The entries of the servers by name, which are not checked yet.
         self.entries, asked = self._find_entries()
         self._asked = self._checked_inputs(asked, inputs or {})
@@ -165,12 +168,20 @@ class Configuration:
             **dict.fromkeys(("pathSeparator", "/"), os.sep),
         }
 
+    def _warn(self, place: str, text: str) -> None:
+        if self._is_checked:
+            logger.warning("{place}: {text}", place=place, text=text)
+        else:
+            self.warnings[place].append(text)
+
     def _find_entries(self) -> tuple[dict[str, Any], Any]:
         content, where = self.content, self.where
         if not isinstance(content, Mapping):
             wanted = "an object with `mcpServers` (or `servers`, as in VS Code)"
             msg = f"{where} must be {wanted}, not a {type(content).__name__}"
             raise ValueError(msg)
+        if isinstance(projects := content.get("projects"), Mapping):
+            content = {**content, **_of_project(content.get("mcpServers") or {}, projects)}
         for section in _SECTIONS:
             holder: Any = content
             found: Any = content
@@ -183,9 +194,10 @@ class Configuration:
             if not isinstance(found, Mapping):
                 msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
                 raise ValueError(msg)
-            others = [str(key) for key in content if key not in (section[0], "inputs", "$schema", TOOL_CONFIGS)]
-            if others and self._is_checked:
-                logger.warning("{where}: passed over {keys}", where=where, keys=", ".join(others))
+            known = (section[0], "inputs", "$schema", TOOL_CONFIGS, "projects")
+            others = [str(key) for key in content if key not in known]
+            if others:
+                self._warn(where, f"passed over {', '.join(others)}")
             entries = {str(name): entry for name, entry in found.items()}
             return entries, holder.get("inputs") or content.get("inputs") or []
         # The files of Claude Code's plugins have the servers at the top.
@@ -246,8 +258,8 @@ class Configuration:
         if settings.disabled:
             logger.info("{place} is disabled", place=place)
             return None
-        if self._is_checked and (ignored := foreign_keys(entry)):
-            logger.warning("{place}: passed over {keys}", place=place, keys=", ".join(ignored))
+        if ignored := foreign_keys(entry):
+            self._warn(place, f"passed over {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
         own = dict(settings.parameters)
         if self._file is not None and isinstance(snapshot := own.get("snapshot"), str):
@@ -340,13 +352,24 @@ class Configuration:
         try:
             names = read_env_file(file)
         except OSError as error:
-            if self._is_checked:
-                reason = error.strerror or type(error).__name__
-                logger.warning("{place}: `envFile` cannot be read: {reason}", place=place, reason=reason)
+            self._warn(place, f"`envFile` cannot be read: {error.strerror or type(error).__name__}")
             return entry
         given = entry.get("env")
         added = {name: f"${{envFile:{file}:{name}}}" for name in names}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
+
+
+def _of_project(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Add the servers that Claude Code has added for the folder in which this process runs.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        project = projects.get(folder.as_posix())
+        own = project.get("mcpServers") if isinstance(project, Mapping) else None
+        if own and isinstance(own, Mapping) and isinstance(servers, Mapping):
+            return {"mcpServers": {**servers, **own}}
+    return {}
 
 
 def _read(file: Path, where: str) -> Any:
