@@ -7,6 +7,7 @@ Arguments on a command line, and answers in a terminal: how JSON schemas give th
 """
 
 import io
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.call_arguments import (
     check_arguments,
     describe_type,
+    sent_arguments,
     signature,
     text_arguments,
     typed_arguments,
@@ -87,6 +89,8 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
         (["a:=1", "a=2"], None, "'a' is given more than once. Give all of it as JSON: a:=[…]"),
         (["a=1", "a:=2"], None, "'a' is given more than once"),
+        (["b=x-secret", "b=2"], None, "'b' is given more than once, and is no list: it takes string"),
+        (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
         (["a:=" + "[" * 100_000], None, "'a' is not valid JSON: "),
     ],
 )
@@ -95,7 +99,8 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"\xe9")
     with pytest.raises(CommandError) as raised:
-        typed_arguments([word.replace("{latin}", str(tmp_path / "latin.txt")) for word in words], given, of({}))
+        words = [word.replace("{latin}", str(tmp_path / "latin.txt")) for word in words]
+        typed_arguments(words, given, {"properties": {"a": {}, "b": {"type": "string"}}})
     assert told in str(raised.value)
     assert "x-secret" not in str(raised.value)
 
@@ -125,6 +130,14 @@ def test_an_argument_that_does_not_fit_is_told_without_its_value(
     assert str(raised.value).startswith("The tool 't' cannot be called so: ")
     assert told in str(raised.value)
     assert "x-secret" not in str(raised.value)
+
+
+def test_what_fits_is_sent_with_the_types_of_the_schema() -> None:
+    schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}}}
+    sent, unknown = sent_arguments({"a": 5.0, "b": 5.0, "c": 5.0}, schema)
+    assert json.dumps(sent) == '{"a": 5, "b": 5.0, "c": 5.0}'
+    assert unknown == ["c"]
+    assert sent_arguments({"a": 5.0}, {"type": "string"}) == ({"a": 5.0}, [])
 
 
 @rows("schema", [of({"type": "objekt"}), of({"$ref": "https://example.com/elsewhere"})])

@@ -89,6 +89,9 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
         (["add", "a=1", "b=x-secret"], "'b' must be of type integer"),
         (["add", "b@nowhere.txt"], "nowhere.txt cannot be used: No such file or directory"),
         (["add", "x-secret"], "is given as name=value"),
+        (["add", "--a", "6"], "Arguments are written without dashes, as name=value"),
+        (["add", "a=1", "a=2", "b=1"], "'a' is given more than once, and is no list"),
+        (["add", "a=1", "b=1", "--save", "LICENSE"], "--save takes a folder here, and LICENSE is none"),
     ],
 )
 def test_a_call_that_cannot_be_is_not_made(
@@ -141,7 +144,15 @@ def test_a_call_that_cannot_be_is_not_made(
         (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
         (["read", IN_PROCESS, "memo://hello", "day=today"], 2, "has no variables"),
         (["read", IN_PROCESS, "memo://slow/{seconds"], 2, "'memo://slow/{seconds' cannot be read: "),
-        (["call", IN_PROCESS, "image", "--save", "LICENSE"], 2, "LICENSE cannot be used: "),
+        (["read", IN_PROCESS, "memo://slow/{seconds}"], 2, "needs seconds. Give its variables as name=value"),
+        (["read", IN_PROCESS, "memo://slow/{seconds}", "seconds=0", "s=1"], 2, "has no variable 's'"),
+        (["read", IN_PROCESS, ""], 2, "The URI is empty. 'mcp-haystack list TARGET --resources' shows"),
+        (["read", IN_PROCESS, "memo://hello", "--save", "docs"], 2, "--save takes a file here, and docs is a folder"),
+        (["call", IN_PROCESS, "image", "--save", "LICENSE/new"], 2, "LICENSE/new cannot be used: "),
+        (["prompt", IN_PROCESS, "greet", "name=a", "name=b"], 2, "'name' is given more than once"),
+        (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
+        (["doctor", "{folder}/empty.json"], 2, "empty.json has no servers."),
+        (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
         (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
@@ -151,6 +162,8 @@ def test_a_call_that_cannot_be_is_not_made(
 def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list[str], code: int, told: str) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('out of order')")
     (tmp_path / "made.py").write_text("server = object()")
+    (tmp_path / "empty.json").write_text('{"mcpServers": {}}')
+    (tmp_path / "runs.py").write_text("from mcp.server import MCPServer\nMCPServer('runs').run('stdio')")
     words = [word.replace("{folder}", str(tmp_path)) for word in words]
     ran = run(*words)
     assert (ran.code, told in ran.errors) == (code, True), ran.errors
@@ -196,6 +209,12 @@ def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
     assert b"file:///logo: 5 bytes (image/png). Use --save FILE, or a pipe." in shown.err
 
 
+def test_an_argument_that_the_tool_does_not_have_is_told(run: Run) -> None:
+    ran = run("call", IN_PROCESS, "add", "a=5", "b=3", "aa=x-secret")
+    assert (ran.code, ran.screen) == (0, "8\n")
+    assert ran.errors == "Warning: the tool 'add' has no argument 'aa'. Did you mean 'a'? Available arguments: a, b\n"
+
+
 def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     for tool, file in (("mixed", "mixed-1.png"), ("audio", "audio-1.wav"), ("resource", "resource-1.txt")):
@@ -203,6 +222,7 @@ def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
         assert (ran.code, f"Saved {folder / file}" in ran.errors) == (0, True)
         assert (folder / file).stat().st_size > 0
     assert (folder / "resource-1.txt").read_text() == "a note"
+    assert "Nothing to save" in run("call", IN_PROCESS, "add", "a=5", "b=3", "--save", str(folder)).errors
 
 
 def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path) -> None:
@@ -284,17 +304,19 @@ def test_headers_and_tokens_reach_the_server_and_nothing_else(
 
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
-    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}}
+    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "a b": calculator}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
     monkeypatch.chdir(tmp_path)
-    for words in (["maths"], ["mcp.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
+    (tmp_path / "one.json").write_text(json.dumps({"mcpServers": {"one": calculator, "off": servers["off"]}}))
+    for words in (["maths"], ["a b"], ["one.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
         assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
     for target, told in {
         "math": "Did you mean 'maths'?",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",
+        "mcp.json": "has 2 servers: maths, a b. Say which one, e.g. mcp.json:maths",
     }.items():
         ran = run("inspect", target)
         assert ran.code == 2
@@ -331,6 +353,9 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     assert found["last"]["prompts"] == []
     assert found["dead"]["error"]["type"] == "MCPConnectionError"
     assert run("list", "dead.json").code == 3
+    (tmp_path / ".mcp.json").write_text("{}")
+    ran = run("list")
+    assert (ran.code, "Skipped a file: .mcp.json has no `mcpServers`" in ran.errors) == (0, True)
     ran = run("list", "stored.yaml", "--header", "X: y")
     assert (ran.code, ran.errors.count("are for servers with a URL")) == (2, 2)
 

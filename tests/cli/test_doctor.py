@@ -8,7 +8,6 @@
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -70,6 +69,7 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
             {"name": "odd", "description": "O.", "inputSchema": schema, "outputSchema": odd},
             {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
             {"name": 5, "inputSchema": schema},
+            {"name": "long", "description": "L.", "inputSchema": schema, "execution": {"taskSupport": "required"}},
             {"name": "vague", "description": "V.", "inputSchema": {**schema, "properties": properties}},
         ]
     )
@@ -81,6 +81,7 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
         "Several tools have the same name: fine",
         "'hiding' have characters that people do not see: U+200B",
         "'odd' is invalid",
+        "A model does not get the tool 'long': it can only be called as a task",
         "'vague': its schema refers to definitions that it does not have",
     ):
         assert any(text in warning for warning in found["warning"]), found
@@ -108,7 +109,9 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     file = tmp_path / "mcp.json"
     calculator = {"command": prepared_python(), "args": ["examples/servers/calculator.py"]}
     servers = {
-        "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}},
+        "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}, "envFile": "nowhere.env"},
+        "few": {**calculator, "enabledTools": ["ad"], "tool_overrides": {"divde": {}}},
+        "most": {**calculator, "disabledTools": ["multipy"]},
         "typo": {"comand": "uvx"},
         "unset": {**calculator, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
         "missing": {"command": "no-such-command"},
@@ -118,9 +121,15 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     found = findings(run, str(file))
     assert any("good: It has 3 tools" in text for text in found["ok"])
     assert "off: It is disabled" in found["ok"]
-    assert found["warning"] == ["good: `env.API_KEY` has a secret in plain text"]
+    assert found["warning"] == [
+        "good: `envFile` cannot be read: No such file or directory",
+        "good: `env.API_KEY` has a secret in plain text",
+        "few: `tool_overrides` has the tool 'divde', which is not there",
+        "most: `exclude_tools` has the tool 'multipy', which is not there",
+    ]
     told = " ".join(found["problem"])
     for text in (
+        "few: `tool_names` has the tool 'ad', which is not there",
         "Did you mean `command`?",
         "unset: These environment variables are not set",
         "'no-such-command' was not",
@@ -148,9 +157,9 @@ def test_a_listing_that_fails_is_a_problem_of_its_own(run: Run, tmp_path: Path) 
 
 def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
-    entry = {"command": sys.executable, "args": ["examples/servers/calculator.py"], "disabled": True}
-    file.write_text(json.dumps({"mcpServers": {"one": {**entry, "autoApprove": ["add"]}, "two": entry}}))
+    file.write_text(json.dumps({"mcpServers": {"one": {"command": "no-such-command", "autoApprove": ["add"]}}}))
     assert findings(run, str(file))["warning"] == ["one: passed over autoApprove"]
+    file.write_text(json.dumps({"mcpServers": {"one": {"command": "no-such-command", "disabled": True}}}))
     assert run("inspect", CALCULATOR, "--snapshot", str(tmp_path / "tools.json")).code == 0
     ran = run("doctor", str(file), "--check", str(tmp_path / "tools.json"))
     assert ran.code == 2

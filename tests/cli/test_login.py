@@ -127,7 +127,7 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
     empty = tmp_path / "empty.yaml"
     empty.write_text("components: {}")
     for words, code, told in (
-        ([str(empty)], 2, "has no server at which a person can log in"),
+        ([str(empty)], 2, "has no servers"),
         (["tests.servers.inprocess:server"], 2, "has no server at which a person can log in"),
         ([server.url, "--client-secret-env", "A"], 2, "needs its `client_id`"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),

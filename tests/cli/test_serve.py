@@ -46,6 +46,7 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import create_tool_from_function
 from haystack_integrations.tools.mcp import StdioServerInfo
+from mcp.server import MCPServer
 
 print("this is no protocol")
 store = InMemoryDocumentStore()
@@ -97,6 +98,8 @@ prompt = PromptBuilder("Tell me of {{ topic }}.", required_variables=["topic"])
 other = StdioServerInfo(sys.executable, ["examples/servers/calculator.py"], cwd=%(root)r)
 server = FastMCP("plain")
 server.tool(add)
+sdk = MCPServer("sdk", log_level="WARNING")
+sdk.tool()(add)
 number = 5
 
 
@@ -164,6 +167,7 @@ def serving(folder: Path, *words: str, **variables: str) -> Iterator[tuple[subpr
 
 KINDS: dict[str, tuple[str, str, dict[str, Any], Any]] = {
     "a server": ("shelf.py", "add", {"a": 5, "b": 3}, {"result": 8}),
+    "a server of the SDK": ("shelf:sdk", "add", {"a": 5, "b": 3}, {"result": 8}),
     "a pipeline": ("shelf.py:search", "search", {"query": "roses"}, "The roses need water."),
     "what makes one": ("shelf:pipeline", "pipeline", {"query": "roses"}, "The roses need water."),
     "a tool": ("shelf:tool", "add", {"a": 5, "b": 3}, "8"),
@@ -295,6 +299,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),
+        (["runs.py"], "it reads stdin. Put what runs the server under `if __name__ == "),
         (["nameless.py"], "has no server, mcp, app: say what to serve, as in nameless.py:name"),
         (["shelf.py", "--max-concurrency", "2", "--input", "a=b.c"], "what --input, --max-concurrency would say"),
     ],
@@ -305,6 +310,8 @@ def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], 
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
     (shelf / "nameless.py").write_text("number = 5")
+    serving = "haystack_integrations.tools.mcp.serving"
+    (shelf / "runs.py").write_text(f"from {serving} import run_server\nfrom shelf import server\nrun_server(server)")
     (shelf / "forbidden.yaml").write_text("components: {forbidden: {type: os.system, init_parameters: {}}}")
     with contextlib.chdir(shelf):
         ran = run("serve", *words)

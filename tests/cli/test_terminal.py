@@ -110,3 +110,9 @@ def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
         ran = terminal.end()
     assert ran.code == 0
     assert ran.screen.endswith("2 red\n")
+
+
+def test_a_person_who_serves_over_stdio_is_told_of_http(tmp_path: Path) -> None:
+    (tmp_path / "served.py").write_text("def add(a: int, b: int) -> int: ...")
+    with Terminal("serve", "served.py:add", width=300, cwd=tmp_path) as terminal:
+        terminal.wait_for("To serve clients that come by a URL, add --http")

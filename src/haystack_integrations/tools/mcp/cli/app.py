@@ -17,7 +17,7 @@ import traceback
 import warnings
 from types import FrameType
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.output import (
@@ -105,7 +105,10 @@ def run(words: list[str]) -> int:
         return int(result) if isinstance(result, int) else ExitCode.OK
     except CycloptsError as error:
         command = f"mcp-haystack {words[0]}" if words[:1] and words[0] in _COMMANDS else "mcp-haystack"
-        return _report(output, f"{error}{_in_quotes(words)}\nTry: {command} --help", ExitCode.USAGE, error)
+        hint = _in_quotes(words)
+        if isinstance(error, UnknownOptionError) and words[0] in ("call", "read", "prompt"):
+            hint += "\nArguments are written without dashes, as name=value"
+        return _report(output, f"{error}{hint}\nTry: {command} --help", ExitCode.USAGE, error)
     except BrokenPipeError:
         if sys.__stdout__ is not None:  # what is still buffered would make the interpreter complain when it ends
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())

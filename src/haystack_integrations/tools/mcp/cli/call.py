@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.cli.call_arguments import (
     problem_with,
     properties_of,
     required_in,
+    sent_arguments,
     text_arguments,
     typed,
     typed_arguments,
@@ -41,6 +42,7 @@ from haystack_integrations.tools.mcp.cli.output import (
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, connected, named, server_of
 from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
 
@@ -73,6 +75,9 @@ def call(
     :param save: Write the images, sounds and files of the result into this folder.
     """
     output = options.output
+    if save is not None and save.exists() and not save.is_dir():
+        msg = f"--save takes a folder here, and {save} is none. The tool was not called"
+        raise CommandError(msg)
     name = one_line(tool)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -94,11 +99,19 @@ def call(
         schema = named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
         check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
+        given, unknown = sent_arguments(given, schema)
+        if unknown:
+            choices = describe_choices(unknown, list(properties_of(schema)), "It", "arguments")
+            text = f"Warning: the tool '{name}' has no argument {', '.join(map(repr, unknown))}. {one_line(choices)}"
+            output.note(text, style="yellow")
         bar.add_task(name, total=None)
         with bar:
             result = session.connection.call_tool(tool, given)
     if save is not None:
-        for number, (data, mime_type) in enumerate(_files_in(result), 1):
+        files = list(_files_in(result))
+        if not files:
+            output.note("Nothing to save: the result has no images, sounds or files", style="yellow")
+        for number, (data, mime_type) in enumerate(files, 1):
             save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
     if output.is_json:
         output.json(result)
@@ -192,6 +205,9 @@ def read(
     :param save: Write the content into this file.
     """
     output = options.output
+    if save is not None and save.is_dir():
+        msg = f"--save takes a file here, and {save} is a folder"
+        raise CommandError(msg)
     server = server_of(target, options)
     uri = _filled(uri, text_arguments(variables))
     with connected(server, options, output) as session:
@@ -225,10 +241,21 @@ def _filled(uri: str, variables: dict[str, str]) -> str:
         if not template.variables and variables:
             msg = f"'{uri}' has no variables; a template has them in braces, as in 'notes://days/{{day}}'"
             raise CommandError(msg)
-        return template.expand(variables)
+        expanded = template.expand(variables)
     except ValueError as error:
         msg = f"'{uri}' cannot be read: {error}"
         raise CommandError(msg) from error
+    names = [variable.name for variable in template.variables]
+    needed = [variable.name for variable in template.variables if variable.operator not in ("?", "&")]
+    missing = [name for name in needed if name not in variables]
+    if missing or (unknown := [name for name in variables if name not in names]):
+        what = f"needs {', '.join(missing)}" if missing else f"has no variable {', '.join(map(repr, unknown))}"
+        msg = f"'{uri}' {what}. Give its variables as name=value; they are: {', '.join(names)}"
+        raise CommandError(msg)
+    if not expanded:
+        msg = "The URI is empty. 'mcp-haystack list TARGET --resources' shows those that there are"
+        raise CommandError(msg)
+    return expanded
 
 
 def prompt(

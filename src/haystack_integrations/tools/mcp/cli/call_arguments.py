@@ -28,8 +28,8 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from haystack_integrations.tools.mcp.cli.output import CommandError
-from haystack_integrations.tools.mcp.convert.arguments import resolved
-from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, resolved, types_of, undeclared
+from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation, normalize_parameters
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 
@@ -56,7 +56,7 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     texts: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for word in words:
-        name, kind, text = _split(word)
+        name, kind, text = _split(word, signature(schema))
         if name in values or (kind == ":=" and name in texts):
             msg = f"The argument '{name}' is given more than once. Give all of it as JSON: {name}:=[…]"
             raise CommandError(msg)
@@ -73,16 +73,23 @@ def text_arguments(words: Iterable[str]) -> dict[str, str]:
 
     :param words: Such as `name=value` or `name@FILE`.
     :returns: The arguments.
-    :raises CommandError: If a word is not of this form.
+    :raises CommandError: If a word is not of this form, or a name is given twice.
     """
-    return {name: value for name, _, value in map(_split, words)}
+    texts: dict[str, str] = {}
+    for name, _, text in map(_split, words):
+        if name in texts:
+            msg = f"The argument '{name}' is given more than once"
+            raise CommandError(msg)
+        texts[name] = text
+    return texts
 
 
-def _split(word: str) -> tuple[str, str, str]:
+def _split(word: str, takes: str = "") -> tuple[str, str, str]:
     match = _WORD.fullmatch(word)
     if match is None:
         shown = word if len(word) <= _HINT else f"{word[:_HINT]}…"
         msg = f"An argument is given as name=value, name:=JSON or name@FILE; '{shown}' is none of these"
+        msg += f". The tool takes {takes}" if takes else ""
         raise CommandError(msg)
     value = match["value"]
     return match["name"], match["kind"], _content(value, word) if match["kind"] == "@" else value
@@ -131,13 +138,21 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     :param texts: Several make a list.
     :param schema: The schema of all arguments.
     :returns: The first of these that fits: the text as JSON, the text itself, yes or no, a list of what there is.
+    :raises CommandError: If there are several, and the schema wants no list.
     """
     values = [_value(text) for text in texts]
     lists = [item for value in values for item in (value if isinstance(value, list) else [value])]
     readings: list[Any] = [lists, texts]
     if len(texts) == 1:
         readings = [values[0], texts[0], _BOOLEANS.get(texts[0].lower(), values[0]), lists, texts]
-    return next((each for each in readings if _fits(name, each, schema)), readings[0])
+    for each in readings:
+        if _fits(name, each, schema):
+            return each
+    kind = properties_of(schema).get(name, {})
+    if len(texts) > 1 and "array" not in types_of(kind, schema):
+        msg = f"The argument '{name}' is given more than once, and is no list: it takes {describe_type(kind, schema)}"
+        raise CommandError(msg)
+    return readings[0]
 
 
 def _value(text: str) -> Any:
@@ -174,6 +189,22 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], wha
     if reason is not None:
         msg = f"{what}: {reason}. It takes {signature(schema) or 'no arguments'}"
         raise CommandError(msg)
+
+
+def sent_arguments(arguments: dict[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """
+    Return what is sent of arguments that fit their schema.
+
+    :param arguments: The arguments.
+    :param schema: The schema.
+    :returns: The arguments, in which 5.0 is 5 where the schema wants an integer, and the names that the tool does not
+        have.
+    """
+    try:
+        usable = normalize_parameters(schema)
+    except ValueError:
+        return arguments, []  # the server will check
+    return fit_arguments(arguments, usable), undeclared(arguments, usable["properties"], usable)
 
 
 def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:

@@ -33,8 +33,11 @@ from haystack_integrations.tools.mcp.cli.output import (
     visible,
 )
 from haystack_integrations.tools.mcp.cli.targets import TARGET, ServerOptions, Session, connected, for_each, servers_of
+from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.options import unusable_by_model
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.transports.allow_lists import (
@@ -171,6 +174,8 @@ def _server(server: Server, options: ServerOptions, snapshot: MCPToolSnapshot | 
     try:
         with connected(server, options) as session:
             yield from _session(session, options)
+            if server.toolset is not None:
+                yield from _choice(server.toolset, [tool.name for tool in session.tools])
             if snapshot is not None:
                 drifts = snapshot.compare(session.connection)
                 yield from (Finding(PROBLEM, str(drift), code=ExitCode.CHANGED) for drift in drifts)
@@ -224,8 +229,20 @@ def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
         yield Finding(WARNING, text, "Choose some with `tool_names` of MCPToolset")
 
 
+def _choice(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:
+    # Without a tool of `tool_names`, the toolset cannot be used.
+    missing = [(PROBLEM, "tool_names", name) for name in toolset.tool_names or () if name not in names]
+    missing += [(WARNING, "exclude_tools", name) for name in toolset.tool_selection.unknown_exclusions(names)]
+    missing += [(WARNING, "tool_overrides", name) for name in toolset.tool_overrides if name not in names]
+    for state, parameter, name in missing:
+        text = f"`{parameter}` has the tool '{one_line(name)}', which is not there"
+        yield Finding(state, text, one_line(describe_choices([name], names, "It")))
+
+
 def _tool(tool: types.Tool) -> Iterator[Finding]:
     name, notes = one_line(tool.name), list[str]()
+    if (reason := unusable_by_model(tool)) is not None:
+        yield Finding(WARNING, f"A model does not get the tool '{name}': {reason}")
     try:
         normalize_parameters(tool.input_schema, notes)
     except ValueError as error:

@@ -33,7 +33,6 @@ from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import from_template, shown
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
-from haystack_integrations.tools.mcp.transports.shorthand import foreign_keys
 
 YAML_SUFFIXES = (".yaml", ".yml")
 CONFIG_SUFFIXES = (".json", ".jsonc", *YAML_SUFFIXES)
@@ -158,18 +157,16 @@ def configured_in(file: Path) -> list[Server]:
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     servers = []
-    for name, entry in configuration.entries.items():
+    for name in configuration.entries:
         place = f"{configuration.where}: server '{name}'"
         try:
             toolset = configuration.toolset(name)
         except ValueError as error:
             servers.append(Server(name, place=place, error=str(error)))
             continue
-        ignored = foreign_keys(entry)
-        warnings = [f"passed over {', '.join(ignored)}"] if ignored else []
         info = toolset.server_info if toolset is not None else None
         missing = missing_variables(info) if info is not None else []
-        servers.append(Server(name, info, toolset, place, warnings, missing))
+        servers.append(Server(name, info, toolset, place, configuration.warnings[place], missing))
     return servers
 
 

@@ -77,8 +77,8 @@ def list_tools(
     output = options.output
     servers = [server for server in servers_of(target, options) if not server.is_disabled]
     is_one = target is not None and len(servers) <= 1
-    if target is not None and is_one:
-        servers = [server_of(target, options)]
+    if target is not None and not servers:
+        servers = [server_of(target, options)]  # which is disabled
 
     def offer(server: Server) -> dict[str, Any] | Exception:
         try:

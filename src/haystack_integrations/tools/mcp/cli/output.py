@@ -325,7 +325,7 @@ class ExitCode(IntEnum):
         return code
 
     OK = 0, "it worked"
-    FAILED = 1, "the server answered with an error, or doctor found a problem"
+    FAILED = 1, "the server answered with an error, or doctor found problems of other or several kinds"
     USAGE = 2, "the command line, a file or an argument is wrong; nothing was called"
     UNREACHABLE = 3, "the server could not be reached, or the connection was lost"
     UNAUTHORIZED = 4, "the server wants a login, or the login failed"

@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, 
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,
+    Output,
     exit_code_of,
     for_terminal,
     stdout_for_protocol,
@@ -37,6 +38,7 @@ from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
 
 if TYPE_CHECKING:
     from fastmcp import FastMCP
@@ -140,6 +142,11 @@ def serve(
     try:
         from haystack_integrations.tools.mcp.serving import run_server  # noqa: PLC0415 - needs the extra `serve`
 
+        if not http and sys.stdin is not None and sys.stdin.isatty():
+            Output().note(
+                "This speaks MCP over stdin and stdout: it waits for a client, which starts this command itself. To "
+                "serve clients that come by a URL, add --http. Ctrl-C ends it."
+            )
         with stdout_for_protocol():
             run_server(
                 partial(make_server, target, look),
@@ -283,6 +290,8 @@ def _kinds(thing: Any, name: str) -> dict[str, Any]:
             return {"tools": thing}
         case Agent():
             return {"agents": {name: thing}}
+    if type(thing).__module__.startswith("mcp.server."):  # of the SDK
+        return {"tools": [MCPToolset(InProcessServerInfo(thing))]}
     if isinstance(thing, (PipelineBase, super_component_class())):
         return {"pipelines": {name: thing}}
     if has("filter_documents", "write_documents"):

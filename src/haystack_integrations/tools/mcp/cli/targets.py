@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib.util
+import io
 import os
 import re
 import shlex
@@ -186,16 +187,13 @@ def server_of(target: str, options: ServerOptions) -> Server:
     :raises CommandError: If it means none, or several.
     """
     servers = servers_of(target, options)
-    if len(servers) > 1:
-        servers = [server for server in servers if not server.is_disabled]
+    if len(servers) > 1:  # one that is disabled says so itself
+        servers = [server for server in servers if not server.is_disabled] or servers[:1]
     if len(servers) == 1:
         return servers[0]
     names = ", ".join(server.name for server in servers)
-    msg = f"{target} has {len(servers)} servers: {names}." if servers else f"{target} has no servers."
-    if servers:
-        msg += f" Say which one, e.g. {target}:{servers[0].name}"
-    elif Path(target).suffix in YAML_SUFFIXES:
-        msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
+    example = shlex.quote(f"{target}:{servers[0].name}")
+    msg = f"{target} has {len(servers)} servers: {names}. Say which one, e.g. {example}"
     raise CommandError(msg)
 
 
@@ -207,13 +205,19 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
         the editors.
     :param options: The options that say more.
     :returns: The servers, with those of a file that cannot be used.
-    :raises CommandError: If it cannot be understood.
+    :raises CommandError: If it cannot be understood, or has no servers.
     """
     if target is not None:
         try:
-            return _found(target, options)
+            found = _found(target, options)
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
+        if not found:
+            msg = f"{target} has no servers."
+            if Path(target).suffix in YAML_SUFFIXES:
+                msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
+            raise CommandError(msg)
+        return found
     files = [options.config] if options.config is not None else config_files()
     files = [file for file in files if not file.is_absolute()] or files
     if not files:
@@ -221,8 +225,18 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
         raise CommandError(msg)
     servers: dict[str, Server] = {}
     for file in files:
-        for server in servers_in(file):
+        try:
+            found = servers_in(file)
+        except CommandError as error:
+            if len(files) == 1:
+                raise
+            options.output.note(f"Skipped a file: {error}", style="yellow")
+            continue
+        for server in found:
             servers.setdefault(server.name, server)
+    if not servers:
+        msg = f"There is no target, and there are no servers in {', '.join(map(str, files))}. {_CHOICES}"
+        raise CommandError(msg)
     return list(servers.values())
 
 
@@ -237,6 +251,9 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
         raise CommandError(msg) from None
     file, colon, name = target.rpartition(":")
     if len(words) > 1 and not Path(target).is_file() and not Path(file).is_file():
+        named = _file_with(target, options)
+        if named is not None:
+            return [_named(named, target)]
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
         return [Server(redact_url(target), server_info_from(target))]
@@ -257,21 +274,22 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     return [_by_name(target, options)]
 
 
+def _file_with(name: str, options: ServerOptions) -> Path | None:
+    files = config_files() if options.config is None else [options.config]
+    return next((file for file in files if name in names_in(file)), None)
+
+
 def _by_name(name: str, options: ServerOptions) -> Server:
-    if options.config is not None:
-        return _named(options.config, name)
-    known: list[str] = []
-    for file in config_files():
-        names = names_in(file)
-        if name in names:
-            return _named(file, name)
-        known += names
+    file = options.config or _file_with(name, options)
+    if file is not None:
+        return _named(file, name)
     if name in LAUNCHERS:
         msg = f"'{name}' alone starts no server. Put the whole command in quotes, with its arguments."
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
     _refuse_missing_file(name)
+    known = [each for file in config_files() for each in names_in(file)]
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
@@ -338,12 +356,26 @@ def module_of(file: Path) -> ModuleType:
         raise CommandError(msg)
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module  # where pickle and dataclasses look
+    stdin, sys.stdin = sys.stdin, _NoStdin(io.BytesIO())
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         msg = f"{file} cannot be run: {type(error).__name__}: {error}"
         raise CommandError(msg) from error
+    finally:
+        sys.stdin = stdin
     return module
+
+
+class _NoStdin(io.TextIOWrapper):
+    """
+    What a file gets that reads stdin when it is run: mostly it serves over stdio already, and would wait for ever.
+    """
+
+    @property
+    def buffer(self) -> Any:
+        msg = 'it reads stdin. Put what runs the server under `if __name__ == "__main__":`'
+        raise RuntimeError(msg)
 
 
 class Session(NamedTuple):
