@@ -49,13 +49,14 @@ SCHEMA = normalize_parameters(
     [
         ({"text": None, "whole": None, "flag": None, "points": None, "point": None, "one": None, "choice": None}, {}),
         ({"point": {"x": None, "y": None}}, {"point": {"x": None}}),
+        ({"whole": "null", "flag": "None", "points": "", "needed": "null", "text": ""}, {"needed": "null", "text": ""}),
         ({"points": '[{"x": "1", "y": null}, {"x": 2.0}]'}, {"points": [{"x": 1}, {"x": 2}]}),
         ({"maybe": " [1, 2]\n"}, {"maybe": [1, 2]}),
         ({"maybe": "null"}, {"maybe": None}),
         ({"point": '{"x": 1}', "one": '{"x": "1"}'}, {"point": {"x": 1}, "one": {"x": 1}}),
         ({"whole": 5.0, "choice": "2"}, {"whole": 5, "choice": 2}),
         ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),
-        ({"whole": "5.0", "number": "7", "flag": "False"}, {"whole": 5, "number": 7, "flag": False}),
+        ({"whole": "5.0", "number": "7", "flag": "FALSE"}, {"whole": 5, "number": 7, "flag": False}),
         ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
     ],
 )

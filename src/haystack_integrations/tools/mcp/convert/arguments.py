@@ -40,9 +40,9 @@ def fit_arguments(
     """
     Make arguments fit a schema.
 
-    Only values are changed that the schema does not allow: `null` for what is not required is left out, a text is read
-    as JSON where no text may be, and 5.0 is 5 where it must be an integer. A text stays one wherever the schema allows
-    texts.
+    Only values are changed that the schema does not allow: `null` for what is not required is left out, also as a text,
+    a text is read as JSON where no text may be, and 5.0 is 5 where it must be an integer. A text stays one wherever the
+    schema allows texts.
 
     :param arguments: The arguments. They are not changed.
     :param schema: The result of `normalize_parameters`, or a part of it.
@@ -55,7 +55,7 @@ def fit_arguments(
     fitted = {}
     for name, value in arguments.items():
         of_property = properties.get(name, True)
-        if value is not None or name in required or _allows_null(of_property, root):
+        if name in required or not _is_nothing(value, of_property, root):
             fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
     return fitted
 
@@ -73,9 +73,16 @@ def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema)
     return [] if takes_others or not names else [name for name in arguments if name not in names]
 
 
-def _allows_null(schema: Any, root: Schema) -> bool:
+def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:
+    """
+    Return whether a value stands for an argument that is left out, where the schema allows neither null nor texts.
+    """
+    if value is not None and not (isinstance(value, str) and value in ("null", "None", "")):
+        return False
+    types = types_of(schema, root)
     # `nullable` is how OpenAPI says so.
-    return "null" in types_of(schema, root) or resolved(schema, root).get("nullable") is True
+    allows_null = "null" in types or resolved(schema, root).get("nullable") is True
+    return not allows_null and (value is None or "string" not in types)
 
 
 def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
@@ -103,7 +110,7 @@ def _read(text: str, types: frozenset[str]) -> Any:
     Return what a text stands for if it is of one of the types; otherwise the text.
     """
     try:
-        value = json.loads(text.lower() if text in ("True", "False") else text)
+        value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
     except (ValueError, RecursionError):
         return text
     if isinstance(value, float):
