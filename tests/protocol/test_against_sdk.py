@@ -450,9 +450,6 @@ class Difference:
 ODD: Final = frozenset({"odd result", "odd item", "odd block", "odd structured content"})
 UNREADABLE: Final = frozenset(
     {
-        "odd error",
-        "error without message",
-        "error with odd code",
         "neither",
         "result is a number",
         "no version",
@@ -475,6 +472,11 @@ DIFFERENCES: Final = (
         "an answer that cannot be read fails its request at once, instead of leaving it to its timeout",
         UNREADABLE,
         lambda _script, ours, theirs: ours == ("invalid", None) and theirs == ("error", UNANSWERED),
+    ),
+    Difference(
+        "an error of another shape is one with what it says",
+        frozenset({"odd error", "error without message", "error with odd code"}),
+        lambda _script, ours, theirs: ours[0] == "error" and theirs == ("error", UNANSWERED),
     ),
     Difference(
         "an empty object may be written as an empty list, as PHP does it",

@@ -79,6 +79,11 @@ def test_half_of_a_pair_is_replaced_wherever_it_stands(seed):
     [
         ('{"jsonrpc":"2.0","id":5.0,"result":{}}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
         ('{"jsonrpc":"2.0","id":5,"result":[]}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
+        (
+            '{"jsonrpc":"2.0","id":5,"result":{},"error":null,"method":null}',
+            [{"jsonrpc": "2.0", "id": 5, "result": {}}],
+        ),
+        ('{"jsonrpc":"2.0","id":5,"result":{},"error":""}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
         ('\ufeff{"jsonrpc":"2.0","method":"x"}', [{"jsonrpc": "2.0", "method": "x"}]),
         ('[{"jsonrpc":"2.0","method":"x"}, 5, "x"]', [{"jsonrpc": "2.0", "method": "x"}]),
         ('{"jsonrpc":"2.0","id":5,"result":{"a":"\t"}}', [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\t"}}]),
@@ -95,13 +100,27 @@ def test_messages_are_read_as_servers_write_them(text, messages):
 
 
 @rows(
+    ("error", "code", "message"),
+    [
+        ('{"code":-32000,"message":"y"}', -32000, "y"),
+        ('{"code":"ENOENT","message":"y"}', -32603, "y"),
+        ('{"code":5}', 5, '{"code": 5}'),
+        ('{"message":{"why":"y"}}', -32603, '{"why": "y"}'),
+        ('"y"', -32603, "y"),
+        ("[]", -32603, "[]"),
+    ],
+)
+def test_an_error_of_another_shape_is_one_with_what_it_says(error, code, message):
+    [answer] = read(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')
+    assert (answer["error"]["code"], answer["error"]["message"]) == (code, message)
+
+
+@rows(
     ("text", "reason"),
     [
         ('{"id":5,"result":{}}', 'has no "jsonrpc"'),
         ('{"jsonrpc":"2.0","id":5,"result":7}', "result is no object"),
         ('{"jsonrpc":"2.0","id":5}', "neither a result nor an error"),
-        ('{"jsonrpc":"2.0","id":5,"error":"x"}', "no object with a code"),
-        ('{"jsonrpc":"2.0","id":5,"error":{"code":"x","message":"y"}}', "no object with a code"),
         ('{"jsonrpc":"2.0","id":5,"result":{"a":nan}}', "as JSON"),
     ],
 )

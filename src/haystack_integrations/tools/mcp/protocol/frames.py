@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from mcp_types import INTERNAL_ERROR
 from pydantic_core import from_json
 
 # How much of an answer that cannot be read is searched for the id of its request.
@@ -72,6 +73,8 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
             request_id = message["id"] = int(request_id)
         has_id = type(request_id) is int or type(request_id) is str
         is_json_rpc = message.get("jsonrpc") == "2.0"
+        if message.get("method", "") is None:
+            del message["method"]
         if "method" in message:
             if is_json_rpc and isinstance(message["method"], str) and (has_id or "id" not in message):
                 found.append(message)
@@ -84,10 +87,8 @@ def read(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         reason = None
         if not is_json_rpc:
             reason = 'it has no "jsonrpc": "2.0"'
-        elif failure is not None:
-            said = failure if isinstance(failure, dict) else {}
-            if type(said.get("code")) is not int or type(said.get("message")) is not str:
-                reason = "its error is no object with a code and a message"
+        elif failure is not None and (failure or "result" not in message):
+            message["error"] = _mended_error(failure)
         else:
             message.pop("error", None)
             if message.get("result") == []:  # as PHP writes an empty object
@@ -126,6 +127,15 @@ def oversized(message: bytes, limit: int) -> Unreadable | None:
     head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
     request_id = _find_id(head, tail)
     return None if request_id is None else Unreadable(request_id, too_large(limit))
+
+
+def _mended_error(error: Any) -> dict[str, Any]:
+    said = error if isinstance(error, dict) else {"message": error}
+    code, text = said.get("code"), said.get("message")
+    if type(code) is int and type(text) is str:
+        return said
+    text = text if type(text) is str else json.dumps(said if text is None else text, ensure_ascii=False)
+    return {**said, "code": code if type(code) is int else INTERNAL_ERROR, "message": text}
 
 
 def _mended(text: str) -> Any:

@@ -172,11 +172,12 @@ class StreamableHttpTransport(HttpTransport):
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
         status = response.status_code
         # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
+        reason = None
         may_be_lost = has_session and exchange.method in COMMON_METHODS
-        reason = DOUBTFUL_SESSION if may_be_lost else None
         has_crashed, self._has_crashed = self._has_crashed, status == httpx2.codes.INTERNAL_SERVER_ERROR
         if status in REDIRECTS:
-            exchange.settle(RefusedError(_describe_redirect(response), is_final=True))
+            reason = _describe_redirect(response)
+            exchange.settle(RefusedError(reason, is_final=True))
         elif status not in SUCCESSES:
             body = b""
             try:
@@ -184,23 +185,24 @@ class StreamableHttpTransport(HttpTransport):
             except (httpx2.HTTPError, TooLargeError) as error:  # the status is known
                 logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
             verdict = judge(response, body, exchange, has_session=has_session)
-            reason = verdict or (reason if has_crashed and self._has_crashed else None)
+            may_be_lost = may_be_lost or verdict is not None
+            reason = verdict or (DOUBTFUL_SESSION if has_crashed and self._has_crashed else None)
         elif status == _ACCEPTED:
-            exchange.settle(UnreadableError(f"the server answered a request with {status_of(response)}"))
+            reason = f"the server answered a request with {status_of(response)}"
+            exchange.settle(UnreadableError(reason))
         else:
             if exchange.method == "initialize":
                 self._session_id = response.headers.get(SESSION_HEADER)
             kind = media_type(response)
             if kind.startswith("application/json"):
-                reason = None
                 self._read_body(await self._sender.read(response), exchange)
             elif kind == EVENT_STREAM:
                 await self._read_events(response, exchange)
                 return  # which closes it when its connection can be used again
             else:
-                content = describe_content(response)
-                exchange.settle(UnreadableError(f"the server answered with {content}, which is no answer of MCP"))
-        if reason is not None:
+                reason = f"the server answered with {describe_content(response)}, which is no answer of MCP"
+                exchange.settle(UnreadableError(reason))
+        if reason is not None and may_be_lost:
             self.channel.drained(reason)
         await response.aclose()
 
