@@ -275,6 +275,7 @@ class TestAnotherPath:
 
 
 class TestCredentials:
+    FORBIDDEN = "pass the credentials as `token` or in `headers`, or use a host name that it allows."
     CHALLENGE = 'Bearer realm="the vault", resource_metadata="https://as.test/.well-known/x"'
 
     @rows(
@@ -282,7 +283,7 @@ class TestCredentials:
         [
             (401, CHALLENGE, {}, f'({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.'),
             (401, "Basic", {}, "401 Unauthorized (Basic): pass the credentials as `token` or in `headers`."),
-            (403, None, {}, "answers 403 Forbidden: pass the credentials as `token` or in `headers`."),
+            (403, None, {}, f"answers 403 Forbidden: {FORBIDDEN}"),
             (401, "Bearer", AUTHORIZATION, "(Bearer): the credentials in `token` or in `headers` were not accepted."),
             (403, None, AUTHORIZATION, "403 Forbidden: the credentials in `token` or in `headers` were not accepted."),
         ],
@@ -296,10 +297,29 @@ class TestCredentials:
             said = await examine(url, transport, headers=headers)
         assert said is not None and said.startswith(f"{url} answers {status}") and said.endswith(expected)
 
-    async def test_credentials_that_the_server_echoes_are_not_repeated(self) -> None:
+    @rows(
+        ("response", "expected"),
+        [
+            # As Playwright's server and the TypeScript SDK refuse other names of this machine.
+            (PlainTextResponse("Only allowed at localhost:80", 403), "Forbidden (Only allowed at localhost:80): "),
+            (JSONResponse({"jsonrpc": "2.0", "error": {"message": "Invalid Host"}}, 403), '"Invalid Host"}}): '),
+            (HTMLResponse("<h1>No</h1>", 403), "Forbidden: "),
+        ],
+    )
+    @rows("transport", ["sse", "streamable-http"])
+    async def test_a_refusal_without_a_challenge_says_what_the_server_says(
+        self, transport: Any, response: Response, expected: str
+    ) -> None:
+        with always(response) as url:
+            said = await examine(url, transport)
+        assert said is not None and said.endswith(expected + self.FORBIDDEN)
+
+    @rows("in_body", [False, True])
+    async def test_credentials_that_the_server_echoes_are_not_repeated(self, in_body: bool) -> None:
         def echo(request: Request) -> Response:
             sent = " ".join([*request.headers.values(), str(request.url.query), PASSWORD, "alice"])
-            return PlainTextResponse("", 401, {"WWW-Authenticate": f'Bearer realm="bad: {sent}"'})
+            challenge = f'Bearer realm="bad: {sent}"'
+            return PlainTextResponse(challenge, 401, None if in_body else {"WWW-Authenticate": challenge})
 
         with always(echo) as url:
             with_userinfo = url.replace("http://", f"http://alice:{PASSWORD}@")

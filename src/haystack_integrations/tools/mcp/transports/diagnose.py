@@ -81,11 +81,12 @@ _FAILURES: dict[type[BaseException], str] = {
 @dataclass(frozen=True)
 class _Answer:
     """
-    A response without its body, and the transport that the body proves, if any.
+    A response, the transport that its body proves, if any, and what the body says to people.
     """
 
     response: httpx2.Response
     transport: Transport | None = None
+    text: str = ""
 
 
 async def diagnose(
@@ -179,7 +180,7 @@ class _Diagnosis:
         with anyio.move_on_after(timeout):
             async with client.stream(method, url, headers=headers, content=content, timeout=phases) as response:
                 answer = _Answer(response)
-                answer = _Answer(response, await _transport_of(response))
+                answer = _Answer(response, *await _read(response))
         return answer
 
     def _explain(self, answer: _Answer) -> tuple[str | None, bool]:
@@ -195,12 +196,15 @@ class _Diagnosis:
             where = self._shown(_display_url(target))
             return f"{said}, a redirect: use {where}, if it is the intended server.", True
         if status in {401, 403}:
-            challenge = self._shown(response.headers.get("www-authenticate", ""))
+            challenge = self._shown(response.headers.get("www-authenticate") or answer.text)
             said += f" ({challenge})" if challenge else ""
             if "authorization" in response.request.headers:
                 return f"{said}: the credentials in `token` or in `headers` were not accepted.", True
             oauth = '`auth="oauth"`, or ' if "resource_metadata" in challenge else ""
-            return None if self.has_auth else f"{said}: pass {oauth}the credentials as `token` or in `headers`.", True
+            # Servers on this machine answer so if the URL has another name of it.
+            host = ", or use a host name that it allows" if status == httpx2.codes.FORBIDDEN else ""
+            credentials = f"pass {oauth}the credentials as `token` or in `headers`"
+            return None if self.has_auth else f"{said}: {credentials}{host}.", True
         advice = _ADVICE.get(status, _OVERLOADED if response.is_server_error else None)
         if advice is not None:
             retry_after = self._shown(response.headers.get("retry-after", ""))
@@ -249,18 +253,20 @@ class _Diagnosis:
         return self.redact("".join(filter(str.isprintable, text)))[:200]
 
 
-async def _transport_of(response: httpx2.Response) -> Transport | None:
+async def _read(response: httpx2.Response) -> tuple[Transport | None, str]:
     body = b""
+    transport: Transport | None = None
     with suppress(httpx2.TransportError):  # the status is known even if the connection breaks within the body
         async for chunk in response.aiter_raw():
             body += chunk
             if is_event_stream(response) and _ENDPOINT_EVENT.search(body):
-                return "sse"
-            if _JSON_RPC.search(body) and media_type(response) != "text/html":
-                return "streamable-http"
-            if len(body) > _BODY_LIMIT:
+                transport = "sse"
+            elif _JSON_RPC.search(body) and media_type(response) != "text/html":
+                transport = "streamable-http"
+            if transport or len(body) > _BODY_LIMIT:
                 break
-    return None
+    is_text = media_type(response) in {"text/plain", "application/json", ""}
+    return transport, body.decode(errors="replace").strip() if is_text else ""
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
