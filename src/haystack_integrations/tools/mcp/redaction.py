@@ -62,8 +62,7 @@ _TOKENS = (
     r"A[KS]IA",
     r"AIza",
     r"ya29\.",
-    r"hf_",
-    r"npm_",
+    r"(?:hf|npm)_(?=[A-Za-z0-9]{16})",  # variables of npm begin so, too
     r"pypi-AgE",
     r"(?<![\w-])eyJ",
 )
