@@ -7,9 +7,11 @@ Authorization servers as they are deployed, which the specifications do not desc
 """
 
 import asyncio
+import json
 import time
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -293,11 +295,47 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(
     assert all(expected or "scope" not in body for body in registered)
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx2.Response(200, text="access_token=the-access-token&scope=a%2Cb&token_type=bearer", headers=FORM),
+        httpx2.Response(201, json={"access_token": "the-access-token", "error": None, "error_description": ""}),
+    ],
+)
+async def test_a_token_is_read_in_the_forms_in_which_servers_give_it(answer: httpx2.Response) -> None:
+    network = TokenNetwork()
+    network.answers["/token"] = [answer]
+    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"data": {"access_token": "s3ntinel-of-a-token"}}, r"without a token \(its members are data\)"),
+        ({"accessToken": "s3ntinel-of-a-token", "expiresIn": 5}, "its members are accessToken, expiresIn"),
+        ([{"access_token": "s3ntinel-of-a-token"}], "without a token$"),
+        ("s3ntinel-of-a-token", "without a token$"),
+        ({"ok": False, "error": "invalid_auth"}, 'without a token: {.*"invalid_auth"'),
+    ],
+)
+async def test_a_token_where_nobody_expects_it_is_not_quoted(answer: Any, said: str) -> None:
+    network = TokenNetwork()
+    network.answers["/token"] = [httpx2.Response(200, json=answer)]
+    with pytest.raises(MCPAuthorizationError, match=said) as caught:
+        await network.use(network.auth(**SERVICE))
+    assert "s3ntinel" not in str(caught.value)
+
+
 async def test_metadata_at_what_is_no_url_are_named() -> None:
     header = 'Bearer resource_metadata="https://meta.test:port/x"'
     with pytest.raises(MCPAuthorizationError, match=r"https://meta.test:port/x is no URL"):
         await (
-            DeployedServer(OWN).auth(**SERVICE).log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
+            DeployedServer(Vendor(issuer=OWN.issuer, advertised=None))
+            .auth(**SERVICE)
+            .log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
         )
 
 
@@ -305,6 +343,36 @@ RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 SERVER = "/.well-known/oauth-authorization-server"
 OIDC = "/.well-known/openid-configuration"
 NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC: httpx2.Response(404)}
+
+
+@pytest.mark.parametrize("odd", ["a mark", "a text", "an object", "a redirect"])
+async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
+    network = TokenNetwork()
+    body = json.dumps(network.metadata).encode()
+    if odd == "a mark":
+        network.answers[SERVER] = [httpx2.Response(200, content=b"\xef\xbb\xbf" + body)]
+    elif odd == "a redirect":
+        network.answers[SERVER] = [httpx2.Response(307, headers={"Location": f"{SERVER}/"})]
+        network.answers[f"{SERVER}/"] = [httpx2.Response(200, content=body)]
+    else:
+        value: Any = "client_secret_post" if odd == "a text" else {}
+        network.metadata |= {"token_endpoint_auth_methods_supported": value, "scopes_supported": value}
+    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+
+
+@pytest.mark.parametrize("origin", ["http://{host}", "http://localhost:8000"])
+async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(origin: str) -> None:
+    network = TokenNetwork()
+    url = origin.format(host=urlsplit(network.url).netloc) + RESOURCE
+    header = {"WWW-Authenticate": f'Bearer resource_metadata="{url}"'}
+    await network.auth(**SERVICE).log_in(httpx2.Response(401, headers=header), None)
+    assert len(network.forms()) == 1
+    network.answers = {
+        RESOURCE: [httpx2.Response(404)],
+        "/.well-known/oauth-protected-resource": [httpx2.Response(404)],
+    }
+    with pytest.raises(MCPAuthorizationError, match=rf"{url} is refused.*not https://.*behind a proxy"):
+        await network.auth(**SERVICE).log_in(httpx2.Response(401, headers=header), None)
 
 
 @pytest.mark.parametrize("odd", ["https://\N{SNOWMAN}.test", "https://old.test/\n"])

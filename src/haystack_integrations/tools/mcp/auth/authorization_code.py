@@ -74,7 +74,7 @@ class AuthorizationCode(Flow):
         :returns: Likewise.
         """
         scope = super().scope(resource)
-        if self.config.scopes is None and scope and "offline_access" in self.found.server.scopes_supported:
+        if self.config.scopes is None and scope and "offline_access" in (self.found.server.scopes_supported or ()):
             return union_scopes(scope, "offline_access")
         return scope
 

@@ -17,6 +17,7 @@ How the authorization server of an MCP server is found (RFC 9728, RFC 8414, Open
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn, Self, TypeAlias, TypeVar
@@ -33,7 +34,14 @@ from mcp.client.auth.utils import (
     issuers_match,
 )
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
-from pydantic import AfterValidator, BaseModel, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
@@ -43,6 +51,8 @@ ModelT = TypeVar("ModelT", bound="_Metadata")
 
 # The endpoints of an authorization server without metadata (2025-03-26).
 _GUESSED = {"authorization": "authorize", "token": "token", "registration": "register"}
+
+_MOST_REDIRECTS = 3
 
 
 @dataclass(frozen=True)
@@ -105,6 +115,17 @@ def _check_url(url: str) -> str:
 Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
 
 
+def _words(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    # They may also be in one text. What is something else counts as absent: nobody needs them.
+    try:
+        return validate(value.split() if isinstance(value, str) else value)
+    except ValidationError:
+        return None
+
+
+Words: TypeAlias = Annotated[list[str] | None, WrapValidator(_words)]
+
+
 class _Metadata(BaseModel):
     """
     The members that are used here; what is wrong with others does no harm.
@@ -125,7 +146,7 @@ class ResourceMetadata(_Metadata):
 
     resource: str
     authorization_servers: list[Url] = []
-    scopes_supported: list[str] | None = None
+    scopes_supported: Words = None
 
 
 class ServerMetadata(_Metadata):
@@ -138,8 +159,8 @@ class ServerMetadata(_Metadata):
     authorization_endpoint: Url | None = None
     registration_endpoint: Url | None = None
     revocation_endpoint: Url | None = None
-    scopes_supported: list[str] = []
-    token_endpoint_auth_methods_supported: list[str] | None = None
+    scopes_supported: Words = None
+    token_endpoint_auth_methods_supported: Words = None
     client_id_metadata_document_supported: bool = False
     authorization_response_iss_parameter_supported: bool = False
 
@@ -234,12 +255,12 @@ class Discovery:
     async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
         own = resource_url_from_server_url(self.server_url)
         advertised = urljoin(self.server_url, advertised) if advertised else None
+        failure: MCPAuthorizationError | None = None
         for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(advertised, self.server_url)):
             try:
                 found = await self._read(url, ResourceMetadata, "reading the metadata of the MCP server")
             except MCPAuthorizationError as error:
-                if self.issuer is None:
-                    raise
+                failure = failure or error
                 self._note(url, str(error))
                 continue
             if found is None:
@@ -251,6 +272,8 @@ class Discovery:
                 )
                 raise MCPAuthorizationError(msg)
             return found
+        if failure is not None and self.issuer is None:
+            raise failure
         if self._is_down and self.issuer is None:  # which says nothing about whether there are metadata
             self._give_up("the MCP server")
         return None
@@ -262,13 +285,18 @@ class Discovery:
             msg = f"{url} is no URL ({error})"
             raise MCPAuthorizationError(msg) from None
         response = await self.outgoing.send(request, step)
+        for _ in range(_MOST_REDIRECTS):  # such as to the same path with a slash at its end
+            if not response.has_redirect_location:
+                break
+            request = create_oauth_metadata_request(urljoin(str(request.url), response.headers["location"]))
+            response = await self.outgoing.send(request, step)
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
             self._is_down |= is_down
             self._note(url, f"HTTP {response.status_code}", is_broken=is_down)
             return None
         try:
-            return model.model_validate_json(response.content)
+            return model.model_validate_json(response.content.removeprefix(codecs.BOM_UTF8))
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors()]
             self._note(url, f"they are invalid: {', '.join(problems)}")

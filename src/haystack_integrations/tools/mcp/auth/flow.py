@@ -240,7 +240,7 @@ class Flow(ABC):
         if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
-        if response.is_client_error or "error" in json_object(response):
+        if response.is_client_error or json_object(response).get("error"):
             stored = await self.storage.load(self.key)
             if has_token(stored) and not is_same(stored, self.record) and not has_expired(stored):
                 return stored  # of another process, which refreshed first although this one held the lock
@@ -468,7 +468,7 @@ class IdJag(JwtBearer):
         response = await self.outgoing.post(str(config.idp_token_endpoint), sent, step)
         answer = json_object(response)
         if not response.is_success or "access_token" not in answer or "issued_token_type" not in answer:
-            msg = f"the identity provider answered with HTTP {response.status_code}, without a token: {response.text}"
+            msg = f"the identity provider answered with HTTP {response.status_code}, without a token{_said(response)}"
             raise MCPAuthorizationError(msg)
         token, kind = answer["access_token"], answer["issued_token_type"]
         if kind != _ID_JAG or not isinstance(token, str):
@@ -483,9 +483,8 @@ def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
     """
     body = json_object(response)
     token = body.get("access_token")
-    if not response.is_success or "error" in body or not isinstance(token, str) or not token:
-        text = f": {response.text}" if response.text else ""
-        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{text}"
+    if not response.is_success or body.get("error") or not isinstance(token, str) or not token:
+        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{_said(response)}"
         raise MCPAuthorizationError(msg)
     kind = str(body.get("token_type") or "").lower()
     if dpop and kind != "dpop":
@@ -504,6 +503,18 @@ def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
         "refresh_token": body.get("refresh_token"),
     }
     return {name: value for name, value in tokens.items() if value and isinstance(value, (str, int))}
+
+
+def _said(response: httpx2.Response) -> str:
+    """
+    Return what an answer without a token says, as the end of a message.
+
+    One that says that it has succeeded may have a token where nobody expects it, so only its members are named.
+    """
+    body = json_object(response)
+    if not response.is_success or body.get("error"):
+        return f": {response.text}" if response.text else ""
+    return f" (its members are {', '.join(body)})" if body else ""
 
 
 def _lifetime(value: Any) -> int | None:

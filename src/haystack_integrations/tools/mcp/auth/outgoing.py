@@ -28,6 +28,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import httpx2
 
@@ -105,11 +106,13 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
 
 def json_object(response: httpx2.Response) -> dict[str, Any]:
     """
-    Read the body of a response.
+    Read the body of a response. Some servers answer with a form, whatever they are asked for.
 
     :param response: The response.
     :returns: The object, empty if the body is something else.
     """
+    if response.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return dict(parse_qsl(response.text))
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):
@@ -251,7 +254,10 @@ class Outgoing:
         if _origin(url) in self._trusted:
             return None
         if url.scheme != "https" and (url.scheme != "http" or self._server.scheme == "https"):
-            msg = f"{url} is refused, because it is not https://"
+            msg = (
+                f"{url} is refused, because it is not https://. A server behind a proxy may not know its own address, "
+                "until it is told to trust the headers of the proxy"
+            )
             raise MCPAuthorizationError(msg)
         addresses = await _addresses(url.host)
         places = [_place(address) for address in addresses]
