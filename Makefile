@@ -2,7 +2,7 @@
 # The environments are built once, and again when pyproject.toml changes.
 
 # The first of these that is a Python >= 3.11 with venv and pip; `make PYTHON=/path/to/python ...` overrides it.
-PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+PYTHON := $(shell for python in python3 python3.15 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
 	&& { command -v "$$python"; break; }; done)
 
