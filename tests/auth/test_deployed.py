@@ -8,6 +8,7 @@ Authorization servers as they are deployed, which the specifications do not desc
 
 import asyncio
 import json
+import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -358,6 +359,14 @@ async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
         value: Any = "client_secret_post" if odd == "a text" else {}
         network.metadata |= {"token_endpoint_auth_methods_supported": value, "scopes_supported": value}
     assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+
+
+@pytest.mark.parametrize("location", ["https://[meta.test", "https://meta.test:port/x"])
+async def test_a_redirect_of_metadata_to_what_is_no_url_is_named(location: str) -> None:
+    network = TokenNetwork()
+    network.answers[SERVER] = [httpx2.Response(307, headers={"Location": location})]
+    with pytest.raises(MCPAuthorizationError, match=f"{re.escape(location)} is no URL"):
+        await network.use(network.auth(**SERVICE))
 
 
 @pytest.mark.parametrize("origin", ["http://{host}", "http://localhost:8000"])

@@ -279,17 +279,18 @@ class Discovery:
         return None
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
-        try:
-            request = create_oauth_metadata_request(url)
-        except httpx2.InvalidURL as error:
-            msg = f"{url} is no URL ({error})"
-            raise MCPAuthorizationError(msg) from None
-        response = await self.outgoing.send(request, step)
-        for _ in range(_MOST_REDIRECTS):  # such as to the same path with a slash at its end
+        place, target = url, ""
+        for _ in range(1 + _MOST_REDIRECTS):  # such as to the same path with a slash at its end
+            try:
+                place = urljoin(place, target)
+                request = create_oauth_metadata_request(place)
+            except (ValueError, httpx2.InvalidURL) as error:
+                msg = f"{target or place} is no URL ({error})"
+                raise MCPAuthorizationError(msg) from None
+            response = await self.outgoing.send(request, step)
             if not response.has_redirect_location:
                 break
-            request = create_oauth_metadata_request(urljoin(str(request.url), response.headers["location"]))
-            response = await self.outgoing.send(request, step)
+            target = response.headers["location"]
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
             self._is_down |= is_down
