@@ -296,6 +296,34 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(
     assert all(expected or "scope" not in body for body in registered)
 
 
+HANDLERS = {"redirect_uri": BACK, "redirect_handler": lambda _: None}
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"client_id": 5},
+        {"client_id_issued_at": "2026-01-01", "client_secret_expires_at": "never", "contacts": "me@as.test"},
+        {"redirect_uris": BACK, "grant_types": "authorization_code", "response_types": "code", "scope": ["a"]},
+        {"logo_uri": "none", "software_id": 5, "token_endpoint_auth_method": None},
+    ],
+)
+async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> None:
+    network = TokenNetwork()
+    network.answers["/register"] = [httpx2.Response(201, json={"client_id": "registered", **members})]
+    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state}}
+    assert (await network.use(network.auth(**HANDLERS, **answer))).text == "welcome"
+    assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
+
+
+@pytest.mark.parametrize("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])
+async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
+    network = TokenNetwork()
+    network.answers["/register"] = [refusal]
+    with pytest.raises(MCPAuthorizationError, match="Registration failed: .*pass its `client_id`"):
+        await network.use(network.auth(**HANDLERS, callback_handler=lambda _: "no"))
+
+
 FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
 
 

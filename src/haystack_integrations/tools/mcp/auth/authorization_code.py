@@ -35,6 +35,8 @@ from haystack_integrations.tools.mcp.auth.oauth_config import (
     is_loopback,
     login_under_way,
 )
+from haystack_integrations.tools.mcp.auth.outgoing import json_object
+from haystack_integrations.tools.mcp.convert.odd_messages import repair
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 
@@ -196,15 +198,21 @@ class AuthorizationCode(Flow):
 
     async def _register(self, endpoint: str, metadata: dict[str, Any]) -> OAuthClientInformationFull:
         response = await self.outgoing.send(httpx2.Request("POST", endpoint, json=metadata), "registering the client")
+        said = json_object(response)
         try:
             if response.is_success:
-                return OAuthClientInformationFull.model_validate_json(response.content)
+                if isinstance(said.get("client_id"), int):
+                    said["client_id"] = str(said["client_id"])
+                # What is wrong with other members, such as dates and contacts, does no harm.
+                return OAuthClientInformationFull.model_validate(repair(OAuthClientInformationFull, said) or said)
             text = f"{response.status_code} {response.text}"
         except ValidationError as error:
             text = describe_error(error)
         msg = f"Registration failed: {text}"
         if self.found.is_guessed:
             msg += ". It names no authorization server: if it has none, pass the credentials as `token` or in `headers`"
+        else:
+            msg += ". Register a client there by hand, and pass its `client_id`"
         raise MCPAuthorizationError(msg)
 
     async def _answer(self, request: MCPLoginRequest, listener: Listener | None) -> Mapping[str, str | None]:
