@@ -320,7 +320,7 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
 async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
     network = TokenNetwork()
     network.answers["/register"] = [refusal]
-    with pytest.raises(MCPAuthorizationError, match="Registration failed: .*pass its `client_id`"):
+    with pytest.raises(MCPAuthorizationError, match=r"Registration failed: .*pass its `client_id`"):
         await network.use(network.auth(**HANDLERS, callback_handler=lambda _: "no"))
 
 

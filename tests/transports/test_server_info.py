@@ -247,6 +247,7 @@ class TestTokenAndHeaders:
             ({}, {}),
             ({"token": ""}, {}),
             ({"token": "t", "headers": {"X-Tenant": "acme"}}, {"X-Tenant": "acme", "Authorization": "Bearer t"}),
+            ({"token": "Bearer t"}, {"Authorization": "Bearer t"}),
             ({"token": "t", "headers": {"authorization": "Basic abc"}}, {"authorization": "Basic abc"}),
             (
                 {

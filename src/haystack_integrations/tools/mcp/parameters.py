@@ -44,7 +44,8 @@ _OTHER_NAMES: Final = {
         "tool_name_prefix": "tool_prefix prefix name_prefix tool_names_prefix",
         "tool_names": "tools allowed_tools include_tools enabled_tools tool_allowlist selected_tools",
         "exclude_tools": "excluded_tools disabled_tools blocked_tools tool_denylist",
-        "invocation_timeout": "timeout tool_timeout call_timeout request_timeout client_session_timeout_seconds",
+        "invocation_timeout": "timeout tool_timeout call_timeout request_timeout client_session_timeout_seconds "
+        "timeout_seconds read_timeout_seconds",
         "connection_timeout": "init_timeout startup_timeout connect_timeout initialize_timeout",
         "read_timeout": "sse_read_timeout",
         "on_tool_error": "tool_error_behavior raise_on_error raise_on_failure handle_tool_error handle_tool_errors",
@@ -55,13 +56,14 @@ _OTHER_NAMES: Final = {
         "eager_connect": "connect autoconnect",
         "headers_provider": "header_provider headers_factory",
         "url": "endpoint server_url uri",
-        "token": "bearer_token access_token api_key auth_token",
+        "token": "bearer_token access_token api_key auth_token authorization authorization_token",
         "auth": "auth_provider oauth",
         "verify": "ssl_verify verify_ssl ssl",
         "http_transport": "http_client httpx_client httpx_client_factory client",
+        "command": "cmd",
         "args": "arguments command_args",
         "env": "env_vars environment",
-        "cwd": "working_dir working_directory",
+        "cwd": "working_dir working_directory workdir",
     }.items()
     for other in others.split()
 }

@@ -80,6 +80,16 @@ class MCPRequestContext:
             raise ValueError(msg) from None
 
 
+def bearer(token: str) -> str:
+    """
+    Return the value of the header `Authorization` for a token.
+
+    :param token: The token, or that value: whoever copies it has the word already.
+    :returns: The value.
+    """
+    return token if token[:7].lower() == "bearer " else f"Bearer {token}"
+
+
 class IdentityRefusedError(ValueError):
     """
     Why nothing is sent on behalf of a caller. Its text is ours, and contains no credential.

@@ -59,7 +59,7 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.request_context import bearer, current_identity
 
 T = TypeVar("T")
 
@@ -463,7 +463,7 @@ class TokenSourceAuth(httpx2.Auth):
             if token != self._last:
                 self._last = token
                 self._learn([token])
-            request.headers["Authorization"] = f"Bearer {token}"
+            request.headers["Authorization"] = bearer(token)
         yield request
 
     async def _resolve(self) -> Any:

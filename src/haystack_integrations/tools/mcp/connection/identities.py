@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.request_context import (
     Identity,
     IdentityRefusedError,
     MCPRequestContext,
+    bearer,
     current_context,
     current_identity,
 )
@@ -269,7 +270,7 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
     own = {name: _plain(f"the header '{name}'", value) for name, value in (context.headers or {}).items()}
     if context.token is not None and not any(name.lower() == "authorization" for name in own):
-        own["Authorization"] = f"Bearer {_plain('the token', context.token)}"
+        own["Authorization"] = bearer(_plain("the token", context.token))
     replaced = {name.lower() for name in own}
     return {**{name: value for name, value in headers.items() if name.lower() not in replaced}, **own}
 

@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_args, redact_text, redact_url, secrets_in
-from haystack_integrations.tools.mcp.request_context import IdentityRefusedError, MCPRequestContext
+from haystack_integrations.tools.mcp.request_context import IdentityRefusedError, MCPRequestContext, bearer
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
 
 if TYPE_CHECKING:
@@ -611,7 +611,7 @@ class HttpServerInfo(BuiltInServerInfo):
                 kind = "an empty string" if token == "" else type(token).__name__
                 msg = f"`token_provider` must return a string that is not empty, it returned {kind}"
                 raise IdentityRefusedError(msg)
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = bearer(token)
         return headers
 
     def to_dict(self) -> dict[str, Any]:
@@ -732,7 +732,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     if info._token_source is None and not has_authorization(headers):
         token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = bearer(token)
     for name, value in headers.items():
         # Checked here, because the errors of the HTTP libraries quote the value.
         if not value.isascii() or not value.isprintable() or value != value.strip():
