@@ -139,7 +139,8 @@ def test_of_many_blocks_only_the_odd_ones_change() -> None:
             {"resources": [{**RESOURCE, "annotations": [], "_meta": [], "size": "big", "icons": [{}]}], "_meta": []},
             {"resources": [{**RESOURCE, "annotations": {}, "_meta": {}, "icons": []}], "_meta": {}},
         ),
-        ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": 5}, {"resources": [RESOURCE]}),
+        ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
+        ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
         (
             "prompts/list",

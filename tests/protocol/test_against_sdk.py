@@ -504,6 +504,11 @@ DIFFERENCES: Final = (
         lambda _script, ours, theirs: ours == ("result", []) and theirs == ("error", types.METHOD_NOT_FOUND),
     ),
     Difference(
+        "of a listing whose server refuses its own cursor, the pages before are used",
+        frozenset({"refused"}),
+        lambda _script, ours, theirs: bool(ours[0] == "result" and ours[1]) and theirs == ("error", -32602),
+    ),
+    Difference(
         "the error of a tool is shown as text, redacted",
         frozenset({"error of the tool"}),
         lambda _script, ours, theirs: ours[0] == theirs[0] == "result" and theirs[1][0]["isError"],

@@ -48,6 +48,7 @@ def names(resources: Any) -> list[str]:
         (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
         (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
         (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
+        (OLDER, {None: page("a", following="x"), "x": ProtocolError(-32602, "what?")}, ["a"], 2, "its own cursor"),
         (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
     ],
 )

@@ -139,6 +139,8 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
     Add what is to be read where a result says nothing.
     """
     frame = dict(result)
+    if type(frame.get("nextCursor")) is int:
+        frame["nextCursor"] = str(frame["nextCursor"])
     if method in _OPENING:
         frame["capabilities"] = frame.get("capabilities") or {}
     if method == "initialize":

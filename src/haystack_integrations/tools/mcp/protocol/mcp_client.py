@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Final, Literal, NoReturn, TypeVar
 
 import anyio
@@ -508,12 +509,13 @@ class MCPClient(ABC):
 
     # Results
 
-    async def _pages(self, things: str, send: Send) -> list[dict[str, Any]]:
+    async def _pages(self, things: str, send: Send, forget: Callable[[], bool] = lambda: False) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
 
         :param things: What is listed, for messages.
         :param send: Requests the page with the parameters that it gets.
+        :param forget: Drops kept pages, whose cursors may not hold any more; returns whether there were any.
         :returns: The pages; none of a server that does not know the request.
         """
         pages: list[dict[str, Any]] = []
@@ -531,7 +533,13 @@ class MCPClient(ABC):
                     return []  # a server of other things only
                 if cursor == "":
                     return pages  # it was meant as the end
-                raise
+                if error.code == types.INVALID_PARAMS and forget():
+                    pages, listed, cursor, cursors = [], [], None, set()
+                    continue
+                if error.code != types.INVALID_PARAMS or not pages:
+                    raise
+                reason = "it refuses its own cursor"
+                break
             items = max((each for each in page.values() if isinstance(each, list)), key=len, default=[])
             if items and items in listed:
                 if cursor == "":
@@ -579,13 +587,7 @@ class MCPClient(ABC):
         async def read() -> list[Any]:
             if getattr(self._capabilities, method.partition("/")[0]) is None:
                 return []
-            try:
-                pages = await self._pages(things, send)
-            except ProtocolError as error:
-                # The cursor of a page that was kept may not hold any more.
-                if error.code != types.INVALID_PARAMS or not self._cached.drop(method):
-                    raise
-                pages = await self._pages(things, send)
+            pages = await self._pages(things, send, partial(self._cached.drop, method))
             listed = (self._parsed(operation, model, page) for page in pages)
             return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
 

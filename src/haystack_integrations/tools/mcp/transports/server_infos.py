@@ -732,7 +732,7 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
     if info._token_source is None and not has_authorization(headers):
         token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
         if token:
-            headers["Authorization"] = bearer(token)
+            headers["Authorization"] = bearer(str(token))
     for name, value in headers.items():
         # Checked here, because the errors of the HTTP libraries quote the value.
         if not value.isascii() or not value.isprintable() or value != value.strip():
