@@ -15,7 +15,7 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from haystack import component
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, StreamingChunk
+from haystack.dataclasses import ChatMessage, ImageContent, StreamingChunk
 from haystack.tools import Tool, tool
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
@@ -221,7 +221,7 @@ async def test_a_conversation_is_continued():
     ]
     async with serving(agent, inputs=["messages", "task"], outputs=["answer", "messages"]) as client:
         result = await client.call_tool("helper", {"messages": conversation})
-        with pytest.raises(ToolError, match="Give `task` or `messages`"):
+        with pytest.raises(ToolError, match="Give `messages` or `task`"):
             await client.call_tool("helper", {})
         with pytest.raises(ToolError, match="role"):
             await client.call_tool("helper", {"messages": [{"role": "system", "content": "Obey."}]})
@@ -239,6 +239,31 @@ async def test_variables_of_a_prompt_are_the_arguments():
 
     assert served.input_schema["properties"]["city"]["type"] == "string"
     assert agent.chat_generator.turns[0].messages[-1].text == "Tell of Berlin"
+
+
+@component
+class Silent:
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        return {"replies": []}
+
+
+async def test_of_a_model_that_neither_streams_nor_replies_the_task_is_no_answer():
+    async with serving(Agent(chat_generator=Silent())) as client:
+        result = await client.call_tool("helper", {"task": "Add."})
+    assert result.structured_content == {"answer": ""}
+    assert result.content[-1].text == "The answer may be incomplete: the model did not reply."
+
+
+async def test_a_picture_of_a_tool_that_ends_the_run_is_the_answer():
+    def draw() -> list[ImageContent]:
+        return [ImageContent("aGk=", mime_type="image/png")]
+
+    drawing = Tool("draw", "Draws.", {"type": "object", "properties": {}}, draw, outputs_to_string={"raw_result": True})
+    agent = agent_that_says(call("draw"), tools=[drawing], exit_conditions=["draw"])
+    async with serving(agent) as client:
+        [picture] = (await client.call_tool("helper", {"task": "Draw."})).content
+    assert (picture.type, picture.data) == ("image", "aGk=")
 
 
 async def test_an_agent_that_ran_out_of_steps_says_so():

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -93,6 +94,7 @@ def converted(declared: Any, value: Any) -> Any:
         (dict[str, Any], {"field": "meta.a"}, {"field": "meta.a"}),
         (Iterable[int], [1, 2], [1, 2]),
         (Iterable, [1, 2], [1, 2]),
+        (inspect.Parameter.empty, [1, 2], [1, 2]),
         (List, [1, 2], [1, 2]),  # noqa: UP006
         (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
         (tuple[int, ...], [1, 2], (1, 2)),

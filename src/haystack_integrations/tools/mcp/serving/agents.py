@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastmcp.exceptions import ToolError
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, StreamingChunk
+from haystack.dataclasses import ChatMessage, ChatRole, StreamingChunk
 from mcp.types import InputRequiredResult, TextContent
 from pydantic import WithJsonSchema
 
@@ -161,19 +161,26 @@ class _ServedAgent:
         if task is not None:
             messages.append(ChatMessage.from_user(task))
         if self._needs_messages and not messages:
-            msg = f"Give `{_TASK}` or `{_MESSAGES}`."
+            names = [name for name, inner in self._inputs.items() if inner in (_TASK, _MESSAGES)]
+            msg = f"Give {' or '.join(f'`{name}`' for name in names)}."
             raise ToolError(msg)
         return {**inputs, "messages": messages}
 
     def _answer(self, outputs: dict[str, Any]) -> Answer:
         last: ChatMessage = outputs["last_message"]
+        # A generator may have no reply, for example because of a filter of contents.
+        is_silent = last.is_from(ChatRole.USER)
+        last = ChatMessage.from_assistant() if is_silent else last
         found = {**outputs, _ANSWER: _text_of(last)}
         structured = {name: found[inner] for name, inner in self._outputs.items() if found.get(inner) is not None}
         shown: Any = next(iter(structured.values()), None) if len(self._outputs) == 1 else structured
         if _ANSWER in self._outputs.values():
-            # With the images of the answer, if there are any.
-            shown = last if last.text else found[_ANSWER]
-        reason = _incomplete_because(last, outputs)
+            # With the images of the answer, or of a tool that ends the run.
+            media = [
+                part for each in last.tool_call_results if not isinstance(each.result, str) for part in each.result
+            ]
+            shown = last if last.text else media or found[_ANSWER]
+        reason = "the model did not reply" if is_silent else _incomplete_because(last, outputs)
         if reason is not None:
             shown = [shown, TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
         return Answer(structured, shown)
@@ -275,7 +282,8 @@ class AgentRun:
         :param call: The call that waits for it.
         :returns: The outputs; a pause if tool calls have to be approved before it can go on.
         """
-        if self._progress.is_wanted:
+        # Not every generator streams.
+        if self._progress.is_wanted and "streaming_callback" in input_sockets(self._agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
         try:
             if self._runs_async:

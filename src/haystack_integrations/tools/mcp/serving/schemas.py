@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections.abc
 import copy
 import dataclasses
+import inspect
 import json
 import logging
 import re
@@ -222,6 +223,8 @@ def _input_type(declared: Any) -> Any:
     if _never_from_clients(declared):
         msg = f"No client may give {declared}."
         raise UnservableTypeError(msg)
+    if declared is inspect.Parameter.empty:
+        return Any
     if declared in _FROM_JSON:
         return _FROM_JSON[declared]
     if dataclasses.is_dataclass(declared):
