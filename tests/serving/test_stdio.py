@@ -139,6 +139,13 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     # Half a surrogate pair, as some clients send it, is no text that the SDK reads.
     served.send_line(r'{"jsonrpc": "2.0", "id": "\ud83d", "method": "tools/call", "params": {"name": "\ud83d"}}')
     assert "Unknown tool" in served.answer("\ufffd")["result"]["content"][0]["text"]
+    # Messages that no parser reads, but for the id.
+    for number, text in ((8, "[" * 3000 + "]" * 3000), (9, "9" * 5000), (10, "cut off")):
+        served.send_line(f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", "params": {{"a": {text}}}}}')
+        assert served.answer(number)["error"]["code"] == -32602
+    # A byte order mark, as some clients on Windows begin with.
+    served.send_line('\ufeff{"jsonrpc": "2.0", "id": 11, "method": "ping"}')
+    assert served.answer(11)["result"] == {}
     served.call(4, "nothing")
     assert "Unknown tool" in served.answer(4)["result"]["content"][0]["text"]
     for tool in ("fail", "leave"):

@@ -11,6 +11,7 @@ FastMCP and uvicorn run it. At SIGTERM and SIGINT they would cut the calls; here
 from __future__ import annotations
 
 import asyncio
+import codecs
 import functools
 import inspect
 import logging as python_logging
@@ -37,6 +38,7 @@ from haystack.utils import Secret
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
 from pydantic import AfterValidator, Field
+from pydantic_core import from_json
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -535,6 +537,25 @@ _ESCAPE = re.compile(
 )
 
 
+_ID = re.compile(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")')
+
+
+def _readable(line: bytes) -> bytes:
+    """
+    Mend a message that the SDK could not read and would leave unanswered.
+
+    Some clients send halves of surrogate pairs, and some on Windows begin with a byte order mark. Of one that nobody
+    can read, such as one with a number of 5,000 digits, the id is left: the answer is that its parameters are invalid.
+    """
+    mended = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line).removeprefix(codecs.BOM_UTF8)
+    try:
+        from_json(mended.decode(errors="replace"))
+    except ValueError:
+        if found := _ID.search(mended):
+            return b'{"jsonrpc": "2.0", "id": %b, "method": "tools/call"}\n' % found[1]
+    return mended
+
+
 class _Lines:
     """
     The lines of stdin, handed on to FastMCP through a pipe by a daemon thread.
@@ -578,11 +599,9 @@ class _Lines:
     def _hand_on(self, stop: Stop) -> None:
         with os.fdopen(self._own, "rb", closefd=False) as lines:
             for line in lines:
-                # JSON that every parser reads, though some clients send halves of surrogate pairs.
-                mended = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line)
                 try:
                     with os.fdopen(os.dup(self._writing), "wb") as writing:
-                        writing.write(mended)
+                        writing.write(_readable(line))
                 except OSError:
                     # Closed: nobody reads any more.
                     return
