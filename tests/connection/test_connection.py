@@ -7,6 +7,7 @@ MCPConnection as a user has it: a server without tools around it, sync and async
 """
 
 import asyncio
+import pickle
 import threading
 from typing import Any
 
@@ -44,6 +45,19 @@ async def test_a_connection_is_an_asynchronous_context_manager():
         assert "add" in [tool.name for tool in await connection.list_tools_async()]
         assert text(await connection.call_tool_async("add", {"a": 5, "b": 3})) == "8"
     assert connection.status().state == "closed"
+
+
+def test_an_open_connection_is_pickled_as_its_configuration():
+    with MCPConnection(COUNTER, invocation_timeout=7, call_options={"ping_interval": 5}) as connection:
+        other = pickle.loads(pickle.dumps(connection))  # noqa: S301
+        assert (other.status().state, other.invocation_timeout, other.call_options) == (
+            "idle",
+            7,
+            connection.call_options,
+        )
+        assert text(other.call_tool("add", {"a": 5, "b": 3})) == "8"
+        other.close()
+        assert connection.is_ready
 
 
 async def test_a_failed_open_is_an_error_and_leaves_nothing_open():

@@ -9,6 +9,7 @@ import dataclasses
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from haystack import logging
@@ -52,7 +53,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -184,6 +185,12 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         What wraps each call of a tool, outermost first, as it was given.
         """
         return [each.given for each in self._interceptors]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the configuration. The unpickled connection opens a session of its own.
+        """
+        return partial(type(self), **own_parameters(self, MCPConnection)), ()
 
     def _acquire(self) -> Identities:
         identities = self._identities
