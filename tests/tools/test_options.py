@@ -76,6 +76,7 @@ def test_what_is_passed_without_a_name_that_it_must_have_is_refused(take, values
         (MCPToolset, "url", "MCPToolset(StreamableHttpServerInfo(url=…), …)"),
         (MCPToolset, "args", "MCPToolset(StdioServerInfo(command=…, args=…), …)"),
         (MCPToolset, "tool_prefix", "Use `tool_name_prefix`."),
+        (MCPToolset, "name", "The names of tools begin with `tool_name_prefix`"),
         (MCPToolset, "transport", "MCPToolset(SSEServerInfo(url=…))"),
         (MCPToolset, "tool_error_behavior", "Use `tool_options=ToolOptions(on_tool_error=…)`."),
         (MCPToolset, "max_retries", "`max_tool_failures` limits"),

@@ -325,10 +325,10 @@ def _advice(owner: str, name: str) -> str:
     meant = _OTHER_NAMES.get(name, name)
     if meant in own:
         return f"Use `{meant}`."
-    if (example := _examples(owner).get(meant)) is not None:
-        return f"Use `{example}`."
     if name in _ADVICE:
         return f"{_ADVICE[name]}."
+    if (example := _examples(owner).get(meant)) is not None:
+        return f"Use `{example}`."
     examples = {place: _examples(place)[meant] for place in _parameters if meant in _examples(place)}
     servers = [place for place in examples if place.endswith("ServerInfo")]
     if servers:
