@@ -641,7 +641,7 @@ _FOR_NOBODY = (
 _SOMEBODY_ELSES = "the server's session belongs to another identity"
 _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
-    "interceptor. Pass it `meta` instead, or call it outside of the block."
+    "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
 )
 
 
