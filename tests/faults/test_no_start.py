@@ -43,6 +43,13 @@ def test_a_server_that_ends_at_its_start_or_cannot_be_started_is_reported_at_onc
     connection.close()
 
 
+@pytest.mark.parametrize("text", ["Listening on port 8000\\n", "50 % done"], ids=["a log", "no whole line"])
+def test_what_writes_no_messages_is_told_where_nobody_answers(text):
+    server = StdioServerInfo(sys.executable, ["-c", f"print('{text}', end='', flush=True); input(); input()"])
+    with pytest.raises(MCPConnectionError, match=r"did not answer.*standard output has something that is no message"):
+        MCPConnection(server, connection_timeout=2).open()
+
+
 def test_a_working_directory_that_does_not_exist_is_named():
     connection = MCPConnection(StdioServerInfo(sys.executable, ["-c", "pass"], cwd="/no/such/folder"))
     with pytest.raises(MCPConnectionError, match="working directory '/no/such/folder' does not exist"):

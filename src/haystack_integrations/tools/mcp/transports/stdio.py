@@ -95,6 +95,13 @@ class StdioTransport(Transport):
         finally:
             self._process.end_children()
 
+    @property
+    def has_odd_output(self) -> bool:
+        """
+        Whether the process wrote something that is no message, or no whole line.
+        """
+        return self._has_warned or bool(self._unfinished)
+
     def _output(self, data: bytes) -> None:
         if not data:
             self.channel.ended(None)
@@ -188,6 +195,7 @@ class StdioClient(WireClient):
         # All variables of the process.
         self._env: dict[str, str] = {}
         self._process: ServerProcess | None = None
+        self._lines: StdioTransport | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
     @classmethod
@@ -216,7 +224,8 @@ class StdioClient(WireClient):
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
-        return StdioTransport(self._process, info.max_message_size)
+        self._lines = StdioTransport(self._process, info.max_message_size)
+        return self._lines
 
     def kill(self) -> None:
         """
@@ -282,7 +291,9 @@ class StdioClient(WireClient):
 
         :returns: A clause.
         """
-        return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
+        odd = "; its standard output has something that is no message, so it may be no server over stdio"
+        odd = odd if self._lines is not None and self._lines.has_odd_output else ""
+        return super().progress() or f"the process was started, but did not answer{self._last_lines()}{odd}"
 
 
 def _process_of_the_sdk(
