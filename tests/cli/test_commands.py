@@ -123,6 +123,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "'unclosed quote"], 2, "quotation mark"),
         (["list", "ftp://127.0.0.1/mcp"], 2, "`url` must be like https://host/path"),
         (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
+        (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
         (["list", "python x.py", "--env", "no equals"], 2, "--env takes NAME=value"),
         (["list", "nowhere.py"], 2, "There is no file nowhere.py"),
         (["list", "nowhere.json:calc"], 2, "There is no file nowhere.json"),
@@ -435,6 +436,20 @@ def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: P
     assert ran.screen == "result\n"
     assert "imported" in ran.errors
     assert "called" in ran.errors
+
+
+def test_a_person_sees_what_is_not_for_a_model_too(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "from mcp.types import Annotations, TextContent\n"
+        "server = MCPServer('notes', log_level='WARNING')\n"
+        "def text(of: str, who: str) -> TextContent:\n"
+        "    return TextContent(text=of, annotations=Annotations(audience=[who]))\n"
+        "@server.tool(structured_output=False)\n"
+        "def note() -> list[TextContent]:\n"
+        "    return [text('for you', 'user'), text('for a model', 'assistant')]\n"
+    )
+    assert run("call", f"{tmp_path / 'notes.py'}:server", "note").screen == "for you\nfor a model\n"
 
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:

@@ -118,7 +118,10 @@ def call(
     elif not result.content and result.structured_content is not None:
         output.text(as_json(result.structured_content))
     else:
-        output.text(model_text(protocol_json(result)))
+        shown = protocol_json(result)
+        for block in shown["content"]:
+            block.pop("annotations", None)  # a person sees what is not for a model, too
+        output.text(model_text(shown))
 
 
 def _files_in(result: types.CallToolResult) -> Iterator[tuple[bytes, str | None]]:

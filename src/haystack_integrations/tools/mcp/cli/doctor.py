@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -182,9 +183,9 @@ def _server(server: Server, options: ServerOptions, snapshot: MCPToolSnapshot | 
                 if not drifts:
                     yield Finding(OK, "Its tools are as they were in the snapshot")
     except (MCPError, CommandError) as error:
-        code = exit_code_of(error) or ExitCode.FAILED
-        login = f"Log in: mcp-haystack login {server.name}" if code is ExitCode.UNAUTHORIZED else None
-        yield Finding(PROBLEM, for_terminal(error), login, code)
+        text = for_terminal(error)
+        login = f"Log in: mcp-haystack login {shlex.quote(server.name)}" if "mcp-haystack login" in text else None
+        yield Finding(PROBLEM, text, login, exit_code_of(error) or ExitCode.FAILED)
 
 
 def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
@@ -192,7 +193,7 @@ def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
     status = connection.status()
     name = " ".join(filter(None, [status.server_name, status.server_version])) or "a server without a name"
     text = f"It is {name}, speaks protocol {status.protocol_version}, and answered after {seconds:.1f} s"
-    if seconds > options.timeout * _SLOW_SHARE:
+    if seconds > options.seconds() * _SLOW_SHARE:
         yield Finding(WARNING, text, "If it installs itself at each start, install it beforehand")
     else:
         yield Finding(OK, text)

@@ -11,14 +11,16 @@ Texts of servers are shown as text: no markup of rich, and no control character 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TextIO
 
 from cyclopts import Group, Parameter
 from rich import box
@@ -158,7 +160,11 @@ class Output:
         :returns: What was typed; the empty string for nothing.
         :raises EOFError: After Ctrl-D.
         """
-        return self.notes.input(_literal(question, None)).strip()
+        self.notes.print(_literal(question, None), end="")
+        line = (_keyboard() if sys.stdin is sys.__stdin__ else sys.stdin).readline()
+        if not line:
+            raise EOFError
+        return str(line).strip()
 
     def confirm(self, question: str) -> bool:
         """
@@ -178,6 +184,13 @@ class Output:
         :returns: A context manager.
         """
         return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
+
+
+@cache
+def _keyboard() -> TextIO:
+    # A reader of its own: when the command ends, a thread may still wait for a line, and Python aborts if it cannot get
+    # the lock of `sys.stdin` then.
+    return os.fdopen(os.dup(sys.stdin.fileno()), errors="replace")
 
 
 OUTPUT: Group = Group("Output", sort_key=2)
@@ -289,12 +302,16 @@ _WORDS = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
     ),
-    "pass the credentials as `token` or in `headers`": "pass the credentials with --token-env or --header",
+    "pass the credentials as `token` or in `headers`": (
+        "pass the credentials with --token-env or --header, or try 'mcp-haystack login'"
+    ),
+    "the credentials in `token` or in `headers`": "the credentials (--token-env, --header, or those of the file)",
     "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
     "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
     "`insecure=True`": "--insecure",
     "pass transport='http'": "add --http",
+    "(see `inherit_env`)": "(--env 'NAME=${NAME}' passes one on)",
     "command=sys.executable": "the full path of its Python",
     "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }

@@ -63,6 +63,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
+from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
@@ -88,6 +89,8 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 # Commands that start a server only with arguments.
 LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
+_TIMEOUT, _TIMEOUT_WITH_QUESTIONS = 30.0, 600.0
+
 TARGET = (
     "The server: a URL, a command in quotes, a script (server.py), an import path (package.module:server), a "
     "configuration file, or a name from one."
@@ -108,7 +111,8 @@ class ServerOptions(OutputOptions):
     :param oauth: Log in with OAuth if the server wants that. Not needed after 'mcp-haystack login'.
     :param env: An environment variable of the command, as NAME=value. Repeatable.
     :param cwd: The folder in which the command starts.
-    :param timeout: Seconds for connecting, and for each answer. Default: 30.
+    :param timeout: Seconds for connecting, and for each answer. Default: 30; in a terminal, 600 for the answer of a
+        tool, which may ask you something.
     """
 
     config: Annotated[Path | None, Parameter(metavar="FILE")] = None
@@ -117,7 +121,17 @@ class ServerOptions(OutputOptions):
     oauth: bool = False
     env: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None
     cwd: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
-    timeout: Annotated[float, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=LONGEST_TIMEOUT))] = 30.0
+    timeout: Annotated[float | None, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=LONGEST_TIMEOUT))] = None
+
+    def seconds(self, *, may_ask: bool = False) -> float:
+        """
+        Return how long to wait for the server.
+
+        :param may_ask: Whether the person may be asked something meanwhile.
+        :returns: The seconds.
+        """
+        is_person = may_ask and sys.stdin is not None and sys.stdin.isatty()
+        return self.timeout or (_TIMEOUT_WITH_QUESTIONS if is_person else _TIMEOUT)
 
     def apply(self, info: MCPServerInfo) -> MCPServerInfo:
         """
@@ -407,10 +421,14 @@ def connected(
     :raises CommandError: If it cannot be used, or an option is not for servers of this kind.
     :raises MCPConnectionError: If it cannot be opened.
     """
+    info = options.apply(server.usable())
+    if missing := missing_variables(info):
+        msg = f"These environment variables are not set: {', '.join(missing)}"
+        raise CommandError(msg)
     connection = MCPConnection(
-        options.apply(server.usable()),
-        connection_timeout=options.timeout,
-        invocation_timeout=options.timeout,
+        info,
+        connection_timeout=options.seconds(),
+        invocation_timeout=options.seconds(may_ask=handlers is not None),
         call_options=CallOptions(reset_timeout_on_progress=True),
         handlers=handlers,
     )

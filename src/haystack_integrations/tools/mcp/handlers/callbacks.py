@@ -299,6 +299,11 @@ class Callbacks:
         try:
             with self.on_question(), self._on_behalf_of_caller():
                 return await (_unless_all_fail(requests, answer) if requests else answer)
+        except _NobodyWaitsError as error:
+            logger.info(
+                "{server} gets no answer of `{field}`: {error}", server=self._server, field=field, error=str(error)
+            )
+            return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client gave up: {error}")
         except Exception as error:
             self.failed(field, error)
             return types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
@@ -364,6 +369,10 @@ class Callbacks:
         )
 
 
+class _NobodyWaitsError(Exception):
+    """Raised when no handler has to answer any more."""
+
+
 async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[Any, Any, T]) -> T:
     # In some revisions, nothing says which request a question of the server is for, and nobody takes it back.
     answering = asyncio.create_task(answer)
@@ -384,7 +393,7 @@ async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[
         if task is not None and task.cancelling():
             raise
         msg = "the call that it was for has ended" if not left else "it was cancelled"
-        raise RuntimeError(msg) from None
+        raise _NobodyWaitsError(msg) from None
     finally:
         for request in requests:
             request.remove_done_callback(ended)
