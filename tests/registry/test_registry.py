@@ -407,6 +407,7 @@ class TestConfiguration:
             (lambda: MCPProvider("a", "http://h/sse", provider_type="stdio"), "`provider_type` must be 'sse' or"),
             (lambda: LocalStdioMCPProvider("a", "two words"), "LocalStdioMCPProvider: 'a'"),
             (lambda: LocalStdioMCPProvider("a", "x", args="-m x"), "`args` must be a valid list"),
+            (lambda: LocalStdioMCPProvider("a", "x", env=["A=s3ntinel"]), "`env` must be a valid dictionary, got list"),
         ],
     )
     def test_an_invalid_provider_is_refused_with_its_name(self, make, reason):

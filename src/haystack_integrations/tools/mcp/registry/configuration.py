@@ -178,7 +178,9 @@ class LocalStdioMCPProvider(_NamedServer):
         """
         Return how to start the server.
         """
-        env = {name: from_template(value) if isinstance(value, str) else value for name, value in self.env.items()}
+        env = self.env
+        if isinstance(env, Mapping):  # StdioServerInfo refuses others
+            env = {name: from_template(value) if isinstance(value, str) else value for name, value in env.items()}
         return StdioServerInfo(self.command, self.args, env or None)
 
 
