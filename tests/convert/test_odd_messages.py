@@ -190,6 +190,7 @@ def test_odd_members_of_other_results_are_mended_or_dropped(
     ("method", "version", "result", "expected"),
     [
         ("initialize", OLD, {"capabilities": [], "serverInfo": {"name": "n"}}, {"capabilities": {}}),
+        ("initialize", OLD, {"capabilities": ["tools"], "serverInfo": {"name": "n"}}, {"capabilities": {}}),
         ("initialize", OLD, {"serverInfo": None, "instructions": []}, {"serverInfo": {"name": "", "version": ""}}),
         (
             "initialize",

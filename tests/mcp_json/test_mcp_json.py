@@ -380,6 +380,7 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
         "EMPTY=",
         "URL=http://h/#part",
         "no variable",
+        "s3ntinel-of/a+key==",
         "PLAIN=last",
     ]
     file = tmp_path / "project" / ".vscode" / "mcp.json"
@@ -398,6 +399,8 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
     assert values == {"PLAIN": "last", "QUOTED": "s3ntinel #1", "DOUBLE": 'line\nnext "x"', "EMPTY": "", "URL": "mine"}
     assert two.server_info.env is None
     assert "server 'two': `envFile` cannot be read: No such file or directory" in caplog.text
+    assert "server 'one': `envFile` has lines that set no variable; passed over 1" in caplog.text
+    assert "s3ntinel" not in caplog.text
     stored = json.dumps(one.to_dict())
     assert "s3ntinel" not in stored + repr(one) + repr(one.server_info.env["QUOTED"])
     loaded = MCPToolset.from_dict(json.loads(stored))

@@ -355,7 +355,10 @@ class Configuration:
             self._warn(place, f"`envFile` cannot be read: {error.strerror or type(error).__name__}")
             return entry
         given = entry.get("env")
-        added = {name: f"${{envFile:{file}:{name}}}" for name in names}
+        known = [name for name in names if name.isascii() and name.isidentifier()]
+        if len(known) < len(names):  # a name may be part of a secret that has several lines
+            self._warn(place, f"`envFile` has lines that set no variable; passed over {len(names) - len(known)}")
+        added = {name: f"${{envFile:{file}:{name}}}" for name in known}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
 
 

@@ -142,7 +142,7 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
     if type(frame.get("nextCursor")) is int:
         frame["nextCursor"] = str(frame["nextCursor"])
     if method in _OPENING:
-        frame["capabilities"] = frame.get("capabilities") or {}
+        frame["capabilities"] = frame["capabilities"] if isinstance(frame.get("capabilities"), dict) else {}
     if method == "initialize":
         named = frame["serverInfo"] if isinstance(frame.get("serverInfo"), dict) else {}
         frame["serverInfo"] = {**named, **{key: _as_text(named.get(key)) for key in ("name", "version")}}
