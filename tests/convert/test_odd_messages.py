@@ -141,6 +141,17 @@ def test_of_many_blocks_only_the_odd_ones_change() -> None:
         ),
         ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
         ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
+        ("resources/list", {"resources": [{"uri": "a:b"}]}, {"resources": [{"uri": "a:b", "name": "a:b"}]}),
+        (
+            "resources/read",
+            {"contents": [{"uri": "a:b", "text": {"n": 1}}, {"uri": "a:b", "text": None}]},
+            {"contents": [{"uri": "a:b", "text": '{"n": 1}'}, {"uri": "a:b", "text": ""}]},
+        ),
+        (
+            "prompts/get",
+            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
+            {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
+        ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
         (
             "prompts/list",

@@ -222,15 +222,28 @@ def _contents(contents: Any) -> list[Any]:
     is_blob = isinstance(contents, dict) and "blob" in contents
     if isinstance(contents, dict):
         contents = {**contents, "uri": _as_text(contents.get("uri"))}
+        if "text" in contents and not is_blob:
+            contents["text"] = _as_text(contents["text"])
     return _item(types.BlobResourceContents if is_blob else types.TextResourceContents, contents)
 
 
+def _resource(resource: Any) -> list[Any]:
+    if isinstance(resource, dict) and not isinstance(resource.get("name"), str):
+        resource = {**resource, "name": _as_text(resource.get("uri"))}
+    return _item(types.Resource, resource)
+
+
 def _message(message: Any) -> list[Any]:
+    if isinstance(message, str):
+        message = {"content": message}
     if not isinstance(message, dict):
         msg = f"a message must be a JSON object, not {type(message).__name__}"
         raise ValueError(msg)
-    role = message.get("role") if message.get("role") in ("user", "assistant") else "user"
-    content = message.get("content")
+    role = "assistant" if str(message.get("role")).lower() == "assistant" else "user"
+    content = message.get("content", message.get("text"))
+    if content is None:
+        msg = "it has no content"
+        raise ValueError(msg)
     blocks = content if isinstance(content, list) else [content]
     return [{**message, "role": role, "content": each} for block in blocks for each in _block(block)]
 
@@ -288,7 +301,7 @@ _RESULTS: Final[dict[str, type[BaseModel]]] = {
 _LISTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
     CALL_METHOD: (types.CallToolResult, "content", _block),
     LIST_METHOD: (types.ListToolsResult, "tools", _tool),
-    "resources/list": (types.ListResourcesResult, "resources", partial(_item, types.Resource)),
+    "resources/list": (types.ListResourcesResult, "resources", _resource),
     "resources/templates/list": (
         types.ListResourceTemplatesResult,
         "resourceTemplates",
