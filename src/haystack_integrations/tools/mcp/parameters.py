@@ -58,6 +58,7 @@ _OTHER_NAMES: Final = {
         "url": "endpoint server_url uri",
         "token": "bearer_token access_token api_key auth_token authorization authorization_token",
         "auth": "auth_provider oauth",
+        "resource": "audience",
         "verify": "ssl_verify verify_ssl ssl",
         "http_transport": "http_client httpx_client httpx_client_factory client",
         "command": "cmd",
@@ -88,6 +89,9 @@ _ADVICE: Final = {
         "elicitation_callback elicitation_handler elicitation": _HANDLERS.format("elicitation=…"),
         "roots list_roots_callback roots_callback": _HANDLERS.format("roots=…"),
         "log_handler logging_callback logging_handler logging": _HANDLERS.format("logging=…"),
+        "token_url token_endpoint authorization_url authorization_endpoint auth_url": "`oauth_config=OAuthConfig("
+        "issuer=…)` suffices: the metadata of the authorization server have its endpoints",
+        "callback_port port": "Use `oauth_config=OAuthConfig(redirect_uri='http://127.0.0.1:PORT/callback')`",
         "log_level message_handler progress_handler progress_callback client_info": _HANDLERS.format("…"),
     }.items()
     for other in others.split()
