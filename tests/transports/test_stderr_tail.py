@@ -27,8 +27,8 @@ class TestLines:
         assert quoted.startswith("…")
         assert quoted.endswith(f" | 999 {'x' * 100}")
 
-    def test_those_without_a_word_are_not(self):
-        assert tail("╭────╮\n│ Hi │\n╰────╯\n  ^\ndisk full\n") == "│ Hi │ | disk full"
+    def test_those_without_a_word_and_frames_are_not(self):
+        assert tail("╭────╮\n│ Hi │\n╰────╯\n  ^\ndisk full\n") == "Hi | disk full"
 
     def test_a_line_may_come_in_parts(self):
         assert tail("no such ", "file\nbye\n") == "no such file | bye"

@@ -35,6 +35,8 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
     r"|\x1b[ -/]*(?:[0-~]|$)"
 )
+# Box drawing, of which the tracebacks that servers of the Python SDK write with Rich have more than of letters.
+_FRAMES = dict.fromkeys(range(0x2500, 0x2580), " ")
 # A word, even a redacted one, as opposed to the frames of banners.
 _WORD = re.compile(r"\w|\*{3}")
 _CONTROL_CHARACTERS = dict.fromkeys(
@@ -84,7 +86,7 @@ class StderrTail:
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
         lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
-        text = " | ".join(" ".join(line.split()) for line in lines if _WORD.search(line))
+        text = " | ".join(" ".join(line.translate(_FRAMES).split()) for line in lines if _WORD.search(line))
         return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
