@@ -156,6 +156,8 @@ def test_parameters_of_a_wrong_type_are_refused_before_anything_is_sent(method, 
         getattr(connection, method)(*arguments)
     with pytest.raises(ValueError, match="`meta` must be a dictionary or None, got str"):
         connection.list_prompts(meta="me")
+    with pytest.raises(TypeError, match=r"no parameter 'name'; the arguments .* are a dict: `tool_args=\{'name': …\}`"):
+        connection.call_tool("greet", name="Ada")
     assert connection.status().state == "idle"
 
 

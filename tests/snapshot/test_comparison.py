@@ -8,9 +8,10 @@ How differences between definitions are classified, and what no difference is.
 
 import json
 
+import pytest
 from mcp import types
 
-from haystack_integrations.tools.mcp import MCPToolSnapshot
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters, visible_text
 from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
@@ -154,6 +155,12 @@ def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
 
     assert not snapshot({"maximum": 10}).compare(snapshot({"maximum": 10.0}))
     assert snapshot({"default": 1}).compare(snapshot({"default": True}))
+
+
+@rows("other", ["tools.json", InProcessServerInfo("package.module:server")])
+def test_a_path_and_a_server_info_are_told_what_can_be_compared(other):
+    with pytest.raises(TypeError, match="is made of an MCPToolset, an MCPTool or an MCPConnection"):
+        MCPToolSnapshot.from_tools([]).compare(other)
 
 
 def test_a_renamed_tool_is_gone_and_new():

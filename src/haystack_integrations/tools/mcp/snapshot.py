@@ -525,9 +525,11 @@ class MCPToolSnapshot:
             MCPConnection, whose server is asked. Instructions are compared if both sides have them.
         :returns: The differences; false if there are none.
         :raises MCPConnectionError: If a server has to be asked and cannot be reached.
+        :raises TypeError: If `current` is something else, such as a path.
         """
         if not isinstance(current, MCPToolSnapshot):
-            is_asked = hasattr(current, "connection") or hasattr(current, "list_tools")
+            is_list = isinstance(current, Iterable) and not isinstance(current, str)
+            is_asked = hasattr(current, "connection") or hasattr(current, "list_tools") or not is_list
             current = MCPToolSnapshot.capture(current) if is_asked else MCPToolSnapshot.from_tools(current)  # type: ignore[arg-type]
         before = {tool.name: tool.definition for tool in self.tools}
         after = {tool.name: tool.definition for tool in current.tools}

@@ -139,6 +139,7 @@ def call_request(
     on_progress: ProgressCallback | None = None,
     may_repeat: bool = False,
     invocation_timeout: float | None = None,
+    **unknown: Any,
 ) -> CallRequest:
     """
     Check what a caller passed.
@@ -153,9 +154,14 @@ def call_request(
     :param on_progress: The function for progress.
     :param may_repeat: Whether the tool may run twice.
     :param invocation_timeout: How long the call may take.
+    :param unknown: What is refused.
     :returns: The request.
+    :raises TypeError: If there is a parameter that a call does not have.
     :raises ValueError: If one of them is of the wrong type.
     """
+    for name in unknown:
+        msg = f"A call has no parameter '{name}'; the arguments of the tool are a dict: `tool_args={{'{name}': …}}`"
+        raise TypeError(msg)
     if not isinstance(tool_name, str):
         msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
         raise ValueError(msg)
