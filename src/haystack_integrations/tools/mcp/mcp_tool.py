@@ -933,8 +933,8 @@ for _function in (MCPTool.invoke, MCPTool.invoke_async):
 def _warn_of_async_callback() -> None:
     logger.warning(
         "Progress of MCP tools is not streamed: Haystack called a tool synchronously with an asynchronous streaming "
-        "callback, as Haystack 2 does in `run_async`. Use a function that is not asynchronous, or "
-        "`MCPHandlers(progress=…)`"
+        "callback, as Haystack 2 does in `run_async`. Use `MCPHandlers(progress=…)`, or `run` with a callback that is "
+        "not asynchronous"
     )
 
 
