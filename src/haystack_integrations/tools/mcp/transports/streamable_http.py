@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.transports.refusals import (
     judge,
     media_type,
     redirect_target,
+    retry_after,
     status_of,
 )
 
@@ -104,8 +105,9 @@ class StreamableHttpTransport(HttpTransport):
         self._session_id: str | None = None
         # The revision that was negotiated.
         self._version: str | None = None
-        # Whether the last request failed with HTTP 500. Some servers answer so for a session that crashed.
-        self._has_crashed = False
+        # Whether the last request failed because of the server. So does every one of a session that crashed, or whose
+        # machine is gone.
+        self._has_failed = False
         # Whether the server has answered what asks for its stream, if that was asked.
         self._is_answered = asyncio.Event()
         self._is_answered.set()
@@ -174,7 +176,7 @@ class StreamableHttpTransport(HttpTransport):
         # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
         reason = None
         may_be_lost = has_session and exchange.method in COMMON_METHODS
-        has_crashed, self._has_crashed = self._has_crashed, status == httpx2.codes.INTERNAL_SERVER_ERROR
+        has_failed, self._has_failed = self._has_failed, _is_broken(response)
         if status in REDIRECTS:
             reason = _describe_redirect(response)
             exchange.settle(RefusedError(reason, is_final=True))
@@ -186,7 +188,7 @@ class StreamableHttpTransport(HttpTransport):
                 logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
             verdict = judge(response, body, exchange, has_session=has_session)
             may_be_lost = may_be_lost or verdict is not None
-            reason = verdict or (DOUBTFUL_SESSION if has_crashed and self._has_crashed else None)
+            reason = verdict or (DOUBTFUL_SESSION if has_failed and self._has_failed else None)
         elif status == _ACCEPTED:
             reason = f"the server answered a request with {status_of(response)}"
             exchange.settle(UnreadableError(reason))
@@ -326,6 +328,12 @@ class StreamableHttpTransport(HttpTransport):
                 await response.aclose()
         except Exception as error:
             logger.debug("A session was not ended: {kind}", kind=type(error).__name__)
+
+
+def _is_broken(response: httpx2.Response) -> bool:
+    # One that is only slow, or busy, may know the session.
+    is_slow = response.status_code == httpx2.codes.GATEWAY_TIMEOUT
+    return response.is_server_error and not is_slow and retry_after(response) is None
 
 
 def _answers(frame: dict[str, Any], exchange: Exchange) -> bool:
