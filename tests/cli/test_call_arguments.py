@@ -81,6 +81,8 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     ("words", "given", "told"),
     [
         ([], '{"a": 1,\n}', "--input is not valid JSON: "),
+        ([], "arguments.json", "To read it from a file: --input @arguments.json"),
+        (['{"a": 5}'], None, "is none of these. All of them as JSON go after --input"),
         ([], "5", "--input must be a JSON object with the arguments, got a int"),
         ([], '{"a": -Infinity}', "--input is not valid JSON: -Infinity is no number in JSON"),
         (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),

@@ -467,3 +467,10 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert 'pip install "mcp-haystack[cli]"' in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_ctrl_c_while_the_command_is_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "haystack.py").write_text("raise KeyboardInterrupt")
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
+    ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
+    assert (ran.returncode, ran.stderr) == (130, "")

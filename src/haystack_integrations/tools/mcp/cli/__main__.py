@@ -34,8 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
-
+    try:
+        from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
+    except KeyboardInterrupt:  # it takes a second or two
+        return 130
     return run(arguments)
 
 

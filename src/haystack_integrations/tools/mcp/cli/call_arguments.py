@@ -89,6 +89,7 @@ def _split(word: str, takes: str = "") -> tuple[str, str, str]:
     if match is None:
         shown = word if len(word) <= _HINT else f"{word[:_HINT]}…"
         msg = f"An argument is given as name=value, name:=JSON or name@FILE; '{shown}' is none of these"
+        msg += ". All of them as JSON go after --input" if word.startswith("{") else ""
         msg += f". The tool takes {takes}" if takes else ""
         raise CommandError(msg)
     value = match["value"]
@@ -123,6 +124,9 @@ def _loads(text: str) -> Any:
 def _given(text: str) -> dict[str, Any]:
     if text == "-" or text.startswith("@"):
         text = _content(text.removeprefix("@"), f"--input {text}")
+    elif Path(text).suffix == ".json":
+        msg = f"--input takes JSON. To read it from a file: --input @{text}"
+        raise CommandError(msg)
     arguments = _json(text, "--input")
     if not isinstance(arguments, dict):
         msg = f"--input must be a JSON object with the arguments, got a {type(arguments).__name__}"

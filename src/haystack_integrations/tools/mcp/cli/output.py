@@ -410,4 +410,5 @@ def for_terminal(error: object) -> str:
     text = str(error)
     for said, meant in _WORDS.items():
         text = text.replace(said, meant)
+    text = re.sub(r'(?:StreamableHttp|SSE)ServerInfo\(url="([^"]*)"\)', r"\1", text)
     return re.sub(r"`(\w+)`", lambda match: f"--{_OPTIONS[match[1]]}" if match[1] in _OPTIONS else match[0], text)

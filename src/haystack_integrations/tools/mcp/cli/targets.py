@@ -305,9 +305,10 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     _refuse_missing_file(name)
     known = [each for file in config_files() for each in names_in(file)]
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
+    url = f"Did you mean http://{name}? " if re.fullmatch(r"[\w.-]+:\d+(/.*)?", name) else ""
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
-        f"{names_of_servers}{_CHOICES}"
+        f"{url or names_of_servers}{_CHOICES}"
     )
     raise CommandError(msg)
 
