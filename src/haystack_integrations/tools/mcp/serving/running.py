@@ -30,6 +30,7 @@ from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+import anyio
 import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
@@ -349,7 +350,7 @@ def run_server(
         if given := [f"`{name}`" for name, is_given in for_http.items() if is_given]:
             msg = f"Over stdio there is one client, and no place for {', '.join(given)}: pass transport='http'"
             raise ValueError(msg)
-        asyncio.run(_serve_stdio(_made(server, None), grace_period))
+        anyio.run(_serve_stdio, _made(server, None), grace_period)
         return
     if workers > 1 and (stateless is False or event_store is not None or isinstance(server, FastMCP)):
         msg = (
@@ -401,8 +402,8 @@ def run_server(
         else:
             app = http_app(made, **options)
             config = configure(app, lifespan="off")
-            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-                runner.run(_serve_http(app, config, listeners))
+            # Not asyncio.run: whoever asks which event loop this is, as each wait does, gets the answer at once.
+            anyio.run(_serve_http, app, config, listeners, backend_options={"loop_factory": config.get_loop_factory()})
     finally:
         for listener in listeners:
             listener.close()
