@@ -306,7 +306,7 @@ class TestParameters:
             ({"auth": Secret.from_token("x")}, "no place for `auth`"),
             ({"port": 8000}, "no place for `port`: pass transport='http'"),
             ({"port": 9000, "insecure": True}, "no place for `port`, `insecure`"),
-            ({"transport": "http", "workers": 2}, "must be a function that makes the server"),
+            ({"transport": "http", "workers": 2}, "must be a function at the top of a module that makes the server"),
             ({"transport": "http", "workers": 2, "stateless": False}, "Mcp-Session-Id"),
         ],
     )
@@ -326,6 +326,10 @@ class TestParameters:
     def test_what_is_no_server_is_refused(self, server: Any, error: type[Exception], text: str) -> None:
         with pytest.raises(error, match=text):
             run_server(server, transport="http", port=0)
+
+    def test_workers_want_a_function_that_they_can_import(self) -> None:
+        with pytest.raises(ValueError, match="must be a function at the top of a module"):
+            run_server(lambda: FastMCP("Refused"), transport="http", port=0, workers=2)
 
     @rows(
         ("options", "text"),
@@ -359,6 +363,8 @@ class TestParameters:
             port = listener.getsockname()[1]
             with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
                 run_server(FastMCP("Late"), transport="http", port=port)
+        with pytest.raises(OSError, match=r"listen on no-such-host.invalid:0: .* must be an address of this machine"):
+            run_server(FastMCP("Late"), transport="http", port=0, host="no-such-host.invalid", insecure=True)
 
 
 async def test_the_application_runs_on_a_server_of_ones_own() -> None:

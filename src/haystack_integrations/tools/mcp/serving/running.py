@@ -352,12 +352,14 @@ def run_server(
             raise ValueError(msg)
         anyio.run(_serve_stdio, _made(server, None), grace_period)
         return
-    if workers > 1 and (stateless is False or event_store is not None or isinstance(server, FastMCP)):
+    # Such as <lambda> and <locals>, which another process cannot import.
+    is_nameless = "<" in getattr(server, "__qualname__", "")
+    if workers > 1 and (stateless is False or event_store is not None or isinstance(server, FastMCP) or is_nameless):
         msg = (
-            "With several workers, `server` must be a function that makes the server, or an import path like "
-            "'package.module:server': each worker is a process with a server of its own. A session lives in one "
-            "process, so `stateless=False` and `event_store` need `workers=1`: run one process per port, and let a "
-            "load balancer pin clients by the header `Mcp-Session-Id`"
+            "With several workers, `server` must be a function at the top of a module that makes the server, or an "
+            "import path like 'package.module:server': each worker is a process with a server of its own. A session "
+            "lives in one process, so `stateless=False` and `event_store` need `workers=1`: run one process per port, "
+            "and let a load balancer pin clients by the header `Mcp-Session-Id`"
         )
         raise ValueError(msg)
     provider = auth_provider(auth)
@@ -469,9 +471,13 @@ def _bind(host: str, port: int) -> list[socket.socket]:
     """
     Listen on every address that a host has: `localhost` has two.
     """
-    addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[socket.socket] = []
+    addresses: list[Any] = []
     failure: OSError | None = None
+    try:
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:  # no name of any machine
+        failure = error
     for family, _, _, _, address in dict.fromkeys(addresses):
         number = listeners[0].getsockname()[1] if listeners else port
         try:
@@ -483,7 +489,10 @@ def _bind(host: str, port: int) -> list[socket.socket]:
         # answer waits for the client's delayed acknowledgement of the first one: 40 ms.
         listeners.append(socket.socket(family, created.type, socket.IPPROTO_TCP, fileno=created.detach()))
     if not listeners:
-        msg = f"The server cannot listen on {host}:{port}: {failure}. Choose another `port`, or 0 for a free one"
+        msg = (
+            f"The server cannot listen on {host}:{port}: {failure}. Choose another `port`, or 0 for a free one; `host` "
+            "must be an address of this machine"
+        )
         raise OSError(msg) from failure
     return listeners
 
