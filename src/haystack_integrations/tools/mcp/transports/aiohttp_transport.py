@@ -207,7 +207,7 @@ def _is_readable(transport: Any) -> bool:
 
 def _cause(error: Exception) -> BaseException | None:
     # The messages of the other errors have the URL, or what the server sent.
-    return error.os_error if isinstance(error, aiohttp.ClientConnectorError) else None
+    return error.__cause__ if isinstance(error, aiohttp.ClientConnectorError) else None
 
 
 def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportError:
