@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MC
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError
 from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG, Kind
 from tests.support.processes import StdioServer, is_alive, kill_group
@@ -223,6 +223,17 @@ async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handsh
     negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
     assert (await negotiation.discover_first()).revision == NEWEST
     assert asked == ["server/discover", "initialize", "server/discover"]
+
+
+async def test_a_server_that_cuts_the_connection_of_the_question_for_its_revisions_is_greeted():
+    async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
+        if method == "server/discover":
+            msg = "the connection was cut before the answer came"
+            raise LostError(msg)
+        return {"protocolVersion": "2025-06-18", "capabilities": {}}
+
+    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
+    assert (await negotiation.discover_first()).revision == "2025-06-18"
 
 
 def test_the_newest_revision_over_stdio_runs_calls_side_by_side(modern_server):

@@ -131,7 +131,9 @@ class Negotiation:
             if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _lists_handshake(error.data):
                 raise
         except (RefusedError, LostError) as error:
-            if error.status is None or error.status.startswith(_NO_VERDICT):
+            # Some servers cut the connection of a request that they do not know.
+            was_cut = isinstance(error, LostError) and error.status is None
+            if not was_cut and (error.status is None or error.status.startswith(_NO_VERDICT)):
                 raise
         return await self.shake_hands()
 
