@@ -253,7 +253,12 @@ class TestModelContent:
         assert model_content(envelope(blob(PNG, "image/png"))) == [ImageContent(PNG, "image/png")]
 
     def test_guesses_the_mime_type_of_an_image_that_has_none(self) -> None:
-        assert model_content(handwritten({"type": "image", "data": PNG})) == [ImageContent(PNG, "image/png")]
+        for mime_type in (None, "png"):
+            found = model_content(handwritten({"type": "image", "data": PNG, "mimeType": mime_type}))
+            assert found == [ImageContent(PNG, "image/png")]
+
+    def test_names_the_type_of_a_jpeg_as_model_providers_know_it(self) -> None:
+        assert model_content(envelope(image(mime_type="image/jpg"))) == [ImageContent(PNG, "image/jpeg")]
 
     @pytest.mark.parametrize(
         "data",

@@ -99,6 +99,7 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
         False,
     ),
     ({"content": [{"type": "resource", "resource": {"text": "t", "_meta": []}}]}, [None], None, False),
+    ({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": {"n": 1}}}]}, [None], None, False),
 ]
 
 

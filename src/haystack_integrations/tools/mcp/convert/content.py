@@ -305,7 +305,10 @@ def _note(kind: str, *facts: Any) -> str:
 
 
 def _mime_type(fields: dict[str, Any]) -> str | None:
-    return str(fields.get("mimeType") or "").partition(";")[0].strip().lower() or None
+    named = str(fields.get("mimeType") or "").partition(";")[0].strip().lower()
+    if named == "image/jpg":  # which is none, and which model providers refuse
+        return "image/jpeg"
+    return named if "/" in named else None
 
 
 def _uri(fields: dict[str, Any]) -> str:

@@ -265,6 +265,8 @@ def _block(block: Any) -> list[Any]:
             block["name"] = _as_text(block.get("uri"))
         elif kind == "resource" and isinstance(resource := block.get("resource"), dict):
             block["resource"] = {**resource, "uri": _as_text(resource.get("uri"))}
+            if "text" in resource and "blob" not in resource:
+                block["resource"]["text"] = _as_text(resource["text"])
         repaired = repair(_BLOCKS[kind], block) if kind in _BLOCKS and kind not in _OF_SAMPLING else None
         if repaired is None and isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
             repaired = {"type": "text", "text": block["text"]}
