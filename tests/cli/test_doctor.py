@@ -94,14 +94,20 @@ def test_many_tools_are_too_many_for_a_model(run: Run, stdio_server: StdioServer
     assert any("which a model reads each time" in text for text in found["warning"])
 
 
-def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run) -> None:
+def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "two.json"
     down = run("doctor", "http://127.0.0.1:9/mcp")
     assert down.code == 3
     assert "Is the server started, and on this port?" in down.screen
     with OAuthServer() as server:
         closed = run("doctor", server.url)
+        file.write_text(
+            json.dumps({"mcpServers": {"off": {"url": "x", "disabled": True}, "docs": {"url": server.url}}})
+        )
+        in_file = run("doctor", str(file))
     assert closed.code == 4, closed.screen
     assert f"mcp-haystack login {server.url}" in closed.screen
+    assert f"mcp-haystack login {file}:docs" in in_file.screen
 
 
 def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,12 @@ def doctor(
         if check is not None and (count := sum(server.info is not None for server in servers)) != 1:
             msg = f"--check is for one server, and {target} has {count}: name one, as in {target}:NAME"
             raise CommandError(msg)
-        looked = for_each(lambda server: list(_server(server, options, snapshot)), servers, output)
+
+        def look(server: Server) -> list[Finding]:
+            name = target if len(servers) == 1 else f"{target}:{server.name}"
+            return list(_server(server, name, options, snapshot))
+
+        looked = for_each(look, servers, output)
         findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
     elif check is None:
         findings = {"environment": list(_machine())}
@@ -151,7 +156,7 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _server(server: Server, options: ServerOptions, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
+def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
     for warning in server.warnings:
         yield Finding(WARNING, warning)
     if server.is_disabled:
@@ -184,7 +189,7 @@ def _server(server: Server, options: ServerOptions, snapshot: MCPToolSnapshot | 
                     yield Finding(OK, "Its tools are as they were in the snapshot")
     except (MCPError, CommandError) as error:
         text = for_terminal(error)
-        login = f"Log in: mcp-haystack login {shlex.quote(server.name)}" if "mcp-haystack login" in text else None
+        login = f"Log in: mcp-haystack login {shlex.quote(target)}" if "mcp-haystack login" in text else None
         yield Finding(PROBLEM, text, login, exit_code_of(error) or ExitCode.FAILED)
 
 
