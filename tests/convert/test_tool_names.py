@@ -10,6 +10,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
     assign_tool_names,
     describe_choices,
     provider_safe_name,
+    with_safe_arguments,
 )
 from tests.support.rows import rows
 
@@ -85,6 +86,26 @@ class TestNames:
     def test_a_name_that_occurs_twice_is_rejected(self):
         with pytest.raises(ValueError, match="two tools named 'a'"):
             assign_tool_names(["a", "b", "a"])
+
+
+@rows(
+    ("names", "safe"),
+    [
+        (["a", "b.c-D_9", "x" * 64], ["a", "b.c-D_9", "x" * 64]),
+        (["filter[id]", "$top", "@odata.type", "my key"], ["filter_id", "top", "odata.type", "my_key"]),
+        (["top", "$top"], ["top", "_top_81bf98e4"]),
+        (["a b", "a/b"], ["a_b", "a_b_c14cddc0"]),
+        (["x" * 65], ["x" * 55 + "_9537c5fd"]),
+        (["天气", ""], ["___4d947325", "_e3b0c442"]),
+    ],
+)
+def test_arguments_get_names_that_all_model_providers_take(names, safe):
+    schema = {"type": "object", "properties": {name: {"description": name} for name in names}, "required": names}
+    renamed, originals = with_safe_arguments(schema)
+    assert [*renamed["properties"]] == renamed["required"] == safe
+    assert originals == {new: name for name, new in zip(names, safe, strict=True) if name != new}
+    assert [each["description"] for each in renamed["properties"].values()] == names
+    assert [*schema["properties"]] == names
 
 
 @rows(

@@ -314,6 +314,23 @@ class TestNamesAndDescriptions:
         assert generator.turns[1].tool_results == ["found"]
         assert server.calls == [("search", {"query": "x", "api_key": SECRET, "tenant": "acme"})]
 
+    def test_arguments_whose_names_not_all_models_take_are_renamed_for_the_model_and_sent_as_the_server_has_them(self):
+        odd = {"filter[id]": {"type": "integer"}, "$top": {"type": "integer"}, "tenant@": {"type": "string"}}
+        server = ForeignServer(definition("list", {"type": "object", "properties": odd, "required": ["filter[id]"]}))
+        override = ToolOverride(bound_arguments={"tenant@": "acme"})
+        generator = ScriptedChatGenerator([call("list", filter_id="5", top="null"), say("done")])
+        with MCPToolset(server.info, tool_overrides={"list": override}) as toolset:
+            Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
+            toolset["list"].call(**{"filter[id]": 6, "$top": "7"})
+        shown = generator.turns[0].tool_specs[0]["parameters"]
+        assert shown["properties"] == {
+            "filter_id": {"title": "filter[id]", "type": "integer"},
+            "top": {"title": "$top", "type": "integer"},
+        }
+        assert shown["required"] == ["filter_id"]
+        sent = [{"filter[id]": 5, "tenant@": "acme"}, {"filter[id]": 6, "$top": 7, "tenant@": "acme"}]
+        assert [arguments for _, arguments in server.calls] == sent
+
     def test_the_options_of_one_tool_are_its_own(self):
         server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))
         override = ToolOverride(

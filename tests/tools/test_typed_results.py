@@ -109,7 +109,7 @@ def test_a_toolset_is_shown_as_a_table_in_a_terminal():
     with toolset:
         lines = toolset.table().splitlines()
     assert [line.split()[0] for line in lines] == ["tool", "a", "look"]
-    assert lines[2].split("  ", 1)[1].split("  ")[0].strip() == "a, limit?, <i>?"
+    assert lines[2].split("  ", 1)[1].split("  ")[0].strip() == "a, limit?, i?"
     assert lines[2].endswith("Look [31mhere.")
     assert lines[1].endswith("xx…") and len(lines[1]) < 120
 
@@ -118,7 +118,7 @@ def test_a_toolset_is_shown_as_an_escaped_table_in_a_notebook():
     server = ForeignServer(definition("look", SHOWN, description="<script>alert('x')</script>\nSecond."))
     with MCPToolset(server.info) as toolset:
         html = toolset._repr_html_()
-    assert "<td>look</td><td>a, limit?, &lt;i&gt;?</td><td>&lt;script&gt;" in html
+    assert "<td>look</td><td>a, limit?, i?</td><td>&lt;script&gt;" in html
     assert "<script>" not in html and "<i>" not in html and "Second." not in html
 
 
@@ -189,7 +189,7 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     for each in html.values():
         assert each.startswith("<table><caption>") and each.endswith("</table>")
         assert not any(tag in each for tag in ("<script>", "<i>", "<b>"))
-    assert "<td>&lt;i&gt;</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
+    assert "<td>i</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
     for name in ("toolset", "search"):
         assert "<td>look</td>" in html[name]
     assert "<td>read_resource</td>" in html["resources"]

@@ -41,6 +41,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
     ExposedName,
     describe_choices,
     provider_safe_name,
+    with_safe_arguments,
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     NEEDS_TASKS,
@@ -129,6 +130,8 @@ _REPEATABLE = ("read_only_hint", "idempotent_hint")
 # What a tool has of the server's definition.
 _OF_DEFINITION = (
     "_valid_inputs",
+    "_schema",
+    "_argument_names",
     "parameters",
     "description",
     "title",
@@ -337,6 +340,9 @@ class MCPTool(ToolBase, Tool):
         self._original: MCPTool | None = None
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
+        # The parameters with the names that the server has, and those names by the ones that the model sees.
+        self._schema: dict[str, Any] = permissive_schema()
+        self._argument_names: dict[str, str] = {}
 
         handler = {"handler": RESULT_HANDLERS[options.result_format or "text"]}
         self.name = name
@@ -479,7 +485,8 @@ class MCPTool(ToolBase, Tool):
                 hidden.update(invisible_characters(text))
             return shown
 
-        self.parameters = map_texts(parameters, visible)
+        self._schema = map_texts(parameters, visible)
+        self.parameters, self._argument_names = with_safe_arguments(self._schema)
         description = self._custom_description or visible(definition.description or "")
         if self.tool_options.include_output_schema:
             description = with_output_schema(description, map_texts(definition.output_schema, visible))
@@ -795,7 +802,9 @@ class MCPTool(ToolBase, Tool):
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
-        fitted = fit_arguments(arguments, self.parameters)
+        if self._argument_names:
+            arguments = {self._argument_names.get(name, name): value for name, value in arguments.items()}
+        fitted = fit_arguments(arguments, self._schema)
         if not self._valid_inputs.issuperset(arguments):
             self._warn_of_undeclared(arguments)
         if not (self._bound.values or self._custom_inputs_from_state):
@@ -809,12 +818,12 @@ class MCPTool(ToolBase, Tool):
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
-        if unknown := undeclared(arguments, self._valid_inputs, self.parameters):
+        if unknown := undeclared(arguments, self._valid_inputs, self._schema):
             logger.warning(
                 "Tool '{tool}' has no argument {unknown} and may ignore it; it has: {known}",
                 tool=self.name,
                 unknown=", ".join(map(repr, unknown)),
-                known=", ".join(self.parameters["properties"]) or "none",
+                known=", ".join(self._schema["properties"]) or "none",
             )
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:

@@ -134,7 +134,7 @@ class MCPToolRunner:
         self._take_inputs()
 
     def _take_inputs(self) -> None:
-        schema = self.tool.parameters
+        schema = self.tool._schema
         declared = schema.get("properties", {})
         if not self._is_checked:
             self._check_known(declared, takes_others=schema.get("additionalProperties") is not False)

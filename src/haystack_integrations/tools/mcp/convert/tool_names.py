@@ -22,6 +22,9 @@ _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_PREFIX: Final = 32
 
+# Anthropic refuses a whole request if an argument of one tool has another name.
+_SAFE_ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
 ToolNamePrefix: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")]
 ExposedName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
@@ -94,6 +97,35 @@ def assign_tool_names(
         taken.add(name)
         assigned[remote_name] = name
     return assigned
+
+
+def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """
+    Rename arguments such as `filter[id]` and `$top`, whose names not all model providers take.
+
+    :param schema: The result of `normalize_parameters`. It is not changed.
+    :returns: The schema, and the tool's names of the renamed arguments by the new ones.
+    """
+    renamed: dict[str, str] = {}
+    taken = {name for name in schema["properties"] if _SAFE_ARGUMENT.fullmatch(name)}
+    for name in schema["properties"]:
+        if name in taken:
+            continue
+        safe = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("_")
+        if not safe or len(safe) > _MAX_LENGTH or safe in taken or safe in renamed.values():
+            safe = _hashed(name)
+        renamed[name] = safe
+    if not renamed:
+        return schema, {}
+    # The new schema accepts more where it says something of several arguments.
+    result = {key: value for key, value in schema.items() if key not in ("dependentRequired", "dependentSchemas")}
+    result["properties"] = {
+        renamed.get(name, name): {"title": name, **each} if name in renamed and isinstance(each, dict) else each
+        for name, each in schema["properties"].items()
+    }
+    if "required" in schema:
+        result["required"] = [renamed.get(name, name) for name in schema["required"]]
+    return result, {safe: name for name, safe in renamed.items()}
 
 
 def prefix_of(name: str, taken: Collection[str] = ()) -> str:

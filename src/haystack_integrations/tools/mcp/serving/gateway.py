@@ -73,7 +73,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     return ServedTool.create(
         name=tool.name,
         description=tool.description,
-        parameters=tool.parameters,
+        parameters=tool._schema,
         output_schema=tool.output_schema,
         annotations=tool.annotations,
         body=body,
