@@ -465,6 +465,20 @@ async def test_prompts_of_the_same_name_have_the_prefixes_of_their_tools(upstrea
         assert (await client.complete(reference, {"name": "what", "value": "t"})).values == ["tea"]
 
 
+async def test_of_two_prompts_of_one_name_the_last_one_is_served_as_of_tools_and_the_log_says_so(upstream, caplog):
+    second = MCPServer("second")
+
+    @second.prompt()
+    def praise(what: str) -> str:
+        return f"Sing of {what}."
+
+    toolsets = [MCPToolset(InProcessServerInfo(each)) for each in (upstream.server, second)]
+    async with Client(create_mcp_server("gate", tools=toolsets)) as client:
+        assert [prompt.name for prompt in await client.list_prompts()] == ["praise"]
+        assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Sing of tea."
+    assert caplog.text.count("There are two things named 'praise'. The one that was given first is not served.") == 1
+
+
 @pytest.mark.parametrize(
     ("reference", "argument", "typed", "offered"),
     [

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from fastmcp import FastMCP
 from fastmcp.prompts.base import Prompt
@@ -50,6 +50,8 @@ from haystack_integrations.tools.mcp.serving.sources import (
 )
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+NamedT = TypeVar("NamedT", bound=FastMCPComponent)
 
 DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
 
@@ -224,7 +226,7 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resource_templates())
 
     async def _list_prompts(self) -> Sequence[Prompt]:
-        return await self._collect(lambda source: source.list_prompts())
+        return self._unique(await self._collect(lambda source: source.list_prompts()))
 
     async def _collect(self, listing: Callable[[Source], Any]) -> list[Any]:
         found: list[Any] = []
@@ -240,27 +242,27 @@ class HaystackProvider(Provider, Changes):
                 )
         return found
 
-    def _unique(self, tools: Sequence[Tool], *, may_raise: bool = False) -> list[Tool]:
-        by_key: dict[str, Tool] = {}
-        for tool in tools:
-            if tool.key in by_key:
+    def _unique(self, things: Sequence[NamedT], *, may_raise: bool = False) -> list[NamedT]:
+        by_key: dict[str, NamedT] = {}
+        for thing in things:
+            if thing.key in by_key:
                 if self._on_duplicate == "error" and may_raise:
-                    msg = f"Two things named '{tool.name}' are served. Rename one: ServeOptions(name=...)"
+                    msg = f"Two things named '{thing.name}' are served. Rename one: ServeOptions(name=...)"
                     raise ValueError(msg)
                 # An error came too late for those of a toolset that changed: the first stays what it was.
                 is_last_served = self._on_duplicate in ("warn", "replace")
-                if self._on_duplicate in ("warn", "error") and tool.key not in self._told:
-                    self._told.add(tool.key)
+                if self._on_duplicate in ("warn", "error") and thing.key not in self._told:
+                    self._told.add(thing.key)
                     logger.warning(
                         "There are two things named '{duplicate}'. The one that was given {given} is not served. "
-                        "Rename one with ServeOptions(name=...), give them a `version` each, or choose with "
-                        "`on_duplicate`",
-                        duplicate=tool.name,
+                        "Rename one with ServeOptions(name=...), or with the `tool_name_prefix` of an MCPToolset, give "
+                        "them a `version` each, or choose with `on_duplicate`",
+                        duplicate=thing.name,
                         given="first" if is_last_served else "last",
                     )
                 if not is_last_served:
                     continue
-            by_key[tool.key] = tool
+            by_key[thing.key] = thing
         return list(by_key.values())
 
     @property
