@@ -416,6 +416,24 @@ async def test_parameters_that_do_not_say_that_they_are_an_object_are_one(parame
         assert (await client.call_tool("show", {"a": 1})).structured_content == {"a": 1}
 
 
+@rows(
+    ("argument", "shown"),
+    [
+        ({"enum": list(Color)}, {"enum": ["red", "blue"]}),
+        ({"default": Path("tea")}, {"default": "tea"}),
+        ({"default": b"x"}, {"default": "eA=="}),
+        ({"default": len}, {"default": str(len)}),
+        ({"$ref": "#/nowhere"}, {"$ref": "#/nowhere"}),
+    ],
+)
+async def test_what_is_no_json_in_parameters_keeps_no_client_from_listing_and_calling(argument: Any, shown: Any):
+    parameters = {"type": "object", "properties": {"a": argument}}
+    async with Client(create_mcp_server("shop", tools=[Tool("show", "Shows.", parameters, lambda a: a)])) as client:
+        [tool] = await client.list_tools()
+        assert tool.input_schema["properties"] == {"a": shown}
+        assert (await client.call_tool("show", {"a": "red"})).content[0].text == "red"
+
+
 def test_a_tool_that_needs_the_state_of_an_agent_is_refused():
     tool = Tool("order", "Orders.", TEXT, lambda text, user: user + text, inputs_from_state={"user": "user"})
     with pytest.raises(ValueError, match=r"takes 'user' from the State of an Agent.*bound=\{'user': \.\.\.\}"):
@@ -535,6 +553,7 @@ async def test_a_partial_or_cached_function_is_served_without_what_is_bound(func
         ([(paint, {"timeout": -1})], "`timeout` must be greater than 0"),
         ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
         ([(paint, {"output_schema": {"type": "array"}})], "`output_schema` must be"),
+        ([Tool("half", "A half.", {"type": "object", "title": "\ud83d"}, paint)], "'half' cannot be written as JSON"),
     ],
 )
 def test_what_cannot_be_served_is_refused_at_once(tools, message):

@@ -45,6 +45,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_
 from mcp.types import ToolAnnotations
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
+from pydantic_core import to_json, to_jsonable_python
 
 from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
@@ -420,7 +421,7 @@ class ServedTool(Tool):
         check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
-        shown = without(_of_object(options.name or name, parameters), options.bound)
+        shown = without(_listable(options.name or name, parameters), options.bound)
         given: Any = {"description": description, "annotations": annotations, "auth": auth, **options.of_component()}
         if options.annotations is not None:
             given["annotations"] = options.annotations
@@ -540,8 +541,15 @@ def _well_formed(error: BaseException) -> BaseException:
     return ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
 
 
-def _of_object(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of the type 'object', without which no client could list any tool."""
+def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema of the type 'object' that can be written, without which no client could list any tool."""
+    try:
+        # Members of an Enum as clients send them.
+        parameters = to_jsonable_python(parameters, inf_nan_mode="constants", bytes_mode="base64", fallback=str)
+        to_json(parameters)
+    except ValueError as error:
+        msg = f"The parameters of tool '{tool_name}' cannot be written as JSON: {error}"
+        raise ValueError(msg) from error
     kinds = parameters.get("type", "object")
     if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
         msg = f"The parameters of tool '{tool_name}' must be of type 'object', as arguments have names, not {kinds!r}"

@@ -55,6 +55,7 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 from referencing import Registry
+from referencing.exceptions import Unresolvable
 from typing_extensions import TypedDict
 
 from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
@@ -502,6 +503,12 @@ def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterat
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
 
 
+def _ref(validator: Any, ref: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
+    # One that leads nowhere, or to another server, cannot be checked either.
+    with suppress(Unresolvable):
+        yield from Draft202012Validator.VALIDATORS["$ref"](validator, ref, instance, schema)
+
+
 def _is_number(_checker: Any, value: Any) -> bool:
     # NaN, which some clients send, would pass any comparison.
     return Draft202012Validator.TYPE_CHECKER.is_type(value, "number") and isfinite(value)
@@ -515,7 +522,7 @@ def _is_integer(_checker: Any, value: Any) -> bool:
 _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(
     Draft202012Validator,
-    {"pattern": _pattern},
+    {"pattern": _pattern, "$ref": _ref},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer}),
 )
 
