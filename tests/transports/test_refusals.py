@@ -118,6 +118,10 @@ class TestFates:
         denied = failure(exchange)
         assert isinstance(denied, RefusedError) and denied.is_final
         assert denied.reason == "the server answered with HTTP 401 Unauthorized: who are you?"
+        _, exchange = judged(answer(401, ""))
+        assert failure(exchange).reason.endswith(
+            ": the token or the headers of this call are missing, wrong or expired"
+        )
 
     async def test_an_unknown_session_is_no_final_refusal(self) -> None:
         _, exchange = judged(answer(404))

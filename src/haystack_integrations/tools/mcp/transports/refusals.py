@@ -108,6 +108,8 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
         exchange.settle(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
     elif code in _DID_NOT_RUN:
         reason = f"{said}: {error['message']}" if error else said
+        if not error and code == httpx2.codes.UNAUTHORIZED:
+            reason += ": the token or the headers of this call are missing, wrong or expired"
         exchange.settle(RefusedError(reason, status=status, is_final=True))
     else:
         exchange.lose(said, status=status)
