@@ -150,9 +150,9 @@ class TestManyUsers:
         with MCPConnection(info_of(server, token_provider=token_of)) as connection:
             messages = server.messages
             with mcp_request_context(user="mallory"):
-                with pytest.raises(MCPInvocationError, match=r"a provider failed \(PermissionError\)") as raised:
+                with pytest.raises(MCPInvocationError, match=r"`token_provider` failed \(PermissionError\)") as raised:
                     who(connection, "mallory")
-                with pytest.raises(MCPConnectionError, match="a provider failed"):
+                with pytest.raises(MCPConnectionError, match="`token_provider` failed"):
                     connection.list_tools()
             with (
                 mcp_request_context(token=Secret.from_env_var("NOT_SET_AT_ALL", strict=False)),

@@ -166,9 +166,9 @@ class Identities:
             raise MCPConnectionTimeoutError(msg, info) from None
         except Exception as error:
             # Not the text of a provider's error, which may quote a credential.
-            what = (
-                str(error) if isinstance(error, IdentityRefusedError) else f"a provider failed ({type(error).__name__})"
-            )
+            providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
+            failed = f"{' or '.join(providers)} failed ({type(error).__name__})"
+            what = str(error) if isinstance(error, IdentityRefusedError) else failed
             msg = f"Nothing was sent to {info.describe()}: {what}"
             raise MCPConnectionError(msg, info) from error
         key: Any = tuple(sorted(headers.items())) or None
