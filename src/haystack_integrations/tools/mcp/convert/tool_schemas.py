@@ -10,6 +10,7 @@ refuse a whole request if the parameters of one tool have `anyOf`, `oneOf`, `all
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -275,6 +276,16 @@ class _Conversion:
             result.pop("additionalProperties", None)
         if "$ref" in result:
             self._point(result)
+        # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
+        # has a value twice.
+        declared = result.get("type")
+        if declared == "array" or (isinstance(declared, list) and "array" in declared):
+            result.setdefault("items", {})
+        if "enum" in result:
+            result["enum"] = [*{json.dumps(value, sort_keys=True): value for value in result["enum"]}.values()]
+            if not result["enum"]:
+                del result["enum"]
+                self._widened += 1
         return result
 
     def _point(self, holder: Schema) -> None:
