@@ -79,6 +79,7 @@ class TestForeignSchemas:
             ({"properties": [], "dependencies": [], "dependentRequired": [], "required": {}}, {"properties": {}}),
             ({"enum": ["a", "b", "a", 1, True, 1]}, {"enum": ["a", "b", 1, True]}),
             ({"enum": []}, {}),
+            ({"additionalProperties": {}}, {"additionalProperties": True}),
             ({"type": "array"}, {"type": "array", "items": {}}),
             ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
             ({"type": "STRING", "items": {"type": ["NULL", "null"]}}, {"type": "string", "items": {"type": ["null"]}}),

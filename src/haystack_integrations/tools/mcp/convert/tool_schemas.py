@@ -261,6 +261,8 @@ class _Conversion:
                 result[key] = [self._schema(each, (*place, str(index))) for index, each in enumerate(value)]
             elif key in SINGLE_SCHEMAS:
                 result[key] = self._schema(value, place)
+                if key == "additionalProperties" and result[key] == {}:  # the same; OpenAI refuses it without a type
+                    result[key] = True
             elif _is_kept(key, value, place):
                 result[key] = deepcopy(value)
             elif key == "pattern":
