@@ -154,7 +154,7 @@ class _ServedStore:
         The list of documents, and each document if there are few.
         """
         try:
-            documents = await self._places.run(self._few_documents)
+            documents = [*map(self._document_resource, await self._places.run(self._few_documents))]
         # Of any kind: each store has errors of its own.
         except Exception as error:
             logger.warning(
@@ -163,7 +163,7 @@ class _ServedStore:
                 error=repr(error),
             )
             documents = []
-        return [self._list, *map(self._document_resource, documents)]
+        return [self._list, *documents]
 
     def resource_at(self, uri: str) -> Resource | None:
         """
@@ -176,7 +176,7 @@ class _ServedStore:
         if store != self.uri or not written or any(each in written for each in "?#"):
             return None
         # However the client wrote it, so that a document that is disabled is so by every name.
-        return self._resource_of(unquote(written), self._shared("document"))
+        return self._resource_of(unquote(written, errors="surrogatepass"), self._shared("document"))
 
     def _few_documents(self) -> list[Document]:
         """
@@ -205,7 +205,7 @@ class _ServedStore:
         return Resource.from_function(read, self._uri_of(document_id), **shown)
 
     def _uri_of(self, document_id: str) -> str:
-        return f"{self.uri}/{quote(document_id, safe='')}"
+        return f"{self.uri}/{quote(document_id, safe='', errors='surrogatepass')}"
 
     async def _read_list(self) -> ResourceResult:
         return await self._found(None, self._limit, 0)
