@@ -2,14 +2,16 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from haystack import Document
+from haystack.components.converters import TextFileToDocument
 from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent, ToolCall
-from haystack.tools import create_tool_from_function
+from haystack.tools import ComponentTool, create_tool_from_function
 
 from haystack_integrations.tools.mcp.serving import create_mcp_server
 from tests.support.rows import rows
@@ -91,6 +93,24 @@ def send(message: ChatMessage, files: list[ByteStream], about: Document | None =
     :param message: What is sent.
     """
     return repr((message.text, [each.data for each in files], about and about.content))
+
+
+async def test_a_component_as_a_tool_takes_contents_and_no_path_of_the_server(tmp_path: Path) -> None:
+    tool = ComponentTool(TextFileToDocument(), name="convert", description="Converts.")
+    (tmp_path / "secret").write_text("secret")
+    async with Client(create_mcp_server("Types", tools=[tool])) as client:
+        converted = await client.call_tool("convert", {"sources": [{"data": "aGk="}]})
+        with pytest.raises(ToolError, match=r"'sources\[0\]' must be of type object"):
+            await client.call_tool("convert", {"sources": [str(tmp_path / "secret")]})
+    assert converted.structured_content["documents"][0]["content"] == "hi"
+
+
+async def test_a_function_takes_a_text_beside_a_bytestream() -> None:
+    def size(of: str | ByteStream) -> int:
+        return len(of if isinstance(of, str) else of.data)
+
+    async with Client(create_mcp_server("Types", tools=[size])) as client:
+        assert (await client.call_tool("size", {"of": "four"})).data == 4
 
 
 @rows("of_haystack", [True, False])

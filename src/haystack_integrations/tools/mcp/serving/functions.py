@@ -15,6 +15,7 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args, get_type_hints
 
@@ -84,7 +85,12 @@ def serve_function(
     options = _declared(parsed).overridden_by(options_of(parsed.name))
     _check(parsed, options)
     hints = _parameter_hints(parsed.fn)
-    given = {name: ServedInput(hint, required=False) for name, hint in hints.items() if _mentions(hint, OF_HAYSTACK)}
+    given = {
+        name: ServedInput(hint, required=False)
+        for name, hint in hints.items()
+        # Beside a ByteStream, components take a path, which is for the server only, and functions whatever they like.
+        if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
+    }
     inputs = InputSchema(given) if given else None
     called: Any = without_injected_parameters(_called(parsed))
     adapter: Any = get_cached_typeadapter(called)
@@ -273,15 +279,20 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     _check_state(tool, hints, options)
     parameters = _shown_parameters(tool, options)
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
+    taken = hints
+    if isinstance(tool, ComponentTool):
+        # Components convert everything else themselves.
+        sockets = input_sockets(component_of(tool))
+        taken = {name: each.type for name, each in sockets.items() if _mentions(each.type, OF_HAYSTACK)}
     given = {
-        name: ServedInput(hint, required=False)
-        for name, hint in hints.items()
-        if name in shown_names and is_servable(hint)
+        name: ServedInput(declared, required=False)
+        for name, declared in taken.items()
+        if name in shown_names and is_servable(declared)
     }
-    # Components convert what they take themselves.
     inputs = InputSchema(given) if given else None
     description = tool.description
     if isinstance(tool, ComponentTool):
+        parameters = _in_haystack_form(parameters, taken, inputs, kept=("default", "description"))
         parameters = _with_descriptions(parameters, parameter_descriptions(component_of(tool)))
     elif function is not None:
         parameters = _described(parameters, function, hints, inputs)
@@ -358,19 +369,28 @@ def _fields(function: Any, hints: Mapping[str, Any]) -> dict[str, FieldInfo]:
 def _described(
     parameters: dict[str, Any], function: Any, hints: Mapping[str, Any], inputs: InputSchema | None
 ) -> dict[str, Any]:
-    """Describe arguments as the function does, and Haystack's own classes in the form that clients send."""
-    form: dict[str, Any] = inputs.json_schema if inputs else {}
-    properties = dict(parameters.get("properties", {}))
-    for name in properties.keys() & form.get("properties", {}).keys():
-        if _mentions(hints[name], OF_HAYSTACK):
-            default = {key: each for key, each in properties[name].items() if key == "default"}
-            properties[name] = {**form["properties"][name], **default}
-            parameters = {**parameters, "properties": properties}
-            if "$defs" in form:
-                parameters["$defs"] = {**parameters.get("$defs", {}), **form["$defs"]}
+    """Describe arguments as the function does."""
+    # What a class says of itself is not kept: it is for programmers.
+    parameters = _in_haystack_form(parameters, hints, inputs, kept=("default",))
     annotated = {name: annotated_description(hint) for name, hint in hints.items()}
     in_docstring = parse_docstring(function).parameters if inspect.getdoc(function) else {}
     return _with_descriptions(parameters, {**in_docstring, **{name: each for name, each in annotated.items() if each}})
+
+
+def _in_haystack_form(
+    parameters: dict[str, Any], types: Mapping[str, Any], inputs: InputSchema | None, *, kept: tuple[str, ...]
+) -> dict[str, Any]:
+    """Describe Haystack's own classes in the form that clients send."""
+    form: dict[str, Any] = inputs.json_schema if inputs else {}
+    properties = dict(parameters.get("properties", {}))
+    for name in properties.keys() & form.get("properties", {}).keys():
+        if _mentions(types[name], OF_HAYSTACK):
+            own = {key: each for key, each in properties[name].items() if key in kept}
+            properties[name] = {**form["properties"][name], **own}
+            parameters = {**parameters, "properties": properties}
+            if "$defs" in form:
+                parameters["$defs"] = {**parameters.get("$defs", {}), **form["$defs"]}
+    return parameters
 
 
 def _with_descriptions(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
