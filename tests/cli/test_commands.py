@@ -137,6 +137,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "tests.servers.nowhere:server"], 3, "No module named 'tests.servers.nowhere'"),
         (["list", "tests/servers/fastmcp_server.py:nobody"], 2, "has no object 'nobody'"),
         (["list", "{folder}/broken.py:server"], 2, "broken.py cannot be run: RuntimeError: out of order"),
+        (["list", "tests/servers/served.py:make_server"], 3, "'mcp-haystack serve …', in quotes, makes one"),
         (["list", "{folder}/made.py"], 3, "name what it makes, as in server.py:server"),
         (["call", "tests.servers.asking_server:server", "ask_order"], 1, "there is no terminal to answer in: What do"),
         (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),

@@ -243,6 +243,7 @@ def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
     ("words", "code", "told"),
     [
         (["chat.yaml"], 2, "OPENAI_API_KEY"),
+        (["runs.py"], 2, "it reads stdin. Put what runs the server under `if __name__ == "),
         (["dead.json", "--http", "--port", "0"], 3, "the server process ended with exit code 1"),
     ],
 )
@@ -253,6 +254,11 @@ def test_why_a_server_does_not_start_is_told_without_a_traceback(
     (tmp_path / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")
     dead = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
+    (tmp_path / "runs.py").write_text(
+        "from fastmcp import FastMCP\n"
+        "from haystack_integrations.tools.mcp.serving import run_server\n"
+        "run_server(FastMCP('runs'))\n"
+    )
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     ran = in_a_pipe("serve", *words, cwd=tmp_path)
     assert ran.code == code, ran.errors
@@ -299,8 +305,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),
-        (["runs.py"], "it reads stdin. Put what runs the server under `if __name__ == "),
-        (["nameless.py"], "has no server, mcp, app: say what to serve, as in nameless.py:name"),
+        (["nameless.py"], "as in nameless.py:name. It has the functions add"),
         (["shelf.py", "--max-concurrency", "2", "--input", "a=b.c"], "what --input, --max-concurrency would say"),
     ],
 )
@@ -309,9 +314,7 @@ def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], 
     (shelf / "empty.yaml").write_text("a: 1")
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
-    (shelf / "nameless.py").write_text("number = 5")
-    serving = "haystack_integrations.tools.mcp.serving"
-    (shelf / "runs.py").write_text(f"from {serving} import run_server\nfrom shelf import server\nrun_server(server)")
+    (shelf / "nameless.py").write_text("number = 5\ndef add(): ...")
     (shelf / "forbidden.yaml").write_text("components: {forbidden: {type: os.system, init_parameters: {}}}")
     with contextlib.chdir(shelf):
         ran = run("serve", *words)

@@ -59,6 +59,18 @@ def test_a_result_is_shown(name: str, words: list[str]) -> None:
     assert_kept(name, ran.screen, KEPT, REPLACED)
 
 
+def test_nothing_of_a_table_is_lost_in_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    words = [f"word{number}" for number in range(40)]
+    (tmp_path / "wordy.py").write_text(
+        "from mcp.server import MCPServer\n"
+        "server = MCPServer('wordy', log_level='WARNING')\n"
+        f"@server.tool(description={' '.join(words)!r})\n"
+        "def a_tool_with_a_name_of_30_letters(first: list[int], second: list[str], third: float) -> int: ...\n"
+    )
+    ran = in_a_terminal("list", "wordy.py:server", "--timeout", "100", width=80, cwd=tmp_path)
+    assert [word for word in ran.screen.split() if word in words] == words
+
+
 def test_a_terminal_does_not_obey_a_server(stdio_server: StdioServerFactory) -> None:
     ran = in_a_terminal(
         "call", command_line(stdio_server()), "echo", "text=\x1b[2Jgone [bold]", "--timeout", "100", width=300

@@ -255,8 +255,8 @@ def stdout_for_protocol() -> AbstractContextManager[Any]:
     return redirect_stdout(_results_stream or sys.stdout)
 
 
-# The first column wraps only beyond this, and the last one gets this, if it needs it.
-_WIDEST_FIRST, _NARROWEST_LAST = 40, 30
+# The first column wraps only beyond this.
+_WIDEST_FIRST = 40
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: str = "") -> Table | str:
@@ -278,7 +278,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: s
             column,
             overflow="fold",
             no_wrap=number == 0 and widest <= _WIDEST_FIRST,
-            min_width=min(widest, _NARROWEST_LAST) if number == len(columns) - 1 else None,
             header_style="bold",
         )
     for line in lines:
@@ -311,6 +310,7 @@ _WORDS = {
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
     "`insecure=True`": "--insecure",
     "pass transport='http'": "add --http",
+    "not an MCP server object": "not an MCP server object; 'mcp-haystack serve …', in quotes, makes one",
     "(see `inherit_env`)": "(--env 'NAME=${NAME}' passes one on)",
     "command=sys.executable": "the full path of its Python",
     "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
