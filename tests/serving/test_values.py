@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any
@@ -207,6 +207,13 @@ async def test_what_a_client_gets_fits_the_schema_that_it_was_shown():
     assert got["reported"] == got["pipeline"]["report"]
     assert (got["reported"]["howMany"], got["reported"]["score"]) == (4, None)
     assert "embedding" not in json.dumps(got)
+
+
+def test_times_have_no_format_that_some_of_them_do_not_fit():
+    # Other clients check formats, unlike this one: those in JavaScript want a time zone.
+    schema = output_schema({"at": datetime, "time": time, "took": timedelta, "day": date})
+    text = {"type": "string"}
+    assert schema["properties"] == {"at": text, "time": text, "took": text, "day": {"type": "string", "format": "date"}}
 
 
 async def test_a_schema_that_somebody_wrote_is_left_as_it_is():

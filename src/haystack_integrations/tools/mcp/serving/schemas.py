@@ -430,6 +430,18 @@ class _OfOutputs(_WithoutTitles):
         described = super().float_schema(schema)
         return {**described, "type": ["number", "null"]} if described.get("type") == "number" else described
 
+    # Clients in JavaScript demand a time zone, which Python's need not have, and know no negative duration. They would
+    # throw the whole answer away.
+
+    def datetime_schema(self, schema: Any) -> _Schema:
+        return _without_format(super().datetime_schema(schema))
+
+    def time_schema(self, schema: Any) -> _Schema:
+        return _without_format(super().time_schema(schema))
+
+    def timedelta_schema(self, schema: Any) -> _Schema:
+        return _without_format(super().timedelta_schema(schema))
+
     def decimal_schema(self, schema: Any) -> _Schema:  # noqa: ARG002
         return {"type": ["string", "null"]}
 
@@ -457,6 +469,10 @@ class _OfOutputs(_WithoutTitles):
             return describe(schema)
         finally:
             self.by_alias = before
+
+
+def _without_format(schema: _Schema) -> _Schema:
+    return {key: each for key, each in schema.items() if key != "format"}
 
 
 class _OfOutputsWithEmbeddings(_OfOutputs):
