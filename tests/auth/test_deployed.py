@@ -458,9 +458,9 @@ async def test_metadata_of_what_is_no_url_are_those_of_another_server(odd: str) 
         (
             {
                 RESOURCE: httpx2.Response(404),
-                SERVER: httpx2.Response(200, json={"issuer": "https://x.test", "token_endpoint": "https://x.test"}),
+                SERVER: httpx2.Response(200, json={"issuer": "https://x.test/a", "token_endpoint": "https://x.test"}),
             },
-            ["issuer mismatch", "https://x.test"],
+            ["issuer mismatch", "https://x.test/a"],
         ),
     ],
 )
@@ -475,6 +475,15 @@ async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_not
         await network.use(network.auth(**handlers, **options))
     assert all(text in str(caught.value) for text in wrong), str(caught.value)
     assert {request.method for request in network.requests if request.url.path != "/mcp"} == {"GET"}
+
+
+async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -> None:
+    network = TokenNetwork()  # which answers at all hosts
+    network.answers = dict.fromkeys((RESOURCE, RESOURCE.removesuffix("/mcp")), [httpx2.Response(404)])
+    network.metadata["issuer"] = "https://as.test"
+    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+    asked = [request.url.host for request in network.asked(SERVER)]
+    assert (asked[-1], len(asked)) == ("as.test", 2)
 
 
 @pytest.mark.parametrize(

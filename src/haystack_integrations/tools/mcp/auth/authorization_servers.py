@@ -9,7 +9,7 @@ How the authorization server of an MCP server is found (RFC 9728, RFC 8414, Open
 
     the resource's metadata          where the challenge says, at the well-known paths, or nowhere
     the authorization server         the configured issuer; else the first one in the resource's metadata; else the
-                                     origin of the MCP server (2025-03-26)
+                                     origin of the MCP server (2025-03-26), or the issuer that its metadata name
     its metadata                     at the well-known paths. They must be of the issuer that was asked
     its endpoints, without metadata  `/authorize`, `/token` and `/register`, only if the origin of the MCP server is the
                                      authorization server and has no metadata (2025-03-26)
@@ -241,12 +241,16 @@ class Discovery:
         """
         origin = urljoin(self.server_url, "/").rstrip("/")
         expected = issuer or origin
+        named: str | None = None
         for url in build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url):
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
             if server is not None and same_issuer(server.issuer, expected):
                 return Discovered(server, resource)
             if server is not None:
                 self._note(url, f"issuer mismatch: they are those of {server.issuer}")
+                named = named or server.issuer
+        if issuer is None and named is not None:  # as Atlassian does: the MCP server has a copy
+            return await self.find_server(named, resource)
         if not self._is_broken and resource is None and same_issuer(expected, origin):
             endpoints = {f"{kind}_endpoint": f"{origin}/{path}" for kind, path in _GUESSED.items()}
             return Discovered(ServerMetadata.model_validate({"issuer": origin, **endpoints}), is_guessed=True)
