@@ -479,7 +479,7 @@ async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_not
 
 async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -> None:
     network = TokenNetwork()  # which answers at all hosts
-    network.answers = dict.fromkeys((RESOURCE, RESOURCE.removesuffix("/mcp")), [httpx2.Response(404)])
+    network.answers = {path: [httpx2.Response(404)] for path in (RESOURCE, RESOURCE.removesuffix("/mcp"))}
     network.metadata["issuer"] = "https://as.test"
     assert (await network.use(network.auth(**SERVICE))).text == "welcome"
     asked = [request.url.host for request in network.asked(SERVER)]
