@@ -520,7 +520,7 @@ class AsyncExecutor:
             msg = (
                 "AsyncExecutor.run() was called from the executor's own event loop, where waiting for the result would "
                 "block the loop that has to produce it. Await the asynchronous counterpart instead "
-                "(ainvoke, warm_up_async, close_async, or AsyncExecutor.run_async)."
+                "(call_async, invoke_async, warm_up_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
         waiter = waiter or Waiter()
