@@ -627,6 +627,15 @@ class TestLoadingStartsNothing:
         with twin:
             assert twin[0].description == "Add two integers."
 
+    def test_a_server_info_by_hand_may_be_what_the_constructors_take(self):
+        url = "https://mcp.example.com/mcp"
+        assert MCPToolset.from_dict({"data": {"server_info": url}}).server_info == MCPToolset(url).server_info
+        assert (
+            MCPTool.from_dict({"data": {"server_info": url, "name": "add"}}).server_info == MCPToolset(url).server_info
+        )
+        with pytest.raises(TypeError, match="missing a required argument: 'server_info'"):
+            MCPToolset.from_dict({"data": {"tool_names": ["add"]}})
+
     def test_nothing_is_imported_for_it_either_nor_for_what_is_built(self, tmp_path):
         trace = tmp_path / "started"
         toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])

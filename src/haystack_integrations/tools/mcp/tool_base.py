@@ -535,8 +535,7 @@ class ToolBase(Connected):
     @classmethod
     def _loaded(cls, data: dict[str, Any]) -> Self:
         # Not `from_dict`: a class that is no Tool cannot have that of one.
-        parameters = dict(data["data"])
-        parameters["server_info"] = server_info_from_dict(parameters["server_info"])
+        parameters = loaded_parameters(data["data"])
         for parameter, (_, deserialize) in HANDLERS.items():
             if config := parameters.get(parameter):
                 parameters[parameter] = cls._convert_handlers(deserialize, config)
