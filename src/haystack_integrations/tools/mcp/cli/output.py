@@ -190,7 +190,7 @@ class Output:
 def _keyboard() -> TextIO:
     # A reader of its own: when the command ends, a thread may still wait for a line, and Python aborts if it cannot get
     # the lock of `sys.stdin` then.
-    return os.fdopen(os.dup(sys.stdin.fileno()), errors="replace")
+    return os.fdopen(os.dup(sys.stdin.fileno()), encoding=sys.stdin.encoding, errors="replace")
 
 
 OUTPUT: Group = Group("Output", sort_key=2)
