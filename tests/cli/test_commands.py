@@ -349,7 +349,10 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
         assert [ran.screen.count(text) for text in ("first\n", "last\n", "Divide a by b.", "off")] == [1, 1, 2, 0]
         assert "Skipped dead: Failed to connect to stdio server" in ran.errors
         assert "Skipped wrong: mcp.json: server 'wrong': unknown key 'comand'" in ran.errors
-        assert "Skipped unset: these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
+        assert (
+            "Skipped unset: mcp.json: server 'unset': these environment variables are not set: NOT_SET_ANYWHERE"
+            in ran.errors
+        )
     found = json.loads(run("list", "--json", "--prompts").screen)["servers"]
     assert list(found) == ["first", "dead", "wrong", "unset", "last"]
     assert found["last"]["prompts"] == []

@@ -303,6 +303,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["answer.yaml", "--http", "--path", "mcp"], "--path must"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
+        (["off.json"], "off.json has no servers, or none that is enabled"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),
         (["nameless.py"], "as in nameless.py:name. It has the functions add"),
@@ -312,6 +313,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
 def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], told: str) -> None:
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
     (shelf / "empty.yaml").write_text("a: 1")
+    (shelf / "off.json").write_text('{"mcpServers": {"one": {"command": "x", "disabled": true}}}')
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
     (shelf / "nameless.py").write_text("number = 5\ndef add(): ...")

@@ -86,7 +86,8 @@ class Server:
         """
         if self.info is not None and not self.missing:
             return self.info
-        unset = f"these environment variables are not set: {', '.join(self.missing)}" if self.missing else None
+        where = f"{self.place}: " if self.place else ""
+        unset = f"{where}these environment variables are not set: {', '.join(self.missing)}" if self.missing else None
         raise CommandError(self.error or unset or f"{self.place} is disabled. Enable it there to use it.")
 
 

@@ -311,7 +311,7 @@ _WORDS = {
     "`insecure=True`": "--insecure",
     "pass transport='http'": "add --http",
     "not an MCP server object": "not an MCP server object; 'mcp-haystack serve …', in quotes, makes one",
-    "(see `inherit_env`)": "(--env 'NAME=${NAME}' passes one on)",
+    "(see `inherit_env`)": "(name it in --env, or in `env` of the file)",
     "command=sys.executable": "the full path of its Python",
     "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }

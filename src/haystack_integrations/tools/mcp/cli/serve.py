@@ -246,6 +246,9 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
         raise CommandError(msg)
     if path.is_file() and path.suffix in (".json", ".jsonc"):
         servers = [server for server in servers_in(path) if not server.is_disabled]
+        if not servers:
+            msg = f"{path} has no servers, or none that is enabled"
+            raise CommandError(msg)
         for server in servers:
             server.usable()  # or say why not
         return name, {"tools": [server.toolset for server in servers]}
