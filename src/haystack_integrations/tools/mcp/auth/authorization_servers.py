@@ -283,18 +283,10 @@ class Discovery:
         return None
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
-        place, target = url, ""
-        for _ in range(1 + _MOST_REDIRECTS):  # such as to the same path with a slash at its end
-            try:
-                place = urljoin(place, target)
-                request = create_oauth_metadata_request(place)
-            except (ValueError, httpx2.InvalidURL) as error:
-                msg = f"{target or place} is no URL ({error})"
-                raise MCPAuthorizationError(msg) from None
-            response = await self.outgoing.send(request, step)
-            if not response.has_redirect_location:
-                break
-            target = response.headers["location"]
+        response = await self._ask(url, "", step)
+        for _ in range(_MOST_REDIRECTS):  # such as to the same path with a slash at its end
+            if response.has_redirect_location:
+                response = await self._ask(str(response.request.url), response.headers["location"], step)
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
             self._is_down |= is_down
@@ -306,6 +298,15 @@ class Discovery:
             problems = [f"{'.'.join(map(str, each['loc']))} {each['msg']}".strip() for each in error.errors()]
             self._note(url, f"they are invalid: {', '.join(problems)}")
             return None
+
+    async def _ask(self, url: str, target: str, step: str) -> httpx2.Response:
+        try:
+            place = urljoin(url, target)
+            request = create_oauth_metadata_request(place)
+        except (ValueError, httpx2.InvalidURL) as error:
+            msg = f"{target or url} is no URL ({error})"
+            raise MCPAuthorizationError(msg) from None
+        return await self.outgoing.send(request, step)
 
     def _note(self, url: str, problem: str, *, is_broken: bool = True) -> None:
         self._problems[url] = problem

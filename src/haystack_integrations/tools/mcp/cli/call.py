@@ -251,7 +251,8 @@ def _filled(uri: str, variables: dict[str, str]) -> str:
     names = [variable.name for variable in template.variables]
     needed = [variable.name for variable in template.variables if variable.operator not in ("?", "&")]
     missing = [name for name in needed if name not in variables]
-    if missing or (unknown := [name for name in variables if name not in names]):
+    unknown = [name for name in variables if name not in names]
+    if missing or unknown:
         what = f"needs {', '.join(missing)}" if missing else f"has no variable {', '.join(map(repr, unknown))}"
         msg = f"'{uri}' {what}. Give its variables as name=value; they are: {', '.join(names)}"
         raise CommandError(msg)
