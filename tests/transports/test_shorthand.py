@@ -71,6 +71,10 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
         (object(), "got object"),
         ("nothing-here.py", "there is no file 'nothing-here.py'"),
         ("python nothing-here.py", ", and a command line is a list: ['python', 'nothing-here.py']"),
+        (
+            "server.py:app",
+            "'server.py' starts its server as a process; InProcessServerInfo('package.module:app') imports it",
+        ),
         ("mcp.json", "load_mcp_toolsets('mcp.json') makes toolsets of a configuration file"),
         (
             "uvx mcp-server-time --token s3ntinel",

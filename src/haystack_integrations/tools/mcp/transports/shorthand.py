@@ -397,6 +397,9 @@ def _from_text(text: Any) -> MCPServerInfo:
         _refuse(
             f"'{shown_text}' is no server: load_mcp_toolsets({shown_text!r}) makes toolsets of a configuration file"
         )
+    file, _, name = shown_text.rpartition(":")
+    if file.endswith(".py"):
+        _refuse(f"{file!r} starts its server as a process; InProcessServerInfo('package.module:{name}') imports it")
     words = text.split()
     with suppress(ValueError):  # a quotation mark that is not closed
         words = shlex.split(text)
