@@ -249,7 +249,7 @@ def _filled(uri: str, variables: dict[str, str]) -> str:
         msg = f"'{uri}' cannot be read: {error}"
         raise CommandError(msg) from error
     names = [variable.name for variable in template.variables]
-    needed = [variable.name for variable in template.variables if variable.operator not in ("?", "&")]
+    needed = [variable.name for variable in template.variables if variable.operator in ("", "+")]
     missing = [name for name in needed if name not in variables]
     unknown = [name for name in variables if name not in names]
     if missing or unknown:
