@@ -515,6 +515,13 @@ async def aoffer(key: str, name: str, count: int = 1) -> str:
     return offer(key, name, count)
 
 
+async def test_a_lambda_has_the_name_that_its_options_give():
+    server = create_mcp_server("shop", tools=[(lambda text: text, ServeOptions(name="echo"))])
+    assert (await called(server, "echo", text="tea")).content[0].text == "tea"
+    with pytest.raises(ValueError, match=r"'<lambda>' cannot be served as a tool: You must provide a name"):
+        create_mcp_server("shop", tools=[lambda text: text])
+
+
 @functools.lru_cache
 def cached(name: str, key: str = "k", count: int = 1) -> str:
     return offer(key, name, count)

@@ -78,7 +78,9 @@ def serve_function(
     try:
         if isinstance(function, functools.partial) or hasattr(function, "cache_info"):
             function = _plain(function)
-        parsed = FunctionTool.from_function(function)
+        is_lambda = getattr(function, "__name__", "") == "<lambda>"
+        named = options_of("<lambda>") if is_lambda else None
+        parsed = FunctionTool.from_function(function, name=named.name if named else None)
     except (NameError, PydanticUserError, TypeError, ValueError) as error:
         msg = f"The function {getattr(function, '__name__', function)!r} cannot be served as a tool: {error}"
         raise ValueError(msg) from error

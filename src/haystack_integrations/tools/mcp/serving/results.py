@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
@@ -133,7 +133,8 @@ class JsonWriter:
             convert = getattr(value, conversion, None)
             if callable(convert) and not isinstance(value, type):
                 return self.write(convert())
-        if isinstance(value, Collection):  # the keys of a dictionary, a range, a deque
+        # The keys of a dictionary, a range, a deque. Not any Collection: an element of HTML is one, too.
+        if isinstance(value, Sequence | Set | ValuesView):
             return self._list(list(value))
         written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
         return well_formed(written) if isinstance(written, str) else written
