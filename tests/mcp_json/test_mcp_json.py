@@ -263,7 +263,8 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert (first.tool_names, named.tool_names) == (["a"], None)
     assert load({"command": "x", "disabledTools": ["b"]}).tool_selection.exclude_tools == ["b"]
     assert load({"command": "x", "tools": ["a"]}).tool_names == ["a"]  # GitHub Copilot
-    assert load({"command": "x", "tools": {"a": {"enabled": True}}}).tool_names is None  # FastMCP
+    for other in ({"a": {"enabled": True}}, "*", True):  # FastMCP and others
+        assert load({"command": "x", "tools": other}).tool_names is None
     assert first.tool_options.result_format == "json"
     assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content, prefix_tool_names=False)] == [
         None,

@@ -199,7 +199,7 @@ def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
 
 def _is_foreign(key: Any, value: Any) -> bool:
     # In the files of FastMCP, `tools` is an object of changes; in those of Copilot, a list of names.
-    return key not in _KNOWN_KEYS or (key == "tools" and isinstance(value, Mapping))
+    return key not in _KNOWN_KEYS or (key == "tools" and not isinstance(value, list))
 
 
 def _refuse_entry(msg: str) -> NoReturn:
