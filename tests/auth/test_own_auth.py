@@ -140,10 +140,13 @@ def test_a_token_source_that_gives_nothing_fails_before_anything_is_sent(server:
 
 def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> None:
     source = Source()
-    with MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource())) as connection:
-        assert seen(connection) == "Bearer a-sync-token"
-        with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):  # and not for the token
-            connection.call_tool("leak")
+    for token in ("a-sync-token", "Bearer a-sync-token"):
+        given = SyncSource()
+        given.token = token
+        with MCPConnection(StreamableHttpServerInfo(server.url, token=given)) as connection:
+            assert seen(connection) == "Bearer a-sync-token"
+            with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):  # and not for the token
+                connection.call_tool("leak")
     with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
         first, second = seen(connection), seen(connection)
     assert first.startswith("Bearer source-token-")

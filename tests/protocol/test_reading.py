@@ -35,6 +35,21 @@ def names(resources: Any) -> list[str]:
     return [resource.name for resource in resources]
 
 
+async def test_a_listing_whose_cursor_does_not_hold_any_more_is_read_from_its_beginning():
+    refusals = [ProtocolError(-32602, "that cursor is of an earlier list")]
+
+    def answer(_method: str, params: dict[str, Any]) -> Any:
+        if "cursor" not in params:
+            return page("a", following="x")
+        if refusals:
+            raise refusals.pop()
+        return page("b")
+
+    client = ScriptedClient(answer, OLDER)
+    assert names(await client.list_resources()) == ["a", "b"]
+    assert len(client.sent) == 4
+
+
 @rows(
     ("version", "pages", "expected", "requests", "said"),
     [
@@ -48,7 +63,7 @@ def names(resources: Any) -> list[str]:
         (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
         (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
         (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
-        (OLDER, {None: page("a", following="x"), "x": ProtocolError(-32602, "what?")}, ["a"], 2, "its own cursor"),
+        (OLDER, {None: page("a", following="x"), "x": ProtocolError(-32602, "what?")}, ["a"], 4, "its own cursor"),
         (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
     ],
 )

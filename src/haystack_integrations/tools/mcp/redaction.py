@@ -62,7 +62,8 @@ _TOKENS = (
     r"A[KS]IA",
     r"AIza",
     r"ya29\.",
-    r"(?:hf|npm)_(?=[A-Za-z0-9]{16})",  # variables of npm begin so, too
+    r"hf_",
+    r"npm_(?=[A-Za-z0-9]{16})",  # its variables begin so, too
     r"pypi-AgE",
     r"(?<![\w-])eyJ",
 )

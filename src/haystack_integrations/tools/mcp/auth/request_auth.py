@@ -462,7 +462,7 @@ class TokenSourceAuth(httpx2.Auth):
                 raise MCPAuthorizationError(msg)
             if token != self._last:
                 self._last = token
-                self._learn([token])
+                self._learn(token.split()[-1:])  # it may begin with "Bearer"
             request.headers["Authorization"] = bearer(token)
         yield request
 

@@ -31,6 +31,9 @@ _TYPES: Final = {
 }
 _ALL_TYPES: Final = frozenset(_TYPES.values())
 
+# Keywords that may allow arguments which `properties` does not have.
+_SAY_OF_OTHERS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
+
 Schema = Mapping[str, Any]
 
 
@@ -55,8 +58,10 @@ def fit_arguments(
     fitted = {}
     for name, value in arguments.items():
         of_property = properties.get(name, True)
-        if name in required or not _is_nothing(value, of_property, root):
-            fitted[name] = value if type(value) is int else _fit(value, of_property, root, depth)
+        if type(value) is int:
+            fitted[name] = value
+        elif name in required or not _is_nothing(value, of_property, root):
+            fitted[name] = _fit(value, of_property, root, depth)
     return fitted
 
 
@@ -69,20 +74,22 @@ def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema)
     :param schema: The result of `normalize_parameters`.
     :returns: The names; none if the schema declares no arguments, or says that there may be others.
     """
-    takes_others = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
-    return [] if takes_others or not names else [name for name in arguments if name not in names]
+    takes_others = schema.get("additionalProperties", False) is not False or not _SAY_OF_OTHERS.isdisjoint(schema)
+    known = {*names, *schema.get("required", ())}
+    return [] if takes_others or not names else [name for name in arguments if name not in known]
 
 
 def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:
     """
-    Return whether a value stands for an argument that is left out, where the schema allows neither null nor texts.
+    Return whether a value stands for an argument that is left out: null or a word for it where the schema has neither.
     """
     if value is not None and not (isinstance(value, str) and value in ("null", "None", "")):
         return False
     types = types_of(schema, root)
-    # `nullable` is how OpenAPI says so.
-    allows_null = "null" in types or resolved(schema, root).get("nullable") is True
-    return not allows_null and (value is None or "string" not in types)
+    if value is None:  # `nullable` is how OpenAPI says so
+        return "null" not in types and resolved(schema, root).get("nullable") is not True
+    # "null" is read as null where that is allowed.
+    return "string" not in types and not (value == "null" and "null" in types)
 
 
 def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:

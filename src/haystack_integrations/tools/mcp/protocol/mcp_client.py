@@ -524,6 +524,7 @@ class MCPClient(ABC):
         cursor: str | None = None
         cursors: set[str | None] = set()
         reason = None
+        is_second_try = False
         while reason is None:
             cursors.add(cursor)
             try:
@@ -533,8 +534,9 @@ class MCPClient(ABC):
                     return []  # a server of other things only
                 if cursor == "":
                     return pages  # it was meant as the end
-                if error.code == types.INVALID_PARAMS and forget():
-                    pages, listed, cursor, cursors = [], [], None, set()
+                # A cursor may not hold any more, if the list has changed since its first page.
+                if error.code == types.INVALID_PARAMS and (forget() or (pages and not is_second_try)):
+                    pages, listed, cursor, cursors, is_second_try = [], [], None, set(), True
                     continue
                 if error.code != types.INVALID_PARAMS or not pages:
                     raise

@@ -21,8 +21,6 @@ from haystack_integrations.tools.mcp.transports.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http_route import find_route, open_transport
 from haystack_integrations.tools.mcp.transports.posting import NO_CONNECTION, HttpSender
 from haystack_integrations.tools.mcp.transports.refusals import (
-    DOUBTFUL_SESSION,
-    PYTHON_SDK_REFUSAL,
     UNKNOWN_SESSION,
     says_unknown_session,
 )
@@ -107,12 +105,8 @@ class _HttpClient(WireClient):
 
     def _note_error(self, error: ProtocolError) -> None:
         # Not every server says so with a status.
-        if self.life.state is not SessionState.OPEN:
-            return
-        if says_unknown_session(error.message):
+        if self.life.state is SessionState.OPEN and says_unknown_session(error.message):
             self.life.end(UNKNOWN_SESSION, SessionState.DRAINING)
-        elif error.message == PYTHON_SDK_REFUSAL:
-            self.life.end(DOUBTFUL_SESSION, SessionState.DRAINING)
 
     def _combine(self, what: str, advice: str | None) -> str:
         # The diagnosis tried the same once more. If the same came out, it tells all of it.

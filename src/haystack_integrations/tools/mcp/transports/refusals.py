@@ -77,9 +77,6 @@ COMMON_METHODS = frozenset(
 _OWN_ERRORS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
-# All that clients of the Python SDK see of "Received request before initialization was complete".
-PYTHON_SDK_REFUSAL = "Invalid request parameters"
-
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
 _LONGEST_MESSAGE = 200
 

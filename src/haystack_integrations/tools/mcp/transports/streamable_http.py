@@ -176,7 +176,7 @@ class StreamableHttpTransport(HttpTransport):
         # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
         reason = None
         may_be_lost = has_session and exchange.method in COMMON_METHODS
-        has_failed, self._has_failed = self._has_failed, _is_broken(response)
+        has_failed, self._has_failed = self._has_failed, False
         if status in REDIRECTS:
             reason = _describe_redirect(response)
             exchange.settle(RefusedError(reason, is_final=True))
@@ -188,6 +188,9 @@ class StreamableHttpTransport(HttpTransport):
                 logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
             verdict = judge(response, body, exchange, has_session=has_session)
             may_be_lost = may_be_lost or verdict is not None
+            # Whoever answers with the id of the request has processed it.
+            processed = any(isinstance(each, dict) and each.get("id") == exchange.id for each in frames.read(body))
+            self._has_failed = _is_broken(response) and not processed
             reason = verdict or (DOUBTFUL_SESSION if has_failed and self._has_failed else None)
         elif status == _ACCEPTED:
             reason = f"the server answered a request with {status_of(response)}"
