@@ -155,6 +155,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["doctor", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
+        (["list", "{folder}/utf8.py:server"], 0, ""),
         (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
@@ -166,6 +167,10 @@ def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list
     (tmp_path / "made.py").write_text("server = object()")
     (tmp_path / "empty.json").write_text('{"mcpServers": {}}')
     (tmp_path / "runs.py").write_text("from mcp.server import MCPServer\nMCPServer('runs').run('stdio')")
+    (tmp_path / "utf8.py").write_text(
+        "import io\nimport sys\nfrom mcp.server import MCPServer\n"
+        "sys.stdin = io.TextIOWrapper(sys.stdin.buffer, encoding='utf-8')\nserver = MCPServer('utf8')"
+    )
     words = [word.replace("{folder}", str(tmp_path)) for word in words]
     ran = run(*words)
     assert (ran.code, told in ran.errors) == (code, True), ran.errors

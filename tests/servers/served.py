@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
+import anyio
 from fastmcp import Context, FastMCP
 from fastmcp.server.auth import AuthProvider, require_scopes
 from fastmcp.server.providers import Provider
@@ -147,6 +148,11 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         """Write to stdout and read from stdin, as code that knows nothing of the protocol does."""
         print("noise on stdout", flush=True)
         return os.read(0, 1).decode()
+
+    @server.tool
+    def runs() -> str:
+        """Run an event loop of its own."""
+        return str(anyio.run(anyio.sleep, 0))
 
     @server.tool
     async def half_an_emoji(where: Literal["result", "progress", "question"], context: Context) -> ToolResult:

@@ -255,6 +255,21 @@ async def test_of_a_model_that_neither_streams_nor_replies_the_task_is_no_answer
     assert result.content[-1].text == "The answer may be incomplete: the model did not reply."
 
 
+@component
+class PassesOn:
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None, **options: Any) -> dict[str, Any]:
+        options["streaming_callback"](StreamingChunk("Sure."))
+        return {"replies": [ChatMessage.from_assistant("Sure.")]}
+
+
+async def test_what_a_model_says_is_told_where_options_are_passed_on():
+    notes = Notes()
+    async with serving(Agent(chat_generator=PassesOn())) as client:
+        await client.call_tool("helper", {"task": "Add."}, progress_handler=notes)
+    assert any("Sure." in message for message in notes.messages)
+
+
 async def test_a_picture_of_a_tool_that_ends_the_run_is_the_answer():
     def draw() -> list[ImageContent]:
         return [ImageContent("aGk=", mime_type="image/png")]

@@ -12,6 +12,7 @@ from haystack import Document
 from haystack.components.converters import TextFileToDocument
 from haystack.dataclasses import ByteStream, ChatMessage, FileContent, ImageContent, ToolCall
 from haystack.tools import ComponentTool, create_tool_from_function
+from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp.serving import create_mcp_server
 from tests.support.rows import rows
@@ -126,3 +127,17 @@ async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_
     assert (shown["message"]["required"], shown["message"]["description"]) == (["role", "content"], "What is sent.")
     assert shown["about"]["default"] is None
     assert sent.content[0].text == repr(("Hi", [b"hi"], "tea"))
+
+
+class Thread(BaseModel):
+    history: list[ChatMessage]
+
+
+async def test_a_class_of_the_user_has_messages_in_the_form_of_pydantic():
+    def answer(message: ChatMessage, before: Thread) -> str:
+        return f"{message.text} after {before.history[0].text}"
+
+    before = {"history": [{"_role": "user", "_content": [{"text": "one"}]}]}
+    async with Client(create_mcp_server("lab", tools=[answer])) as client:
+        result = await client.call_tool("answer", {"message": {"role": "user", "content": "two"}, "before": before})
+    assert result.data == "two after one"

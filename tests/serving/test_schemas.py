@@ -98,6 +98,7 @@ def converted(declared: Any, value: Any) -> Any:
         (List, [1, 2], [1, 2]),  # noqa: UP006
         (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
         (tuple[int, ...], [1, 2], (1, 2)),
+        (tuple, [1, 2], (1, 2)),
         (tuple[int, str], [1, "a"], (1, "a")),
         (frozenset[int], [1, 2], frozenset({1, 2})),
         (Document, {"content": "a", "meta": {"content": "b"}}, Document(content="a", meta={"content": "b"})),

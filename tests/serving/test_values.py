@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections import deque
+from collections import UserString, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -321,6 +321,7 @@ class Verdict(Enum):
         (["a"], '["a"]'),
         ({"a": 1}.keys(), '["a"]'),
         (range(2), "[0, 1]"),
+        (UserString("a"), "a"),
         ({"b": deque([1])}, '{"b": [1]}'),
     ],
 )

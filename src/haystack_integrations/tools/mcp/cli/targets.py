@@ -65,6 +65,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
+from haystack_integrations.tools.mcp.protocol.error_texts import leaves
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import from_template
@@ -371,24 +372,27 @@ def module_of(file: Path) -> ModuleType:
         raise CommandError(msg)
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module  # where pickle and dataclasses look
-    stdin, sys.stdin = sys.stdin, _NoStdin(io.BytesIO())
+    stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BufferedReader(_NoStdin()), encoding="utf-8")
     try:
         specification.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        msg = f"{file} cannot be run: {type(error).__name__}: {error}"
+        cause = next(leaves(error))
+        msg = f"{file} cannot be run: {type(cause).__name__}: {cause}"
         raise CommandError(msg) from error
     finally:
         sys.stdin = stdin
     return module
 
 
-class _NoStdin(io.TextIOWrapper):
+class _NoStdin(io.RawIOBase):
     """
     What a file gets that reads stdin when it is run: mostly it serves over stdio already, and would wait for ever.
     """
 
-    @property
-    def buffer(self) -> Any:
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: Any) -> int:
         msg = 'it reads stdin. Put what runs the server under `if __name__ == "__main__":`'
         raise RuntimeError(msg)
 

@@ -282,8 +282,7 @@ class AgentRun:
         :param call: The call that waits for it.
         :returns: The outputs; a pause if tool calls have to be approved before it can go on.
         """
-        # Not every generator streams.
-        if self._progress.is_wanted and "streaming_callback" in input_sockets(self._agent.chat_generator):
+        if self._progress.is_wanted and _can_stream(self._agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
         try:
             if self._runs_async:
@@ -402,6 +401,11 @@ class AgentRun:
             self._progress.step(f"{result.origin.tool_name} {'failed' if result.error else 'answered'}")
         elif chunk.content:
             self._progress.text(chunk.content)
+
+
+def _can_stream(generator: Any) -> bool:
+    parameters = inspect.signature(generator.run).parameters.values()
+    return any(each.name == "streaming_callback" or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
 class _AbandonedRunError(BaseException):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -383,7 +384,9 @@ def _in_haystack_form(
     parameters: dict[str, Any], types: Mapping[str, Any], inputs: InputSchema | None, *, kept: tuple[str, ...]
 ) -> dict[str, Any]:
     """Describe Haystack's own classes in the form that clients send."""
-    form: dict[str, Any] = inputs.json_schema if inputs else {}
+    # Its definitions have names of their own: there may be others of the same classes, in the form of pydantic.
+    written = json.dumps(inputs.json_schema if inputs else {}).replace('"#/$defs/', '"#/$defs/haystack.')
+    form: dict[str, Any] = json.loads(written)
     properties = dict(parameters.get("properties", {}))
     for name in properties.keys() & form.get("properties", {}).keys():
         if _mentions(types[name], OF_HAYSTACK):
@@ -391,7 +394,8 @@ def _in_haystack_form(
             properties[name] = {**form["properties"][name], **own}
             parameters = {**parameters, "properties": properties}
             if "$defs" in form:
-                parameters["$defs"] = {**parameters.get("$defs", {}), **form["$defs"]}
+                own_form = {f"haystack.{key}": each for key, each in form["$defs"].items()}
+                parameters["$defs"] = {**parameters.get("$defs", {}), **own_form}
     return parameters
 
 

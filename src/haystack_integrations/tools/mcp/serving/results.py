@@ -133,8 +133,8 @@ class JsonWriter:
             convert = getattr(value, conversion, None)
             if callable(convert) and not isinstance(value, type):
                 return self.write(convert())
-        # The keys of a dictionary, a range, a deque. Not any Collection: an element of HTML is one, too.
-        if isinstance(value, Sequence | Set | ValuesView):
+        # The keys of a dictionary, a range, a deque. Not what has a text of its own.
+        if isinstance(value, Sequence | Set | ValuesView) and type(value).__str__ is object.__str__:
             return self._list(list(value))
         written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
         return well_formed(written) if isinstance(written, str) else written

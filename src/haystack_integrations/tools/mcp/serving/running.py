@@ -30,7 +30,6 @@ from ipaddress import ip_address
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import anyio
 import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth import AuthProvider
@@ -39,7 +38,6 @@ from haystack.utils import Secret
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
 from pydantic import AfterValidator, Field
-from pydantic_core import from_json
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -350,7 +348,7 @@ def run_server(
         if given := [f"`{name}`" for name, is_given in for_http.items() if is_given]:
             msg = f"Over stdio there is one client, and no place for {', '.join(given)}: pass transport='http'"
             raise ValueError(msg)
-        anyio.run(_serve_stdio, _made(server, None), grace_period)
+        asyncio.run(_serve_stdio(_made(server, None), grace_period))
         return
     # Such as <lambda> and <locals>, which another process cannot import.
     is_nameless = "<" in getattr(server, "__qualname__", "")
@@ -404,8 +402,9 @@ def run_server(
         else:
             app = http_app(made, **options)
             config = configure(app, lifespan="off")
-            # Not asyncio.run: whoever asks which event loop this is, as each wait does, gets the answer at once.
-            anyio.run(_serve_http, app, config, listeners, backend_options={"loop_factory": config.get_loop_factory()})
+            # Not anyio.run, which would keep code in threads that get its context variables from calling anyio.run.
+            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+                runner.run(_serve_http(app, config, listeners))
     finally:
         for listener in listeners:
             listener.close()
@@ -547,23 +546,13 @@ _ESCAPE = re.compile(
 )
 
 
-_ID = re.compile(rb'"id"\s*:\s*(-?\d+|"[^"\\]*")')
-
-
 def _readable(line: bytes) -> bytes:
     """
     Mend a message that the SDK could not read and would leave unanswered.
 
-    Some clients send halves of surrogate pairs, and some on Windows begin with a byte order mark. Of one that nobody
-    can read, such as one with a number of 5,000 digits, the id is left: the answer is that its parameters are invalid.
+    Some clients send halves of surrogate pairs, and some on Windows begin with a byte order mark.
     """
-    mended = _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line).removeprefix(codecs.BOM_UTF8)
-    try:
-        from_json(mended.decode(errors="replace"))
-    except ValueError:
-        if found := _ID.search(mended):
-            return b'{"jsonrpc": "2.0", "id": %b, "method": "tools/call"}\n' % found[1]
-    return mended
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line).removeprefix(codecs.BOM_UTF8)
 
 
 class _Lines:

@@ -239,7 +239,7 @@ def _input_type(declared: Any) -> Any:
         return tuple[tuple(each if each is Ellipsis else _input_type(each) for each in parts)]  # type: ignore[misc]
     if origin in _SEQUENCES:
         # An Iterable is a list: pydantic would hand on a generator that can be read once.
-        kind: Any = {collections.abc.Set: set, set: set, frozenset: frozenset}.get(origin, list)
+        kind: Any = {collections.abc.Set: set, set: set, frozenset: frozenset, tuple: tuple}.get(origin, list)
         return kind[_input_type(parts[0])] if parts else kind
     if origin in (dict, collections.abc.Mapping) and parts:
         return dict[parts[0], _input_type(parts[1])]  # type: ignore[valid-type, misc]
