@@ -150,9 +150,9 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         return os.read(0, 1).decode()
 
     @server.tool
-    def runs() -> str:
-        """Run an event loop of its own."""
-        return str(anyio.run(anyio.sleep, 0))
+    async def runs() -> str:
+        """Run an event loop in a thread that gets the context variables of the call."""
+        return str(await asyncio.to_thread(anyio.run, anyio.sleep, 0))
 
     @server.tool
     async def half_an_emoji(where: Literal["result", "progress", "question"], context: Context) -> ToolResult:

@@ -107,6 +107,10 @@ class Session:
             yield
 
 
+def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> None:
+    assert result(call(served, "runs"))["content"][0]["text"] == "None"
+
+
 class TestStopping:
     def test_sigterm_in_the_middle_of_calls_loses_no_answer(self, own: ServedOverHttp) -> None:
         calls = [in_thread(call, own, tool, seconds=1.5) for tool in ("wait", "block") for _ in range(4)]
