@@ -12,7 +12,7 @@ import re
 import time
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -21,7 +21,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
 
@@ -271,6 +271,7 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
         (None, [], None, None),
         (None, ["a", "b"], None, "a b"),
         ("c", ["a", "b"], None, "c"),
+        ("", None, None, None),
         ("c", ["a"], [], None),
         ("c", ["a"], ["x"], "x"),
         (None, None, ["x", "y"], "x y"),
@@ -287,7 +288,8 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(
     )
     server = DeployedServer(vendor)
     auth = server.auth(**options, scopes=scopes)
-    header = f'Bearer scope="{challenge}"' if challenge else "Bearer"
+    of_scope = "" if challenge is None else f', scope = "{challenge}"'
+    header = f'Bearer error_description="Not of scope=z"{of_scope}'
     await auth.log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
     assert server.asked_for[0].get("scope") == expected
     registered = [request.content.decode() for request in server.asked("/register")]
@@ -314,6 +316,45 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
     answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state}}
     assert (await network.use(network.auth(**HANDLERS, **answer))).text == "welcome"
     assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
+
+
+@pytest.mark.parametrize("where", ["at the refresh", "at the code", "on the page", "by its date"])
+async def test_a_client_that_the_authorization_server_has_forgotten_registers_again(where: str) -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    over = {"client_secret": "a-client-secret", "client_secret_expires_at": 1}
+    old = {"client_id": "old", "redirect_uris": [BACK], **(over if where == "by its date" else {})}
+    tokens = {"access_token": "over", **({"refresh_token": "r"} if where == "at the refresh" else {})}
+    unknown = httpx2.Response(401, json={"error": "invalid_client"})
+    if where in ("at the refresh", "at the code"):
+        network.answers["/token"] = [unknown, httpx2.Response(200, json=network.token)]
+    asked = []
+
+    def come_back(request: MCPLoginRequest) -> dict[str, str]:
+        asked.append(dict(parse_qsl(urlsplit(request.url).query))["client_id"])
+        if where == "on the page" and asked == ["old"]:
+            raise TimeoutError
+        return {"code": "the-code", "state": request.state}
+
+    auth = network.auth(**HANDLERS, callback_handler=come_back, token_storage=storage)
+    await storage.save(auth.holder_of(None).key, {"client": old, "tokens": tokens})
+    is_in_vain = where in ("at the code", "on the page")
+    if is_in_vain:
+        with pytest.raises(MCPAuthorizationError):
+            await network.use(auth)
+    assert (await network.use(auth)).text == "welcome"
+    assert asked == ["old"] * is_in_vain + ["registered"]
+
+
+@pytest.mark.parametrize("iss", [{}, {"iss": "https://login.microsoft.test/7-2-c/v2.0"}])
+async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) -> None:
+    vendor = Vendor(
+        issuer="https://login.microsoft.test/{tenantid}/v2.0",
+        advertised="https://login.microsoft.test/common/v2.0",
+        at="/common/v2.0/.well-known/openid-configuration",
+    )
+    server = DeployedServer(vendor)
+    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state, **iss}}
+    assert (await server.use(TokenNetwork.auth(server, client_id="me", **HANDLERS, **answer))).text == "welcome"
 
 
 @pytest.mark.parametrize("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])

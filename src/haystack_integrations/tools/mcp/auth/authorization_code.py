@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -27,7 +28,11 @@ from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl, ValidationError
 
-from haystack_integrations.tools.mcp.auth.authorization_servers import ResourceMetadata, same_issuer
+from haystack_integrations.tools.mcp.auth.authorization_servers import (
+    ResourceMetadata,
+    is_one_of_tenants,
+    same_issuer,
+)
 from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.auth.oauth_config import (
     MCPLoginRequest,
@@ -105,6 +110,10 @@ class AuthorizationCode(Flow):
             redirect_uri = str(config.redirect_uri) if listener is None else listener.redirect_uri
             if self.client is None or config.client_id is None:
                 self.client = await self._client_for(redirect_uri, scope, is_native=listener is not None)
+                if "client" in self.record and not (self.record.get("tokens") or {}).get("refresh_token"):
+                    # Whether the server still has it, only the page tells, and only the person: if nobody comes back
+                    # from there, the next login registers another one.
+                    await self.forget_client()
             client_id, resource = self.client.client_id, self.resource()
             parameters = {
                 "response_type": "code",
@@ -171,7 +180,8 @@ class AuthorizationCode(Flow):
             has_uri = redirect_uri in map(str, known.redirect_uris or [])
             # One that registered itself for fewer scopes may not ask for more.
             demanded = set((super().scope(None) or "").split())
-            if is_of_server and has_uri and (not known.scope or demanded <= set(known.scope.split())):
+            is_over = 0 < (known.client_secret_expires_at or 0) <= time.time()
+            if is_of_server and has_uri and not is_over and (not known.scope or demanded <= set(known.scope.split())):
                 return known
         if server.registration_endpoint is None:
             refused = "" if document is None else ", and it takes no `client_metadata_url`"
@@ -258,7 +268,8 @@ class AuthorizationCode(Flow):
             raise MCPAuthorizationError(msg)
         # RFC 9207, 2.4: the characters are compared, without the tolerance of `same_issuer`.
         server = self.found.server
-        if iss != server.issuer and (iss is not None or server.authorization_response_iss_parameter_supported):
+        is_server = iss == server.issuer or is_one_of_tenants(iss or "", server.issuer)
+        if not is_server and (iss is not None or server.authorization_response_iss_parameter_supported):
             msg = f"iss mismatch: the answer is of {iss or 'no issuer'}, and {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
         return str(code)

@@ -18,6 +18,7 @@ How the authorization server of an MCP server is found (RFC 9728, RFC 8414, Open
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NoReturn, Self, TypeAlias, TypeVar
@@ -28,9 +29,6 @@ from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
     create_oauth_metadata_request,
-    extract_field_from_www_auth,
-    extract_resource_metadata_from_www_auth,
-    extract_scope_from_www_auth,
     issuers_match,
 )
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
@@ -53,6 +51,9 @@ ModelT = TypeVar("ModelT", bound="_Metadata")
 _GUESSED = {"authorization": "authorize", "token": "token", "registration": "register"}
 
 _MOST_REDIRECTS = 3
+
+# A parameter of a challenge (RFC 9110, 11.2).
+_PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))')
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,22 @@ class Challenge:
         :param response: The response.
         :returns: The challenge, or None if it does not refuse the request for its token.
         """
-        is_step_up = (
-            response.status_code == httpx2.codes.FORBIDDEN
-            and extract_field_from_www_auth(response, "error") == "insufficient_scope"
-        )
+        said = challenge_parameters(response)
+        is_step_up = response.status_code == httpx2.codes.FORBIDDEN and said.get("error") == "insufficient_scope"
         if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
             return None
-        scope, url = extract_scope_from_www_auth(response), extract_resource_metadata_from_www_auth(response)
-        return cls(is_step_up, scope, url)
+        return cls(is_step_up, said.get("scope"), said.get("resource_metadata"))
+
+
+def challenge_parameters(response: httpx2.Response) -> dict[str, str]:
+    """
+    Read the parameters of a challenge, those of all schemes together.
+
+    :param response: The response.
+    :returns: The values by name, the first one of each. Empty ones are left out.
+    """
+    found = _PARAMETER.findall(response.headers.get("www-authenticate", ""))
+    return {name.lower(): quoted or word for name, quoted, word in reversed(found) if quoted or word}
 
 
 def same_issuer(one: str, other: str) -> bool:
@@ -96,6 +105,18 @@ def same_issuer(one: str, other: str) -> bool:
     :returns: Whether they are the same.
     """
     return issuers_match(_normalized(one), _normalized(other))
+
+
+def is_one_of_tenants(issuer: str, named: str) -> bool:
+    """
+    Return whether metadata are those of all tenants of Microsoft Entra ID, and an issuer is that of one of them.
+
+    :param issuer: The issuer, also the one of several tenants, such as `common`.
+    :param named: The issuer in the metadata, which has a placeholder for the tenant.
+    :returns: Whether it is.
+    """
+    before, placeholder, after = named.partition("{tenantid}")
+    return bool(placeholder) and re.fullmatch(f"{re.escape(before)}[^/]+{re.escape(after)}", issuer) is not None
 
 
 def _normalized(url: str) -> str:
@@ -244,7 +265,8 @@ class Discovery:
         named: str | None = None
         for url in build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url):
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
-            if server is not None and same_issuer(server.issuer, expected):
+            is_own = server and (same_issuer(server.issuer, expected) or is_one_of_tenants(expected, server.issuer))
+            if server is not None and is_own:
                 return Discovered(server, resource)
             if server is not None:
                 self._note(url, f"issuer mismatch: they are those of {server.issuer}")

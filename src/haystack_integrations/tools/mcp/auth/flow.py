@@ -84,6 +84,9 @@ _LONGEST_LIFETIME = 100 * 365 * 86_400
 # is one: they differ in the word, and not in what they expect.
 _OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 
+# Errors of servers that do not have a registered client any more.
+_UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
+
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
 
@@ -267,7 +270,18 @@ class Flow(ABC):
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
             form, headers = self._authenticated(self.client, form)
-        return await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
+        response = await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
+        if "client" in self.record and json_object(response).get("error") in _UNKNOWN_CLIENT:
+            await self.forget_client()
+            self.client = self._known_client()
+        return response
+
+    async def forget_client(self) -> None:
+        """
+        Take a registration out of the storage that the authorization server may have dropped.
+        """
+        self.record = {name: each for name, each in self.record.items() if name != "client"}
+        await self.storage.save(self.key, self.record)
 
     def _authenticated(
         self, client: OAuthClientInformationFull, form: dict[str, str]

@@ -36,12 +36,9 @@ from weakref import WeakValueDictionary
 
 import anyio.to_thread
 import httpx2
-from mcp.client.auth.utils import extract_field_from_www_auth
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
-from haystack_integrations.tools.mcp.auth.authorization_servers import (
-    Challenge,
-)
+from haystack_integrations.tools.mcp.auth.authorization_servers import Challenge, challenge_parameters
 from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT, HttpClients, Outgoing, plain_client
@@ -269,7 +266,7 @@ class OAuth(httpx2.Auth):
             )
         elif not challenge.is_step_up and tries.has_logged_in:
             msg = "the server refuses the token that was just issued for it"
-            reason = extract_field_from_www_auth(response, "error_description")
+            reason = challenge_parameters(response).get("error_description")
             msg += f" ({Redactor(secrets_of(record)).text(reason)})" if reason else ""
         else:
             return
