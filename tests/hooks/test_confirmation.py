@@ -181,6 +181,8 @@ class TestWhoIsAsked:
             ({}, "a listing"),
             ({}, "the news alone"),
             ({}, "an alias"),
+            ({}, "a lost session"),
+            ({}, "the news of a single tool"),
             ({"update_between_steps": True}, "a refresh"),
             pytest.param({"required_hints": {"read_only_hint": True}}, "a refresh", marks=needs_hooks),
         ],
@@ -188,8 +190,12 @@ class TestWhoIsAsked:
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by, way):
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
-        with registry.toolset("x") as alias, MCPToolset(server.info, tool_selection=options) as toolset:
-            tools = alias if known_by == "an alias" else toolset
+        with (
+            registry.toolset("x") as alias,
+            MCPToolset(server.info, tool_selection=options) as toolset,
+            MCPTool("look", server.info, share=False) as single,
+        ):
+            tools: Any = {"an alias": alias, "the news of a single tool": [single]}.get(known_by, toolset)
             agent, generator = Agents.make(tools, ui, trusted=[server.info])
             generator.replies = [calls(("look", {"text": "a"}))] * 4 + [say("done")]
             reply = generator._next
@@ -199,6 +205,10 @@ class TestWhoIsAsked:
                     server.tools = [definition("look", TEXT)]
                     if known_by == "the news alone":
                         toolset._changed_at = sys.maxsize
+                    elif known_by == "the news of a single tool":
+                        single.connection._newest._note_tools_changed()
+                    elif known_by == "a lost session":
+                        toolset.connection._session.client.life.end("lost")
                     elif known_by == "a listing":
                         toolset.connection.list_tools()
                     else:
@@ -209,6 +219,22 @@ class TestWhoIsAsked:
             agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
         assert ui.asked == ["look"] * 3
         assert len(server.calls) == 4
+
+    @pytest.mark.parametrize("way", ["run", "run_async"])
+    def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, way):
+        class Slow(ScriptedUI):
+            def get_user_confirmation(self, *question: Any) -> Any:
+                server.tools = [definition(name, TEXT) for name in ("look", "silent", "wipe")]
+                toolset.connection.list_tools()
+                return super().get_user_confirmation(*question)
+
+        ui = Slow(look="reject", silent="reject")
+        agent, _ = Agents.make(
+            toolset, ui, trusted=[server.info], replies=calls(*[(n, {}) for n in ("silent", "look", "wipe")])
+        )
+        agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+        assert sorted(ui.asked) == ["look", "silent", "wipe"]
+        assert server.calls == [("wipe", {})]
 
 
 class TestAnswers:

@@ -249,8 +249,8 @@ class MCPConfirmationHook:
 
     It asks for every MCP tool, except those of which a *trusted* server says that they only read, and for the tools of
     an MCPResourceToolset unless its server is trusted. What a server says of its tools relaxes nothing otherwise, and
-    a tool without annotations is asked for, as is one that lost the annotation while the Agent runs. Whatever the user
-    declines or edits, the model is told.
+    a tool without annotations is asked for, as is one that lost the annotation or its session while the Agent runs.
+    Whatever the user declines or edits, the model is told.
 
     ```python
     from haystack.hooks.human_in_the_loop import SimpleConsoleUI
@@ -302,7 +302,8 @@ class MCPConfirmationHook:
 
         :param state: The State of the run.
         """
-        if hook := self._hook_for(state):
+        asked = set[str]()
+        while hook := self._hook_for(state, asked):
             hook.run(state)
 
     async def run_async(self, state: State) -> None:
@@ -311,25 +312,29 @@ class MCPConfirmationHook:
 
         :param state: The State of the run.
         """
-        if hook := self._hook_for(state):
+        asked = set[str]()
+        while hook := self._hook_for(state, asked):
             await hook.run_async(state)
 
-    def _hook_for(self, state: State) -> ConfirmationHook | None:
+    def _hook_for(self, state: State, asked: set[str]) -> ConfirmationHook | None:
         """
-        Make Haystack's hook for the calls of this step.
+        Make Haystack's hook for the calls of this step, but those of tools in `asked`, to which it adds its own.
+
+        While a user thinks about one call, the server may say of the tool of another that it no longer only reads.
         """
         messages = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return None
         tools: dict[str, Tool] = {tool.name: tool for tool in state.data.get("tools") or []}
         strategies: dict[str | tuple[str, ...], Any] = {}
-        for name in {call.tool_name for call in messages[-1].tool_calls}:
+        for name in {call.tool_name for call in messages[-1].tool_calls} - asked:
             tool = tools.get(name)
             if not is_of_server(tool) and name not in (self._rules.overrides or {}):
                 continue
             policy = self._rules.policy(name, tool)
             if isinstance(policy, NeverAskPolicy):
                 continue
+            asked.add(name)
             if self.confirmation_ui is not None:
                 strategies[name] = MCPConfirmationStrategy(
                     confirmation_policy=policy, confirmation_ui=self.confirmation_ui

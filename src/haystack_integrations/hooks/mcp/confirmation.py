@@ -136,7 +136,7 @@ class ConfirmationRules(Options):
             toolset = tool._toolset
             names = [getattr(toolset, "_provider_name", None), getattr(toolset, "tool_name_prefix", None)]
             # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
-            return not (tool._has_hint("read_only_hint") and self._trusts(tool.server_info, names))
+            return not (tool._only_reads() and self._trusts(tool.server_info, names))
         reader = toolset_of_reader(tool)
         # The protocol says that a resource is only read. A URI can tell a server anything all the same.
         return reader is None or not self._trusts(reader.server_info, [reader.tool_name_prefix])

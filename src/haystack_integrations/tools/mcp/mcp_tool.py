@@ -515,11 +515,22 @@ class MCPTool(ToolBase, Tool):
         :param names: Fields of the SDK's `ToolAnnotations`.
         :returns: Whether both have one of them. False if it is not known what the server has now.
         """
+        if self._connection._has_unknown_changes():
+            return False
         if self._toolset is not None and self._toolset._has_unknown_changes():
             return False
         latest = self._connection._latest_definition(self.remote_name)
         known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
         return all(any(getattr(hints, name, None) is True for name in names) for hints in known)
+
+    def _only_reads(self) -> bool:
+        """
+        Return whether the server says that the tool only reads.
+
+        Another server may answer after a loss, which says what it likes before the call; a snapshot refuses that call.
+        """
+        is_pinned = self._snapshot is not None and self._snapshot.on_drift != "warn"
+        return (is_pinned or self._connection.is_ready) and self._has_hint("read_only_hint")
 
     def _may_repeat_recorded(self) -> bool:
         # A run that goes on makes its first call right after the session was opened, when changes may have been missed.

@@ -680,6 +680,13 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         tools = [] if self._session is None else self._session.listing.tools
         return next((tool for tool in tools if tool.name == tool_name), None)
 
+    def _has_unknown_changes(self) -> bool:
+        """
+        Return whether the server has said in an open session that its tools changed, and not yet how.
+        """
+        supervisor = self._newest
+        return supervisor is not None and supervisor.has_unknown_changes()
+
     async def _notify_roots_changed(self) -> bool:
         """
         Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.

@@ -293,6 +293,13 @@ class Supervisor:
         self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
         self._tools_changed_at = next_moment()
 
+    def has_unknown_changes(self) -> bool:
+        """
+        Return whether the server has said that its tools changed since it listed them. From any thread.
+        """
+        session = self.session
+        return session is not None and session.listing.number < self._tools_changed_at
+
     def _bind(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
         loop = asyncio.get_running_loop()
