@@ -10,6 +10,7 @@ from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
+    map_strings,
     map_texts,
     normalize_parameters,
     without_properties,
@@ -385,6 +386,14 @@ def test_texts_for_readers_are_replaced_and_nothing_else():
         "title": "T",
         "properties": {"title": {"description": "D", "default": {"title": "x"}}},
         "anyOf": [{"$comment": "C"}],
+    }
+
+
+def test_all_texts_are_replaced_and_none_is_in_a_list_twice():
+    value = {"b": {"enum": ["x", "X", 1], "examples": ["x", "X"], "n": None}, "c": [{"const": "y"}]}
+    assert map_strings(value, str.upper) == {
+        "B": {"ENUM": ["X", "X", 1], "EXAMPLES": ["X"], "N": None},
+        "C": [{"CONST": "Y"}],
     }
 
 

@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPTool,
     MCPToolset,
+    MCPToolSnapshot,
     ToolOptions,
     ToolOverride,
     ToolSelection,
@@ -330,6 +331,23 @@ class TestNamesAndDescriptions:
         assert shown["required"] == ["filter_id"]
         sent = [{"filter[id]": 5, "tenant@": "acme"}, {"filter[id]": 6, "$top": 7, "tenant@": "acme"}]
         assert [arguments for _, arguments in server.calls] == sent
+
+    def test_nothing_in_a_schema_hides_instructions_and_the_server_gets_its_own_names_and_values(self):
+        hidden = "".join(chr(0xE0000 + ord(character)) for character in "hi")
+        kind = {"enum": [f"red{hidden}", "blue"], "default": f"red{hidden}", "x-note": hidden}
+        inner = {"type": "object", "properties": {f"inner{hidden}": {"const": hidden}}}
+        properties = {"kind": kind, f"of{hidden}": {"type": "string"}, "more": inner}
+        outputs = {"type": "object", "properties": {"r": {"enum": [hidden]}}}
+        schema = {"type": "object", "properties": properties}
+        server = ForeignServer(definition("paint", schema, output_schema=outputs))
+        with MCPToolset(server.info, tool_options=ToolOptions(include_output_schema=True)) as toolset:
+            assert MCPToolSnapshot.capture(toolset).invisible_characters() == {"paint": {"U+E0068": 7, "U+E0069": 7}}
+            shown = toolset["paint"].tool_spec
+            assert hidden[0] not in repr(shown)
+            assert shown["parameters"]["properties"]["kind"]["enum"] == ["red", "blue"]
+            server.answer = text_result("fine", structured_content={})
+            toolset["paint"].invoke(kind="red", of="x")
+        assert server.calls == [("paint", {"kind": f"red{hidden}", f"of{hidden}": "x"})]
 
     def test_the_options_of_one_tool_are_its_own(self):
         server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))

@@ -45,6 +45,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     NEEDS_TASKS,
+    map_strings,
     map_texts,
     needs_tasks,
     normalize_parameters,
@@ -486,10 +487,11 @@ class MCPTool(ToolBase, Tool):
             return shown
 
         self._schema = map_texts(parameters, visible)
-        self.parameters, self._argument_names = with_safe_arguments(self._schema)
+        shown_schema, self._argument_names = with_safe_arguments(self._schema)
+        self.parameters = map_strings(shown_schema, visible)
         description = self._custom_description or visible(definition.description or "")
         if self.tool_options.include_output_schema:
-            description = with_output_schema(description, map_texts(definition.output_schema, visible))
+            description = with_output_schema(description, map_strings(definition.output_schema, visible))
         self.description = description
         self.title = visible(definition.title) if definition.title else definition.title
         if hidden and definition != self._definition:

@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import (
     SCHEMAS_BY_NAME,
     SINGLE_SCHEMAS,
     TEXTS,
-    map_texts,
+    map_strings,
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
@@ -324,10 +324,7 @@ class PinnedTool:
             found.update(invisible_characters(text))
             return text
 
-        for field in ("title", "description"):
-            count(self.definition.get(field, ""))
-        for field in ("inputSchema", "outputSchema"):
-            map_texts(self.definition.get(field), count)
+        map_strings(self.definition, count)
         return found
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from math import isfinite
 from typing import Any, Final
 from urllib.parse import unquote
 
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
+
 _DEEPEST: Final = 32
 # References within a schema may lead in circles.
 _MOST_REFERENCES: Final = 32
@@ -96,6 +98,10 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
+        if type(schema) is dict and "enum" in schema:
+            # The model sees its texts without invisible characters.
+            texts = [each for each in schema["enum"] if isinstance(each, str)]
+            value = next((each for each in texts if visible_text(each) == value), value)
         if type(schema) is dict and schema.get("type") == "string":
             return value
         types = types_of(schema, root)

@@ -177,6 +177,24 @@ def map_texts(schema: Any, change: Callable[[str], str]) -> Any:
     return changed
 
 
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """
+    Replace all texts of a JSON value, names and enumerations included.
+
+    :param value: The value. It is not changed.
+    :param change: Returns the new text for each.
+    :returns: The changed value. No text is in a list twice.
+    """
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(name): map_strings(each, change) for name, each in value.items()}
+    if isinstance(value, list):
+        changed = [map_strings(each, change) for each in value]
+        return [*dict.fromkeys(changed)] if all(isinstance(each, str) for each in changed) else changed
+    return value
+
+
 def _shortened(text: str) -> str:
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
