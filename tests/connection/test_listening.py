@@ -176,6 +176,20 @@ def test_a_stream_that_the_server_loses_is_opened_again_without_a_call(reach):
         assert changes.get(timeout=LIMIT) == MCPToolsChange(removed=("extra",))
 
 
+def test_what_changes_while_the_stream_of_a_session_is_away_is_noticed_when_it_is_back(reach, cutting_proxy):
+    changes: queue.Queue[MCPToolsChange] = queue.Queue()
+    updates: queue.Queue[str] = queue.Queue()
+    proxy = cutting_proxy(reach("sessions").server.url)
+    with MCPToolset(StreamableHttpServerInfo(proxy.url, base_delay=0.05)) as toolset:
+        toolset.on_change(changes.put)
+        toolset.subscribe_resource(NOTE, updates.put)
+        proxy.cut()
+        toolset["offer"].invoke(name="extra")
+        assert changes.get(timeout=LIMIT) == MCPToolsChange(added=("extra",))
+        assert updates.get(timeout=LIMIT) == NOTE
+        assert toolset.connection.status().sessions == 1
+
+
 def test_there_is_one_stream_for_all_and_none_for_those_who_do_not_want_any(reach):
     reached = reach("in process")
     with MCPConnection(reached.info) as connection:

@@ -156,6 +156,10 @@ class Heard(SessionLife):
         self.ended_because: list[str | None] = []
         self.notifications: list[tuple[str, Exchange | None]] = []
         self.ended_at = asyncio.Event()
+        self.gaps = 0
+
+    def note_gap(self) -> None:
+        self.gaps += 1
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"asked": method, **params}
@@ -179,7 +183,8 @@ class Wire:
     def __init__(self, transport: Transport) -> None:
         self.heard = Heard()
         self.transport = transport
-        self.channel = Channel(transport, self.heard, answer=self.heard.answer, notified=self.heard.notified)
+        heard = self.heard
+        self.channel = Channel(transport, heard, answer=heard.answer, notified=heard.notified, missed=heard.note_gap)
 
     async def __aenter__(self) -> Self:
         await self.transport.open()

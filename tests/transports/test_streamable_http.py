@@ -391,6 +391,33 @@ class TestListening:
                     await asyncio.sleep(0.01)
         assert gets == [None, "1"]
 
+    async def test_a_stream_that_a_proxy_refuses_for_a_while_is_opened_again(self) -> None:
+        gets = 0
+
+        async def answer(request: HttpRequest) -> bytes | None:
+            nonlocal gets
+            if request.method != "GET":
+                return response("200 OK")
+            gets += 1
+            if gets == 1:
+                return chunked(b"retry: 10\n\n")
+            if gets in (2, 3):
+                request.cut()
+                return None
+            if gets < 6:
+                return response("502 Bad Gateway")
+            request.writer.write(chunked(event(NOTE), is_finished=False))
+            await asyncio.Event().wait()
+            return None
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            wire.transport.start_listening()
+            async with asyncio.timeout(LIMIT):
+                while not wire.heard.notifications:
+                    await asyncio.sleep(0.01)
+            assert wire.heard.gaps == 1
+
     async def test_what_opens_a_session_can_wait_for_the_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(streamable_http, "_STREAM_TIMEOUT", LIMIT)
         may_open = asyncio.Event()

@@ -284,6 +284,10 @@ class Supervisor:
             self._note_tools_changed()
         self.base.listening.announce(change)
 
+    def _changes_missed(self) -> None:
+        self._note_tools_changed()
+        self.base.listening.announce(*self.base.listening.wanted().as_changes())
+
     def _server_asks(self) -> AbstractContextManager[None]:
         # What a handler runs in.
         self.gate.heard()
@@ -439,6 +443,7 @@ class Supervisor:
         self._set_retries(client)
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self._server_asks
+        client.on_gap = self._changes_missed
         return Session(
             client,
             self.description,

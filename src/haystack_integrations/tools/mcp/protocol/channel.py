@@ -53,8 +53,9 @@ class Transport(ABC):
     """
     Carries messages to and from one server. It is opened, used and closed in one event loop.
 
-    It calls the channel's `heard` whenever something comes in, `received` with each message, and `ended` when no more
-    can come. It knows no meaning of messages, and never settles an exchange because of another one.
+    It calls the channel's `heard` whenever something comes in, `received` with each message, `missed` when some may
+    have been lost, and `ended` when no more can come. It knows no meaning of messages, and never settles an exchange
+    because of another one.
     """
 
     channel: Channel
@@ -134,6 +135,7 @@ class Channel:
         *,
         answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any] | None]],
         notified: Callable[[str, dict[str, Any], Exchange | None], None],
+        missed: Callable[[], object] = bool,
         span_attributes: Callable[[], Mapping[str, str]] = dict,
         redact: Callable[[str], str] = redact_text,
     ) -> None:
@@ -147,6 +149,7 @@ class Channel:
         :param notified: Called with the method and the parameters of each notification of the server other than
             progress and cancelling, and with the request of ours in whose stream it came, if that is known. Must
             neither block nor raise.
+        :param missed: Called when notifications may have been lost, although the session goes on. Likewise.
         :param span_attributes: Returns what a span says of the server.
         :param redact: Redacts the text of an error that a span shows.
         """
@@ -157,6 +160,7 @@ class Channel:
         self.heard: Callable[[], None] = life.heard
         self._make_answer = answer
         self._notify_client = notified
+        self.missed: Callable[[], object] = missed
         self._span_attributes = span_attributes
         self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")

@@ -236,6 +236,9 @@ class MCPClient(ABC):
     # session.
     on_change: Callable[[ServerChange], None] | None = None
 
+    # Called in the loop when changes may have been missed; must not block. Set before `connect`, too.
+    on_gap: Callable[[], object] = bool
+
     # Called with what the server honours of the stream that is being opened.
     _acknowledged: Callable[[WantedChanges], None] | None = None
 

@@ -183,6 +183,7 @@ class WireClient(MCPClient):
                 self.life,
                 answer=self._server_requests.answer,
                 notified=self._notified,
+                missed=self.on_gap,
                 span_attributes=self._span_attributes,
                 redact=self.redactor.text,
             )

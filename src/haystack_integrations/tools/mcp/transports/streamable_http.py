@@ -60,6 +60,13 @@ _SHORTEST_PAUSE = 0.1
 # How often in a row a stream may be opened in vain.
 _MAX_TRIES = 2
 
+# How often in a row a server may refuse the stream of a session that it had before: a proxy may be away for minutes.
+_MAX_REFUSALS = 10
+
+# How often the pause is doubled, and after how many seconds a stream was a good one.
+_MOST_DOUBLINGS = 5
+_GOOD_AFTER = 10.0
+
 # How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
 _LEFTOVER_TIMEOUT = 1.0
 
@@ -231,24 +238,21 @@ class StreamableHttpTransport(HttpTransport):
         if not exchange.is_settled:
             exchange.lose(reason)
 
-    async def _go_on(self, cursor: _Cursor, exchange: Exchange | None = None) -> None:
+    async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
-        Open a stream again when it ends, until an exchange is settled, or two attempts in a row were in vain.
+        Open a stream again when it ends, until its exchange is settled, or two attempts in a row were in vain.
         """
         tries = 0
-        while tries < _MAX_TRIES and not (exchange is not None and exchange.is_settled):
+        while tries < _MAX_TRIES and not exchange.is_settled:
             await asyncio.sleep(cursor.pause)
-            before, response = cursor.last_id, None
+            before = cursor.last_id
             try:
                 response = await self._open_stream(cursor)
                 if response is not None:
                     await self._read_stream(response, cursor, exchange)
-            except Exception as error:
-                if exchange is not None and not isinstance(error, httpx2.HTTPError):
-                    raise
+            except httpx2.HTTPError as error:
                 logger.debug("A stream broke: {kind}", kind=type(error).__name__)
-            was_in_vain = response is None if exchange is None else cursor.last_id == before
-            tries = tries + 1 if was_in_vain else 0
+            tries = tries + 1 if cursor.last_id == before else 0
 
     async def _open_stream(self, cursor: _Cursor) -> httpx2.Response | None:
         headers = self._headers(GET_HEADERS)
@@ -309,18 +313,32 @@ class StreamableHttpTransport(HttpTransport):
                 await self._is_answered.wait()
 
     async def _listen(self) -> None:
-        cursor = _Cursor()
-        try:
+        """
+        Read the stream, and open it again whenever it ends, for as long as the server has one.
+        """
+        now, cursor, was_open = asyncio.get_running_loop().time, _Cursor(), False
+        failures = refusals = 0
+        while True:
+            opened_at, response = now(), None
             try:
-                response = await self._open_stream(cursor)
-            finally:
-                self._is_answered.set()
-            if response is None:
+                try:
+                    response = await self._open_stream(cursor)
+                finally:
+                    self._is_answered.set()
+                refusals = 0 if response is not None else refusals + 1
+                if response is not None:
+                    if was_open and not cursor.last_id:
+                        self.channel.missed()
+                    was_open = True
+                    await self._read_stream(response, cursor)
+            except Exception as error:  # nobody waits for this
+                logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
+            if refusals > (_MAX_REFUSALS if was_open else 0):
                 return
-            await self._read_stream(response, cursor)
-        except Exception as error:  # nobody waits for this
-            logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
-        await self._go_on(cursor)
+            if now() - opened_at > _GOOD_AFTER:
+                failures = 0
+            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MOST_DOUBLINGS))
+            failures += 1
 
     async def _end_session(self) -> None:
         if self._session_id is None:
