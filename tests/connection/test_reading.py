@@ -141,6 +141,7 @@ def test_a_tool_reads_from_its_own_server_while_it_is_called():
         ("get_prompt", (types.Prompt(name="greet"),), "must be the name of a prompt, got Prompt; pass its `name`"),
         ("get_prompt", ("greet", {"times": 5}), "'times' is of type int"),
         ("get_prompt", ("greet", ["Ada"]), "`arguments` must be a dictionary of strings or None, got list"),
+        ("get_prompt", ("greet", {3: "Ada"}), "`arguments` must be a dictionary of strings, but '3' is of type int"),
         ("complete", ("greet", {"name": "name", "value": "A"}), "`ref` must be a Prompt, a ResourceTemplate"),
         ("complete", (types.Prompt(name="greet"), {"name": "A"}), "the keys 'name' and 'value'"),
         ("complete", (types.Prompt(name="greet"), {"name": "name", "value": "A"}, {"a": 1}), "'a' is of type int"),

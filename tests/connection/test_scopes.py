@@ -180,7 +180,7 @@ def test_a_close_by_hand_closes_for_all_and_says_so(held, caplog):
         calling = in_thread(toolset["wait"].call)
         held.wait_until_started()
         toolset.close()
-        with pytest.raises(MCPInvocationError, match="closed while the tool was running"):
+        with pytest.raises(MCPInvocationError, match="closed before the answer came"):
             calling.result(LIMIT)
         assert state_of(toolset) == "closed"
         assert "is closed for all who use it, open `with` blocks and calls included" in caplog.text

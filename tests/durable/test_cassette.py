@@ -100,6 +100,8 @@ async def test_a_coroutine_plays_it_too(file):
 
 def test_an_exported_run_is_a_cassette(file, tmp_path):
     journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+    with pytest.raises(ValueError, match="there are no runs"):
+        journal.export(file)
     with MCPToolset(Bank().info) as tools:
         with journal.run("run"):
             first = texts(tools, REPLIES)

@@ -307,7 +307,7 @@ def test_a_tool_whose_annotations_would_hide_it_has_drifted(pinned, server, snap
 def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, server, snapshot, tmp_path):
     for parameters, message in (
         ({"tool_names": ["add", "ad"]}, "The `snapshot` lacks tools of `tool_names`: 'ad'"),
-        ({"tool_overrides": {"sum": {"bound_arguments": {"a": 1}}}}, "`bound_arguments` names tool 'sum'"),
+        ({"tool_overrides": {"sum": {"bound_arguments": {"a": 1}}}}, "`tool_overrides` binds arguments of 'sum'"),
         ({"snapshot": 3}, "`snapshot`.*MCPToolSnapshot"),
         ({"snapshot": ""}, "`snapshot`"),
         ({"on_drift": "ignore"}, "`on_drift` must be 'error', 'quarantine' or 'warn', got 'ignore'"),

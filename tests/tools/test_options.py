@@ -37,7 +37,7 @@ from tests.support.rows import rows
     [
         (ToolOptions, {"result_format": "yaml"}, "ToolOptions: `result_format` must be 'text', 'content' or 'json'"),
         (ToolOptions, {"include_output_schema": "yes"}, "`include_output_schema` must be a valid boolean, got 'yes'"),
-        (ToolOverride, {"include_instructions": True}, "`include_instructions` is for MCPToolset"),
+        (ToolOverride, {"include_instructions": True}, "^ToolOverride: `include_instructions` is for MCPToolset"),
         (CallOptions, {"read_timeout": True}, "CallOptions: `read_timeout` must be a valid number, got True"),
         (CallOptions, {"ping_interval": 0}, "`ping_interval` must be greater than 0, got 0"),
         (CallOptions, {"max_total_timeout": 5}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),

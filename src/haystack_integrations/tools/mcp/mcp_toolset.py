@@ -424,7 +424,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
             if override.bound_arguments and name not in listed:
                 choices = describe_choices([name], listed, "The server")
-                msg = f"`bound_arguments` names tool '{name}', which the server does not have. {choices}"
+                msg = f"`tool_overrides` binds arguments of '{name}', which the server does not have. {choices}"
                 raise ValueError(msg)
         unknown = [("exclude_tools", name, listed) for name in self.tool_selection.unknown_exclusions(listed)]
         for parameter in (*_PER_TOOL, "tool_overrides"):

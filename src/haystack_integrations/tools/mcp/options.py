@@ -128,7 +128,7 @@ class ToolOptions(Options):
         :raises ValueError: If `include_instructions` is set.
         """
         if self.include_instructions is not None:
-            msg = f"{owner}: `include_instructions` is for MCPToolset(tool_options=…)"
+            msg = f"`include_instructions` is for MCPToolset(tool_options=…), not for {owner}"
             raise ValueError(msg)
         return self
 

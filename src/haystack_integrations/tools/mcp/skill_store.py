@@ -165,6 +165,5 @@ class MCPSkillStore(ReaderBase):
 
         :param data: The dictionary.
         :returns: The store.
-        :raises ValueError: If there is no server info in it.
         """
         return cls(**loaded_parameters(data["init_parameters"]))

@@ -616,7 +616,8 @@ class MCPToolSnapshot:
                 instructions=instructions,
             )
         except (AttributeError, KeyError, TypeError) as error:
-            msg = f"it is no snapshot of tools: {error!r}"
+            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            msg = f"it is no snapshot of tools: {what}"
             raise ValueError(msg) from None
 
     def __repr__(self) -> str:

@@ -205,7 +205,7 @@ class MCPPromptBuilder(ReaderBase):
               images and files.
         :raises MCPConnectionError: If the server cannot be reached and is required, or refuses, e.g. because an
             argument is missing.
-        :raises ValueError: If an argument has no name.
+        :raises ValueError: If the name of an argument is no string.
         """
         return self._run(partial(self._get, self._sent(arguments, variables)))
 

@@ -117,7 +117,8 @@ class MCPToolRunner:
         :raises MCPConnectionError: If connecting fails.
         :raises MCPDriftError: If the server is connected to, and its tool is not that of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have the tool.
-        :raises ValueError: If the tool has no parameter of the name of an input.
+        :raises ValueError: If the tool has no parameter of the name of an input, and its schema forbids others;
+            where it does not, that is a warning.
         """
         self.tool.warm_up()
         self._take_inputs()

@@ -297,8 +297,9 @@ def _check_strings(parameter: str, values: object) -> None:
         msg = f"`{parameter}` must be a dictionary of strings or None, got {type(values).__name__}"
         raise ValueError(msg)
     for name, value in (values or {}).items():
-        if not isinstance(value, str):
-            msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(value).__name__}"
+        wrong = [each for each in (name, value) if not isinstance(each, str)]
+        if wrong:
+            msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(wrong[0]).__name__}"
             raise ValueError(msg)
 
 

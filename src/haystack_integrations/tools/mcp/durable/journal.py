@@ -251,7 +251,10 @@ class RunJournal:
         if name is None and len(names) == 1:
             name = names[0]
         if name not in names:
-            msg = f"RunJournal.export: `name` must be one of {', '.join(map(repr, names)) or 'no runs'}, got {name!r}"
+            choices = (
+                f"`name` must be one of {', '.join(map(repr, names))}, got {name!r}" if names else "there are no runs"
+            )
+            msg = f"RunJournal.export: {choices}"
             raise ValueError(msg)
         connections = [each.connection for each in ([tools] if isinstance(tools, MCPTool | MCPToolset) else tools)]
         listings = {connection.server_info.describe(): connection._open() for connection in connections}

@@ -142,7 +142,7 @@ class AskUser:
         Serialize the UI.
 
         :returns: A dictionary.
-        :raises SerializationError: If the UI has no `to_dict`.
+        :raises SerializationError: If the UI cannot be stored. The message says why.
         """
         return {"ui": serialize_object("AskUser.ui", self.ui)}
 
@@ -273,7 +273,7 @@ class MCPSampling(Options):
         Serialize the settings, functions as import paths and the generator as Haystack does.
 
         :returns: What differs from the defaults.
-        :raises SerializationError: If a function has no import path, or the generator no `to_dict`.
+        :raises SerializationError: If a function has no import path, or the generator cannot be stored.
         """
         data = _stored(self, _SAMPLING_FUNCTIONS)
         if "chat_generator" in data:

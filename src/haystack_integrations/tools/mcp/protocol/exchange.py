@@ -254,7 +254,7 @@ class Exchange:
 
 
 # What calls in flight are told when their connection is closed on purpose.
-CLOSED_DURING_CALL = "the connection was closed while the tool was running"
+CLOSED_DURING_CALL = "the connection was closed before the answer came"
 
 
 class SessionState(Enum):
