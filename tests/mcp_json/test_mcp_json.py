@@ -154,6 +154,18 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
             },
         ),
         (
+            "opencode.jsonc",
+            {
+                "notes": StdioServerInfo(
+                    "npx", ["-y", "notes-server"], {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")}
+                ),
+                "issues": StreamableHttpServerInfo(
+                    "https://issues.example.com/mcp",
+                    headers={"Authorization": SecretTemplate("Bearer ${ISSUES_TOKEN}")},
+                ),
+            },
+        ),
+        (
             "gemini_settings.json",
             {
                 "database": StdioServerInfo(
@@ -262,6 +274,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert (first.required, second.required) == (True, False)
     assert (first.tool_names, named.tool_names) == (["a"], None)
     assert load({"command": "x", "disabledTools": ["b"]}).tool_selection.exclude_tools == ["b"]
+    assert load({"command": "x", "disabled_tools": ["b"]}).tool_selection.exclude_tools == ["b"]  # Crush
     assert load({"command": "x", "tools": ["a"]}).tool_names == ["a"]  # GitHub Copilot
     for other in ({"a": {"enabled": True}}, "*", True):  # FastMCP and others
         assert load({"command": "x", "tools": other}).tool_names is None
@@ -418,6 +431,8 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
         ({"args": ["$NOT_SET_1"]}, "$NOT_SET_1"),
         ({"args": ["a $API_KEY"]}, "a $API_KEY"),
         ({"args": ["$5 or $(x)"]}, "$5 or $(x)"),
+        ({"args": ["{env:API_KEY}"]}, KEY),
+        ({"command": ["x", "a ${API_KEY}"]}, f"a {KEY}"),
     ],
 )
 @pytest.mark.usefixtures("variables")
@@ -431,6 +446,9 @@ def test_variables_are_expanded_as_the_clients_do_it(entry: dict[str, Any], argu
     [
         {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
         {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
+        {"mcp": {"servers": {"one": {"type": "local", "command": ["${PROGRAM}"]}}}},  # the second OpenCode
+        {"mcp": {"one": {"type": "stdio", "command": "${PROGRAM}"}}, "lsp": {}},  # Crush
+        {"mcp": {"enabled": True}, "context_servers": {"one": {"command": "${PROGRAM}"}}},
         {"amp.mcpServers": {"one": {"command": "${PROGRAM}", "env": [], "args": {}}}},
         {"mcpServers": {"one": {"command": "${PROGRAM}"}, "two": {"url": "https://h/", "enabled": False}}},
     ],

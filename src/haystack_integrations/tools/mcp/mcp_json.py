@@ -8,7 +8,8 @@ Toolsets of the servers in configuration files of other MCP clients: where entri
 .. code-block:: text
 
     ${NAME}, ${NAME:-default}, ${env:NAME}          left as they are: they become Secrets
-    $NAME                                           the same, as a whole value, if there is such a variable
+    {env:NAME}                                      the same as ${NAME}, in files of OpenCode
+    $NAME                                           likewise, as a whole value, if there is such a variable
     ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, without its `.vscode` or `.cursor`
     ${userHome}, ${pathSeparator}, ${/}             of this machine
     ${input:ID}                                     what VS Code asks its user for: a value of `inputs`, or its default
@@ -38,8 +39,8 @@ from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, fo
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Under which keys clients keep their servers: most under the first, VS Code under the second, and under the third in
-# its settings, Zed and Amp under the last.
-_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("context_servers",), ("amp.mcpServers",))
+# its settings, OpenCode and Crush under the fourth, Zed and Amp under the last.
+_SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp",), ("context_servers",), ("amp.mcpServers",))
 
 _NAMES = ("mcpServers", "servers", "context_servers")
 
@@ -53,6 +54,7 @@ _PLACEHOLDER = re.compile(
     r"\$\{(?:input:(?P<input>[^{}]+)"
     r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
 )
+_OF_OPENCODE = re.compile(r"(?<!\$)\{env:(?P<name>\w+)\}")
 _WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
 
 # Folders that clients keep their files in, inside of a workspace.
@@ -89,7 +91,8 @@ def load_mcp_toolsets(
     Secrets: they are resolved when a server is connected to, and stored by their names. So are those of an `envFile`.
 
     :param config: Path of the JSON file, or its content. Comments and trailing commas are allowed, as in VS Code. The
-        servers are under `mcpServers`, or under `servers` as in VS Code, or `context_servers` as in Zed.
+        servers are under `mcpServers`, or under `servers` as in VS Code, `mcp` as in OpenCode, or
+        `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
         `tool_name_prefix` takes precedence.
@@ -187,7 +190,7 @@ class Configuration:
             found: Any = content
             for key in section:
                 holder, found = found, found.get(key) if isinstance(found, Mapping) else None
-            if found is None:
+            if found is None or (section == ("mcp",) and not _are_entries(found)):
                 continue
             if found == []:  # an empty object of PHP
                 found = {}
@@ -201,7 +204,7 @@ class Configuration:
             entries = {str(name): entry for name, entry in found.items()}
             return entries, holder.get("inputs") or content.get("inputs") or []
         # The files of Claude Code's plugins have the servers at the top.
-        if content and all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in content.values()):
+        if content and _are_entries(content):
             return dict(content), []
         if not {*content}.isdisjoint(_NAMES):  # it is null
             return {}, []
@@ -299,6 +302,7 @@ class Configuration:
         if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
             # It may be a password as well, so it is one unless there is such a variable.
             return f"${{{named['name']}}}"
+        value = _OF_OPENCODE.sub(r"${\g<name>}", value)
         return _PLACEHOLDER.sub(lambda match: self._text(match, place), value)
 
     def _text(self, match: re.Match[str], place: str) -> str:
@@ -360,6 +364,11 @@ class Configuration:
             self._warn(place, f"`envFile` has lines that set no variable; passed over {len(names) - len(known)}")
         added = {name: f"${{envFile:{file}:{name}}}" for name in known}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
+
+
+def _are_entries(found: Any) -> bool:
+    entries = found.values() if isinstance(found, Mapping) else [found]
+    return all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in entries)
 
 
 def _of_project(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:

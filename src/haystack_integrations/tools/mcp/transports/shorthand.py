@@ -43,12 +43,13 @@ from haystack_integrations.tools.mcp.transports.server_infos import (
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp, Copilot and others.
+# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp, OpenCode and others.
 _ALIASES = {
     "httpUrl": "url",
     "serverUrl": "url",
     "baseUrl": "url",
     "working_directory": "cwd",
+    "environment": "env",
     "transport": "type",
     "transportType": "type",
     "isActive": "enabled",
@@ -56,6 +57,8 @@ _ALIASES = {
     "includeTools": "enabledTools",
     "allowedTools": "enabledTools",
     "excludeTools": "disabledTools",
+    "enabled_tools": "enabledTools",
+    "disabled_tools": "disabledTools",
 }
 # An object that has one of these is an entry.
 ENTRY_MARKS = frozenset({"command", "url", *(alias for alias, key in _ALIASES.items() if key == "url")})
@@ -216,6 +219,8 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     Return the known keys of an entry by the names that most clients have for them.
     """
     _check_object(entry)
+    if (command := entry.get("command")) and isinstance(command, list) and not entry.get("args"):  # OpenCode
+        entry = {**entry, "command": command[0], "args": command[1:] or None}
     known: dict[str, Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
