@@ -131,6 +131,20 @@ def test_of_many_blocks_only_the_odd_ones_change() -> None:
     assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 5_000, "isError": False}
 
 
+# Of a text and of a blob, as servers write them that have both members.
+ODD_CONTENTS = [
+    {"text": "t", "blob": None},
+    {"text": "t", "blob": ""},
+    {"text": "t", "blob": "AAAA"},
+    {"text": None, "blob": "AAAA"},
+    {"text": "", "blob": "AAAA"},
+]
+
+
+def embedded(members: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": "a:b", **members}}
+
+
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize(
     ("method", "result", "expected"),
@@ -147,6 +161,19 @@ def test_of_many_blocks_only_the_odd_ones_change() -> None:
             "resources/read",
             {"contents": [{"uri": "a:b", "text": {"n": 1}}, {"uri": "a:b", "text": None}]},
             {"contents": [{"uri": "a:b", "text": '{"n": 1}'}, {"uri": "a:b", "text": ""}]},
+        ),
+        (
+            "resources/read",
+            {"contents": [{"uri": "a:b", **members} for members in ODD_CONTENTS]},
+            {"contents": [{"uri": "a:b", "text": "t"}] * 3 + [{"uri": "a:b", "blob": "AAAA"}] * 2},
+        ),
+        (
+            "prompts/get",
+            {"messages": [{"role": "user", "content": embedded(members)} for members in ODD_CONTENTS]},
+            {
+                "messages": [{"role": "user", "content": embedded({"text": "t"})}] * 3
+                + [{"role": "user", "content": embedded({"blob": "AAAA"})}] * 2
+            },
         ),
         (
             "prompts/get",

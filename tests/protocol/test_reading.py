@@ -128,11 +128,13 @@ async def test_requests_name_what_they_are_about_for_the_header():
     await client.read_resource("memo://a")
     prompt = await client.get_prompt("greet", {"name": "Ada"})
     assert prompt.messages == []
+    await client.get_prompt("wave")
     await client.request("tasks/get", {"taskId": "7"})
     await client.request("some/thing", {"name": "x"})
     assert client.sent == [
         ("resources/read", {"uri": "memo://a"}, "memo://a"),
         ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}, "greet"),
+        ("prompts/get", {"name": "wave", "arguments": {}}, "wave"),
         ("tasks/get", {"taskId": "7"}, "7"),
         ("some/thing", {"name": "x"}, None),
     ]

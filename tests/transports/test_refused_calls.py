@@ -146,6 +146,9 @@ def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_n
         (502, b"<html>Bad Gateway</html>"),
         (503, b"no healthy upstream"),
         (504, b"upstream request timeout"),
+        (200, b""),
+        (200, {"error": "Session not found"}),
+        (200, b'data: {"error": "Session not found"}\n\n'),
     ],
 )
 def test_after_two_failures_of_the_server_in_a_row_the_next_call_opens_a_new_session(
@@ -160,6 +163,8 @@ def test_after_two_failures_of_the_server_in_a_row_the_next_call_opens_a_new_ses
         return 200, result_of(message, {"content": []}), None
 
     server = handshake_server(answer)
+    if isinstance(body, bytes) and body.startswith(b"data:"):
+        server.content_type = "text/event-stream"
     with MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
         for fails in (True, False, True, True, False):
             assert server.sessions <= 1

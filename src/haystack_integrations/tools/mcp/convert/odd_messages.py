@@ -219,12 +219,23 @@ def _tool(tool: Any) -> list[Any]:
 
 
 def _contents(contents: Any) -> list[Any]:
+    contents = _as_contents(contents) if isinstance(contents, dict) else contents
     is_blob = isinstance(contents, dict) and "blob" in contents
-    if isinstance(contents, dict):
-        contents = {**contents, "uri": _as_text(contents.get("uri"))}
-        if "text" in contents and not is_blob:
-            contents["text"] = _as_text(contents["text"])
     return _item(types.BlobResourceContents if is_blob else types.TextResourceContents, contents)
+
+
+def _as_contents(contents: dict[str, Any]) -> dict[str, Any]:
+    """
+    Make contents a text or a blob: some servers write both members, one of them empty.
+    """
+    contents = {**contents, "uri": _as_text(contents.get("uri"))}
+    text, blob = contents.get("text"), contents.get("blob")
+    if "text" in contents and ("blob" not in contents or text or not blob):
+        contents.pop("blob", None)
+        contents["text"] = _as_text(text)
+    else:
+        contents.pop("text", None)
+    return contents
 
 
 def _resource(resource: Any) -> list[Any]:
@@ -264,9 +275,7 @@ def _block(block: Any) -> list[Any]:
         elif kind == "resource_link" and not isinstance(block.get("name"), str):
             block["name"] = _as_text(block.get("uri"))
         elif kind == "resource" and isinstance(resource := block.get("resource"), dict):
-            block["resource"] = {**resource, "uri": _as_text(resource.get("uri"))}
-            if "text" in resource and "blob" not in resource:
-                block["resource"]["text"] = _as_text(resource["text"])
+            block["resource"] = _as_contents(resource)
         repaired = repair(_BLOCKS[kind], block) if kind in _BLOCKS and kind not in _OF_SAMPLING else None
         if repaired is None and isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
             repaired = {"type": "text", "text": block["text"]}

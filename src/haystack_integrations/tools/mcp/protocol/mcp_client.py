@@ -688,7 +688,8 @@ class MCPClient(ABC):
         :param meta: The `_meta` of the request.
         :returns: Its messages.
         """
-        params = {"name": name} if arguments is None else {"name": name, "arguments": arguments}
+        # Without it, servers on the TypeScript SDK refuse a prompt all of whose arguments are optional.
+        params = {"name": name, "arguments": arguments or {}}
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request("prompts/get", {**params, **more}, meta=meta)

@@ -89,6 +89,8 @@ class _Cursor:
 
     last_id: str = ""
     pause: float = _PAUSE
+    # Whether no message came.
+    is_silent: bool = True
 
 
 _PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
@@ -181,7 +183,7 @@ class StreamableHttpTransport(HttpTransport):
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
         status = response.status_code
         # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
-        reason = None
+        reason, kind = None, ""
         may_be_lost = has_session and exchange.method in COMMON_METHODS
         has_failed, self._has_failed = self._has_failed, False
         if status in REDIRECTS:
@@ -198,7 +200,7 @@ class StreamableHttpTransport(HttpTransport):
             # Whoever answers with the id of the request has processed it.
             processed = any(isinstance(each, dict) and each.get("id") == exchange.id for each in frames.read(body))
             self._has_failed = _is_broken(response) and not processed
-            reason = verdict or (DOUBTFUL_SESSION if has_failed and self._has_failed else None)
+            reason = verdict
         elif status == _ACCEPTED:
             reason = f"the server answered a request with {status_of(response)}"
             exchange.settle(UnreadableError(reason))
@@ -207,26 +209,31 @@ class StreamableHttpTransport(HttpTransport):
                 self._session_id = response.headers.get(SESSION_HEADER)
             kind = media_type(response)
             if kind.startswith("application/json"):
-                self._read_body(await self._sender.read(response), exchange)
-            elif kind == EVENT_STREAM:
-                await self._read_events(response, exchange)
-                return  # which closes it when its connection can be used again
+                self._has_failed = self._read_body(await self._sender.read(response), exchange)
+            elif kind == EVENT_STREAM:  # which closes itself when its connection can be used again
+                self._has_failed = await self._read_events(response, exchange)
             else:
                 reason = f"the server answered with {describe_content(response)}, which is no answer of MCP"
                 exchange.settle(UnreadableError(reason))
+        reason = reason or (DOUBTFUL_SESSION if has_failed and self._has_failed else None)
         if reason is not None and may_be_lost:
             self.channel.drained(reason)
-        await response.aclose()
+        if kind != EVENT_STREAM:
+            await response.aclose()
 
-    def _read_body(self, body: bytes, exchange: Exchange) -> None:
-        for frame in frames.read(body):
+    def _read_body(self, body: bytes, exchange: Exchange) -> bool:
+        """Read the answer, and return whether there is no message at all."""
+        found = frames.read(body)
+        for frame in found:
             is_other = isinstance(frame, dict) and "method" not in frame and not _answers(frame, exchange)
             if not is_other:
                 self.channel.received(frame, exchange)
         if not exchange.is_settled:
             exchange.settle(UnreadableError(_NO_MESSAGE))
+        return not found
 
-    async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> None:
+    async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> bool:
+        """Read the answer, and return whether the stream ended without any message."""
         cursor = _Cursor()
         reason = _CLOSED_EARLY
         try:
@@ -237,6 +244,7 @@ class StreamableHttpTransport(HttpTransport):
             await self._go_on(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
+        return cursor.is_silent and reason == _CLOSED_EARLY
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
@@ -274,7 +282,7 @@ class StreamableHttpTransport(HttpTransport):
                 cursor.last_id = event.id or cursor.last_id
                 if event.retry is not None:
                     cursor.pause = max(event.retry / 1000, _SHORTEST_PAUSE)
-                self._receive(event, exchange)
+                cursor.is_silent &= not self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
                     self._spawn(self._read_leftover(events, exchange))
                     return
@@ -282,9 +290,11 @@ class StreamableHttpTransport(HttpTransport):
             await events.aclose()
             raise
 
-    def _receive(self, event: httpx2.ServerSentEvent, exchange: Exchange | None) -> None:
-        for frame in frames.read(event.data) if event.event == "message" else ():
+    def _receive(self, event: httpx2.ServerSentEvent, exchange: Exchange | None) -> bool:
+        found = frames.read(event.data) if event.event == "message" else []
+        for frame in found:
             self.channel.received(frame, exchange)
+        return bool(found)
 
     async def _read_leftover(self, events: AsyncGenerator[httpx2.ServerSentEvent], exchange: Exchange) -> None:
         try:
