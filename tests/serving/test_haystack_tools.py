@@ -17,6 +17,7 @@ from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.function_tool import FunctionTool
 from haystack import Document, Pipeline, SuperComponent, component
+from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
 from pydantic import Field
@@ -24,6 +25,7 @@ from pydantic import Field
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.support.rows import rows
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
@@ -208,6 +210,18 @@ async def test_a_tool_that_is_asynchronous_only_runs_in_the_event_loop():
     assert (await called(create_mcp_server("shop", tools=[tool]), "where", text="in a task")).content[
         0
     ].text == "in a task: True"
+
+
+async def test_of_an_agent_as_a_tool_clients_see_its_schema_and_its_answer_but_not_its_steps():
+    agent_tool = pytest.importorskip("haystack.tools.agent_tool", reason="newer than this Haystack")
+    script = [call("paint", color="red"), say("Painted.")]
+    agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=[create_tool_from_function(paint)])
+    tool = agent_tool.AgentTool(agent=agent, name="painter", description="Paints.")
+    async with Client(create_mcp_server("shop", tools=[tool])) as client:
+        [served] = await client.list_tools()
+        result = await client.call_tool("painter", {"messages": [{"role": "user", "content": "Paint."}]})
+    assert served.input_schema == tool.parameters
+    assert ([each.text for each in result.content], result.structured_content) == (["Painted."], None)
 
 
 async def test_what_comes_from_the_state_of_an_agent_may_have_a_default():

@@ -272,7 +272,8 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     :returns: The tool.
     :raises ValueError: If it needs something that clients cannot give.
     """
-    if type(tool) is ComponentTool and isinstance(component_of(tool), Agent):
+    is_agent = isinstance(tool, ComponentTool) and isinstance(component_of(tool), Agent)
+    if is_agent and type(tool) is ComponentTool:
         # Its parameters would be those of `Agent.run`: tools, snapshots, generation parameters.
         msg = f"Tool '{tool.name}' is an Agent: serve that by `agents={{{tool.name!r}: agent}}`"
         raise ValueError(msg)
@@ -287,6 +288,8 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         # Components convert everything else themselves.
         sockets = input_sockets(component_of(tool))
         taken = {name: each.type for name, each in sockets.items() if _mentions(each.type, OF_HAYSTACK)}
+        if is_agent:
+            taken = {}  # an AgentTool has a schema of its own for its task
     given = {
         name: ServedInput(declared, required=False)
         for name, declared in taken.items()
@@ -311,15 +314,18 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         defaults = {name: each.get_default(call_default_factory=True) for name, each in fields.items()}
         result = await _invoke(tool, {**defaults, **arguments}, call)
-        # The model sees what it would see of the tool in an Agent.
-        return Answer(result, shown_result(tool, result, lambda value: value)) if tool.outputs_to_string else result
+        if not tool.outputs_to_string:
+            return result
+        # The model sees what it would see of the tool in an Agent, and nobody sees the steps of another Agent.
+        shown = shown_result(tool, result, lambda value: value)
+        return shown if is_agent else Answer(result, shown)
 
     return ServedTool.create(
         name=tool.name,
         description=description,
         parameters=parameters,
         inputs=inputs,
-        output_schema=_output_schema(tool, function, options),
+        output_schema=None if is_agent else _output_schema(tool, function, options),
         body=body,
         options=options,
         pool=pool,
