@@ -84,6 +84,11 @@ class TestForeignSchemas:
             ({"type": "array"}, {"type": "array", "items": {}}),
             ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
             ({"type": "STRING", "items": {"type": ["NULL", "null"]}}, {"type": "string", "items": {"type": ["null"]}}),
+            (
+                {"type": "Int", "items": {"type": ["str", "null"]}},
+                {"type": "integer", "items": {"type": ["string", "null"]}},
+            ),
+            ({"type": "list"}, {"type": "array", "items": {}}),
             ({"type": None, "properties": None, "required": None, "description": None}, {}),
             ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
             ({"required": ["a", "a"]}, {"required": ["a"]}),

@@ -66,6 +66,11 @@ _FOLDED: Final = frozenset("$ref allOf anyOf oneOf not if then else enum const d
 
 _Type = Literal["array", "boolean", "integer", "null", "number", "object", "string"]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+# What Python calls them, as some servers do.
+_PYTHON_TYPES: Final = {
+    **{"int": "integer", "float": "number", "str": "string", "bool": "boolean"},
+    **{"list": "array", "dict": "object"},
+}
 # What the values of keywords must be; others make the schema invalid, but an annotation is dropped.
 _ANNOTATIONS: Final[dict[str, Any]] = {
     **dict.fromkeys("title description $comment format contentEncoding contentMediaType".split(), str),
@@ -422,8 +427,8 @@ def _mapping(value: Any, path: Path) -> Schema:
 def _types(declared: Any) -> Any:
     # Gemini has them in capitals.
     if isinstance(declared, list) and all(isinstance(each, str) for each in declared):
-        return list(dict.fromkeys(each.lower() for each in declared))
-    return declared.lower() if isinstance(declared, str) else declared
+        return list(dict.fromkeys(map(_types, declared)))
+    return _PYTHON_TYPES.get(declared.lower(), declared.lower()) if isinstance(declared, str) else declared
 
 
 def _modern(node: Schema, path: Path) -> Schema:
