@@ -120,6 +120,12 @@ def test_structured_content_that_is_an_empty_list_is_an_object_where_it_must_be_
         assert mended("tools/call", version, {"content": [], "structuredContent": value})["structuredContent"] == read
 
 
+def test_structured_content_that_is_null_is_a_value_where_it_may_be_one() -> None:
+    null = {"content": [], "structuredContent": None}
+    read = [mend_result("tools/call", version, null).result for version in (OLD, NEW)]
+    assert ["structuredContent" in each for each in read] == [False, True]
+
+
 def test_a_long_odd_block_is_shortened() -> None:
     [text] = texts(mended("tools/call", OLD, {"content": [{"type": "video", "data": "A" * 100_000}]}))
     assert len(text) < 1_100

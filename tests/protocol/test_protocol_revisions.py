@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MC
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
-from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError
+from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
 from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG, Kind
 from tests.support.processes import StdioServer, is_alive, kill_group
@@ -225,11 +225,13 @@ async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handsh
     assert asked == ["server/discover", "initialize", "server/discover"]
 
 
-async def test_a_server_that_cuts_the_connection_of_the_question_for_its_revisions_is_greeted():
+@pytest.mark.parametrize(
+    "refusal", [LostError("the connection was cut before the answer came"), RefusedError("no", status="403 Forbidden")]
+)
+async def test_a_server_that_does_not_even_answer_the_question_for_its_revisions_is_greeted(refusal):
     async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
         if method == "server/discover":
-            msg = "the connection was cut before the answer came"
-            raise LostError(msg)
+            raise refusal
         return {"protocolVersion": "2025-06-18", "capabilities": {}}
 
     negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})

@@ -150,10 +150,11 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
         said = frame.get("isError")
         frame["isError"] = said.strip().lower() not in ("", "false", "0") if isinstance(said, str) else bool(said)
         structured = frame.get("structuredContent")
-        if structured is None:
-            frame.pop("structuredContent", None)
-        elif structured == [] and version not in MODERN_PROTOCOL_VERSIONS:  # which have objects only
-            frame["structuredContent"] = {}
+        if version not in MODERN_PROTOCOL_VERSIONS:  # which have objects only
+            if structured is None:
+                frame.pop("structuredContent", None)
+            elif structured == []:
+                frame["structuredContent"] = {}
         if isinstance(frame.get("content"), str | int | float):
             frame["content"] = [_as_text(frame["content"])]
         if frame.get("content") is None:

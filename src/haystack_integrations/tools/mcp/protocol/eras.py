@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 _DISCOVER_TIMEOUT = 10.0
 
 # Refusals that say nothing of the revisions a server speaks.
-_NO_VERDICT = ("401", "403", "429")
+_NO_VERDICT = ("401", "429")
 
 # Sends a request of a method with parameters, in a revision; None for a request that is of none.
 Send: TypeAlias = Callable[[str, dict[str, Any], str | None], Awaitable[dict[str, Any]]]
