@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
@@ -347,6 +348,23 @@ class TestElicitation:
         assert text(connection.call_tool("ask_url")) == "accept"
         assert shown[0] == ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
         assert shown[3] == ("asking.server", "Please pay.", {"url": URL})
+
+    @pytest.mark.parametrize(("typed", "sent"), [(r"\u202ered", "\u202ered"), ("green", "green")])
+    def test_a_question_hides_nothing_from_the_user(self, typed: str, sent: str) -> None:
+        shown: list[Any] = []
+
+        class UI:
+            def get_user_confirmation(self, *question: Any) -> Any:
+                shown.append(question)
+                return SimpleNamespace(action="modify", new_tool_params={r"colour\u200b": typed})
+
+        schema = {"type": "object", "properties": {"colour\u200b": {"type": "string", "default": "\u202ered"}}}
+        form = types.ElicitRequestFormParams(message="Fine?\x1b[2K\rOK?", requested_schema=schema)
+        assert AskUser(UI())(form, "Bank\u200b") == {"colour\u200b": sent}
+        url = types.ElicitRequestURLParams(message="Pay.", url="https://a\u202e.example", elicitation_id="1")
+        assert AskUser(UI())(url) is True
+        assert shown[0] == (r"Bank\u200b", r"Fine?\u001b[2K\rOK?", {r"colour\u200b": r"\u202ered"})
+        assert shown[1][2] == {"url": r"https://a\u202e.example"}
 
     @in_both_eras
     def test_what_does_not_fit_the_form_is_not_sent(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:

@@ -251,6 +251,24 @@ class TestAnswers:
         decisions = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call.decision=")]
         assert sorted(each.partition("=")[2] for each in decisions) == ["accepted", "declined", "edited"]
 
+    @pytest.mark.parametrize("way", ["run", "run_async"])
+    def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):
+        text, seen, shown = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe", []
+
+        class UI(ScriptedUI):
+            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+                shown.append(tool_params)
+                return super().get_user_confirmation(tool_name, tool_description, tool_params)
+
+        edited = {"text": seen, "more": ["other"]}
+        replies = calls(("silent", {"text": text, "more": [1, "x\u202e"]}), ("wipe", {"text": text}))
+        agent, _ = Agents.make(toolset, UI(silent=edited), replies=replies)
+        agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+        assert sorted(map(repr, shown)) == sorted(
+            map(repr, [{"text": seen, "more": r'[1, "x\u202e"]'}, {"text": seen}])
+        )
+        assert sorted(server.calls) == [("silent", {"text": text, "more": ["other"]}), ("wipe", {"text": text})]
+
     async def test_the_event_loop_runs_on_while_the_user_thinks(self, server, toolset):
         may_answer = threading.Event()
 

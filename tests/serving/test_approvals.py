@@ -388,9 +388,9 @@ async def test_arguments_that_stay_the_same_are_not_edited(era: str, same: str):
 
 
 def test_what_is_shown_hides_nothing():
-    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é"})
+    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é\U000e0101"})
 
-    assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é"}')
+    assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
     assert asked.form["properties"]["arguments"]["default"] == asked.arguments
 
 

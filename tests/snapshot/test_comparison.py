@@ -226,7 +226,8 @@ def test_a_report_is_written_like_any_other_object():
         ("\u2764\ufe0f\ufe01\ufe02", "\u2764\ufe0f", {"U+FE01": 1, "U+FE02": 1}),
         ("a\ue000\U000f0000b", "ab", {"U+E000": 1, "U+F0000": 1}),
         ("\x00\x1b[31m", "[31m", {"U+0000": 1, "U+001B": 1}),
-        ("Grüße, 你好", None, {}),
+        ("safe\rx\r\n", "safex\r\n", {"U+000D": 1}),
+        ("Grüße,\r\n你好", None, {}),
     ],
 )
 def test_invisible_characters_are_found_and_taken_out(text, visible, found):

@@ -11,8 +11,11 @@ Each question leaves a span in the trace. In a durable run each decision is reco
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from haystack import logging
@@ -29,6 +32,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -246,6 +250,29 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
         return _record(recall, question, decided(decide(**question)))
 
 
+def _shown(value: Any) -> Any:
+    if not isinstance(value, str | list | dict):
+        return value
+    # On Haystack 2.31, values of the State are among the arguments.
+    as_json = partial(json.dumps, ensure_ascii=False, default=str, skipkeys=True)
+    text = value if isinstance(value, str) else as_json(value)
+    return escaped_text(text) if invisible_characters(text) else value
+
+
+def _as_shown(decide: Callable[..., ToolExecutionDecision], **question: Any) -> ToolExecutionDecision:
+    """
+    Ask about a call so that nothing of its arguments is hidden from the user, and make it as the model wants it.
+    """
+    asked: dict[str, Any] = question["tool_params"]
+    shown = {name: _shown(value) for name, value in asked.items()}
+    decision = decide(**{**question, "tool_params": shown})
+    final = decision.final_tool_params
+    if final is None:
+        return decision
+    wanted = {name: asked[name] if shown.get(name, _ABSENT) == value else value for name, value in final.items()}
+    return replace(decision, final_tool_params=wanted)
+
+
 class TracedStrategy:
     """
     A strategy of the user's own, of which each decision leaves a span in the trace.
@@ -285,7 +312,8 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
     Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
 
-    Each question leaves a span in the trace, with the name of the tool and the decision.
+    The user sees invisible characters of arguments as escapes. Each question leaves a span in the trace, with the name
+    of the tool and the decision.
     """
 
     def run(self, **question: Any) -> ToolExecutionDecision:
@@ -304,7 +332,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
                 tool_call_id=question.get("tool_call_id"),
                 final_tool_params=tool_params,
             )
-        return _decision(question, super().run)
+        return _decision(question, partial(_as_shown, super().run))
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """

@@ -11,6 +11,7 @@ fenced as the text of third parties.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +30,7 @@ _IGNORABLE: Final = frozenset(
 _VISIBLE_CONTROLS: Final = frozenset("\t\n\r")
 
 # Most texts have nothing else.
-_PLAIN: Final = re.compile("[\\t\\n\\r\\x20-\\x7e]*")
+_PLAIN: Final = re.compile("[\\t\\n\\x20-\\x7e]*(?:\\r\\n[\\t\\n\\x20-\\x7e]*)*")
 _BEYOND_ASCII: Final = re.compile("[^\\x00-\\x7f]")
 
 # What emoji and several scripts need, one at a time, after a character beyond ASCII.
@@ -61,6 +62,13 @@ def _is_joiner_in_place(text: str, index: int) -> bool:
     return before > "\x7f" and not is_invisible(before)
 
 
+def _is_hidden(text: str, index: int) -> bool:
+    # Without the end of its line, a carriage return has a terminal write over what stands before it.
+    if text[index] == "\r":
+        return text[index + 1 : index + 2] != "\n"
+    return is_invisible(text[index]) and not _is_joiner_in_place(text, index)
+
+
 def invisible_characters(text: str) -> Counter[str]:
     """
     Find invisible characters, except single joiners and variation selectors of emoji and scripts that need them.
@@ -70,11 +78,7 @@ def invisible_characters(text: str) -> Counter[str]:
     """
     if _PLAIN.fullmatch(text):
         return Counter()
-    found = (
-        character
-        for index, character in enumerate(text)
-        if is_invisible(character) and not _is_joiner_in_place(text, index)
-    )
+    found = (character for index, character in enumerate(text) if _is_hidden(text, index))
     return Counter(f"U+{ord(character):04X}" for character in found)
 
 
@@ -87,12 +91,23 @@ def visible_text(text: str) -> str:
     """
     if _PLAIN.fullmatch(text):
         return text
-    kept = "".join(
-        character
-        for index, character in enumerate(text)
-        if not is_invisible(character) or _is_joiner_in_place(text, index)
-    )
+    kept = "".join(character for index, character in enumerate(text) if not _is_hidden(text, index))
     return kept if len(kept) < len(text) else text
+
+
+def escaped_text(text: str) -> str:
+    """
+    Escape the invisible characters of a text that somebody decides by, as JSON does.
+
+    :param text: The text.
+    :returns: What people see all of; the same text if they do already.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    return "".join(
+        json.dumps(character)[1:-1] if _is_hidden(text, index) or character in "\u2028\u2029" else character
+        for index, character in enumerate(text)
+    )
 
 
 def escaped_json(text: str) -> str:

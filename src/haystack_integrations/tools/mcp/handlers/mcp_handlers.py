@@ -23,6 +23,7 @@ from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
@@ -122,17 +123,27 @@ class AskUser:
         """
         is_form = params.mode == "form"
         shown = _shown(params.requested_schema) if is_form else {"url": params.url}
-        decision = self.ui.get_user_confirmation(server, params.message, dict(shown))
+        # What a server writes must hide nothing from the user, nor steer the terminal.
+        seen = {
+            escaped_text(name): escaped_text(each) if isinstance(each, str) else each for name, each in shown.items()
+        }
+        names = dict(zip(seen, shown, strict=True))
+        decision = self.ui.get_user_confirmation(escaped_text(server), escaped_text(params.message), dict(seen))
         if decision.action not in ("confirm", "modify"):
             return False
         if not is_form:
             return True
-        values = decision.new_tool_params if decision.action == "modify" else shown
+        values = shown
+        if decision.action == "modify":
+            values = {
+                names.get(name, name): shown[names[name]] if name in names and value == seen[name] else value
+                for name, value in (decision.new_tool_params or {}).items()
+            }
         known = defaults(params.requested_schema)
         # Without fields that were left empty, unless that is their default.
         filled = {
             name: value
-            for name, value in (values or {}).items()
+            for name, value in values.items()
             if value is not None and (value != "" or known.get(name) == "")
         }
         return filled if not missing(params.requested_schema, filled) else False

@@ -60,6 +60,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_HOOKS,
     arguments_of_model,
@@ -146,12 +147,12 @@ class Question:
         :param arguments: The arguments that the model chose.
         :returns: The question. Its key is the same in each process, and another one if a hook has changed the call.
         """
-        as_json = _visible(json.dumps(dict(arguments), ensure_ascii=False, default=str))
+        as_json = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
         shown = as_json
         if len(shown) > _MOST_SHOWN:
             shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
         digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
-        message = f"{caller} wants to call the tool '{_visible(tool_name)}' with {shown}"
+        message = f"{caller} wants to call the tool '{escaped_text(tool_name)}' with {shown}"
         return cls(f"approve-{digest}", message, as_json)
 
     @property
@@ -220,13 +221,6 @@ class Question:
 def _same(one: Any, other: Any) -> bool:
     # True equals 1 in Python, and 1.0 equals 1, but not for a tool.
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def _visible(text: str) -> str:
-    """
-    Write what a reader would not see as JSON would: what is invisible, or turns the text around it.
-    """
-    return "".join(each if each == " " or each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 class Approvals:
