@@ -115,6 +115,19 @@ class TestWhichTools:
                 with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
                     toolset[name]
 
+    def test_the_name_of_a_tool_forges_no_line_of_the_log(self, caplog):
+        caplog.set_level(logging.DEBUG)
+        name = "look\nERROR root: forged\x1b[2K"
+        strange = {"type": "object", "properties": {"a": {"type": "strange"}}}
+        tools = [definition(name, description="It\u200b."), definition(name), definition(f"{name}2", strange)]
+        tools.append(definition(f"{name}3", meta={"ui": {"visibility": ["app"]}}))
+        server = ForeignServer(*tools)
+        with MCPToolset(server.info, tool_selection=ToolSelection(exclude_tools=["none"])) as toolset:
+            MCPToolSnapshot.capture(toolset)
+        told = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+        assert len(told) == 6
+        assert all(text.isprintable() for text in told)
+
     def test_tools_that_are_not_for_a_model_stay_out(self, caplog):
         caplog.set_level(logging.INFO)
         reason = "only an app may use it"

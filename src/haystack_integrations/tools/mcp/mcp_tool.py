@@ -496,7 +496,7 @@ class MCPTool(ToolBase, Tool):
         self.title = visible(definition.title) if definition.title else definition.title
         if hidden and definition != self._definition:
             logger.warning(
-                "Invisible characters were taken out of the texts of tool '{tool}': {characters}. A server can hide "
+                "Invisible characters were taken out of the texts of tool {tool!r}: {characters}. A server can hide "
                 "instructions for a model in them",
                 tool=self.remote_name,
                 characters=", ".join(f"{character} ({count}x)" for character, count in hidden.items()),
@@ -973,10 +973,10 @@ def usable_parameters(definition: types.Tool, known: types.Tool | None) -> dict[
     try:
         parameters = normalize_parameters(definition.input_schema, notes)
     except ValueError as error:
-        msg = f"The schema of tool '{definition.name}' is unusable: {error}"
+        msg = f"The schema of tool {definition.name!r} is unusable: {error}"
         raise ValueError(msg) from error
     for note in notes if definition != known else ():
-        logger.warning("Tool '{tool}': {note}", tool=definition.name, note=note)
+        logger.warning("Tool {tool!r}: {note}", tool=definition.name, note=note)
     return parameters
 
 

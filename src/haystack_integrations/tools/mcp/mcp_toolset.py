@@ -360,7 +360,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
             if by_name.setdefault(definition.name, definition) is not definition:
-                logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
         listed = list(by_name)
         if self.tool_names is not None:
             wanted = [name for name in self.tool_names if name not in quarantined]
@@ -416,7 +416,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
         for name, reason in reasons.items():
             if self._left_out.get(name) != reason:
-                logger.info("Tool '{tool}' is left out: {reason}", tool=name, reason=reason)
+                logger.info("Tool {tool!r} is left out: {reason}", tool=name, reason=reason)
         self._left_out = reasons
 
     def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:

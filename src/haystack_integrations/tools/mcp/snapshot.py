@@ -448,7 +448,7 @@ class MCPToolSnapshot:
         )
         for tool, found in snapshot.invisible_characters().items():
             logger.warning(
-                "Texts of tool '{tool}' have invisible characters, which models will not see: {characters}",
+                "Texts of tool {tool!r} have invisible characters, which models will not see: {characters}",
                 tool=tool,
                 characters=", ".join(f"{name} ({count}x)" for name, count in found.items()),
             )

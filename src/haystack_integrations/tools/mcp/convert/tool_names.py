@@ -171,9 +171,13 @@ def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str
         if closest := " or ".join(map(repr, _closest(name, available))):
             hints.append(f"Did you mean {closest}? " if len(wanted) == 1 else f"For {name!r}, did you mean {closest}? ")
     if len(available) <= _FEW_NAMES:
-        return f"{''.join(hints)}Available {kind}: {', '.join(available)}"
+        return f"{''.join(hints)}Available {kind}: {', '.join(map(_printable, available))}"
     unlike = ", none of them with a similar name" if wanted and not hints else ""
     return f"{''.join(hints)}{owner} has {len(available)} {kind}{unlike}"
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else repr(name)
 
 
 def _closest(wanted: str, available: Sequence[str]) -> list[str]:

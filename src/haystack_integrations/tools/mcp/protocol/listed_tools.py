@@ -81,7 +81,7 @@ class ListedTools:
             if self.unusable.get(tool) != reason:
                 logger.warning(
                     "Left out tool {tool} of {server}: {reason}",
-                    tool=f"'{tool}'" if isinstance(tool, str) else f"number {tool}",
+                    tool=repr(tool) if isinstance(tool, str) else f"number {tool}",
                     server=self._describe(),
                     reason=reason,
                 )
@@ -168,7 +168,7 @@ class ListedTools:
         if tool_name not in self._given_up:
             self._given_up.add(tool_name)
             logger.warning(
-                "Results of tool '{tool}' of {server} are no longer validated against its output schema: {reason}",
+                "Results of tool {tool!r} of {server} are no longer validated against its output schema: {reason}",
                 tool=tool_name,
                 server=self._describe(),
                 reason=reason,
