@@ -46,7 +46,7 @@ def notes() -> MCPServer[Any]:
     def long() -> str:
         return "".join(f"{number:04} " for number in range(100))
 
-    @server.resource("notes://picture", mime_type="image/png")
+    @server.resource("notes://picture", mime_type="image/png", title="y" * 500)
     def picture() -> bytes:
         return PIXEL
 
@@ -93,7 +93,7 @@ def test_a_model_lists_resources_and_reads_them(ask, info):
     assert ask(toolset, "list_resources").result.splitlines() == [
         "notes://today (Today's note, text/markdown): What is up",
         f"notes://long (long, text/plain): {'x' * 199}…",
-        "notes://picture (picture, image/png)",
+        f"notes://picture ({'y' * 199}…, image/png)",
         "private://diary (diary, text/plain)",
         "template: notes://days/{day} (day, text/plain)",
     ]
@@ -210,10 +210,27 @@ def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
     assert "notes_list_resources has no parameter `words`, `uri`. It has `query` and `offset`." in told
 
 
-@pytest.mark.parametrize("uri", ["", 5, None])
-def test_a_uri_that_is_none_is_told_to_the_model(info, uri):
-    with MCPResourceToolset(info) as tools, pytest.raises(ToolInvocationError, match="`uri` must be the URI of a res"):
-        tools[1].invoke(uri=uri)
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"uri": ""}, "`uri` must be the URI of a resource"),
+        ({"uri": None}, "`uri` must be the URI of a resource"),
+        ({"uri": 5}, "read_resource takes a text as `uri`"),
+        ({"uri": "notes://today", "offset": -1}, "a whole number of at least 0 as `offset`"),
+        ({"uri": "notes://today", "offset": "two"}, "a whole number of at least 0 as `offset`"),
+    ],
+)
+def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, told):
+    with MCPResourceToolset(info) as tools, pytest.raises(ToolInvocationError, match=told):
+        tools[1].invoke(**arguments)
+
+
+@every_executor
+def test_arguments_fit_as_those_of_other_tools(ask, info):
+    toolset = MCPResourceToolset(info)
+    assert ask(toolset, "read_resource", uri="notes://today", offset="2").result.startswith("Today\n")
+    assert ask(toolset, "read_resource", uri="notes://today", offset=None).result == "# Today"
+    assert ask(toolset, "list_resources", query=None, offset=4.0).result.startswith("template: ")
 
 
 def test_only_so_many_links_are_kept_the_newest_ones():

@@ -15,6 +15,7 @@ from haystack.tools.toolset import Toolset
 from pydantic import Field
 
 from haystack_integrations.tools.mcp.budgets import admit_call
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.content import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.resources import matches_any
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
@@ -28,8 +29,8 @@ from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_paramet
 if TYPE_CHECKING:
     import mcp_types as types
 
-# How much of a description a line of a listing has, in characters.
-_DESCRIPTION = 200
+# How much of a description, and of a name, a line of a listing has, in characters.
+_LONGEST_FACT = 200
 
 _OFFSET = {"type": "integer", "minimum": 0, "default": 0}
 
@@ -155,20 +156,26 @@ class MCPResourceToolset(ReaderBase, Toolset):
             **({"async_function": native} if HAS_ASYNC_FUNCTION else {}),
         )
 
-    def _admit(self, name: str, others: dict[str, Any], parameter: str) -> None:
+    def _admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
         tool_name = provider_safe_name(name, self.tool_name_prefix)
         # Python's error would name a private method to the model.
-        if others:
+        if others := [other for other in arguments if other not in (parameter, "offset")]:
             unknown = ", ".join(f"`{other}`" for other in others)
             msg = f"{tool_name} has no parameter {unknown}. It has `{parameter}` and `offset`."
             raise ValueError(msg)
         admit_call(tool_name, is_servers=False)
+        fitted = fit_arguments(arguments, {"properties": {parameter: {"type": "string"}, "offset": _OFFSET}})
+        text, offset = fitted.get(parameter, ""), fitted.get("offset", 0)
+        if not isinstance(text, str) or not isinstance(offset, int) or offset < 0:
+            msg = f"{tool_name} takes a text as `{parameter}`, and a whole number of at least 0 as `offset`."
+            raise ValueError(msg)
+        return text, offset
 
     def _list(self, **arguments: Any) -> str:
         return self._run(partial(self._listed, **arguments))
 
-    async def _listed(self, query: str = "", offset: int = 0, **others: Any) -> str:
-        self._admit("list_resources", others, "query")
+    async def _listed(self, **arguments: Any) -> str:
+        query, offset = self._admit("list_resources", "query", arguments)
         resources = await self._connection.list_resources_async()
         templates = [] if self.given_only else await self._connection.list_resource_templates_async()
         return self._listing(resources, templates, query, offset)
@@ -176,8 +183,8 @@ class MCPResourceToolset(ReaderBase, Toolset):
     def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
         return self._run(partial(self._text_read, **arguments))
 
-    async def _text_read(self, uri: str = "", offset: int = 0, **others: Any) -> str | list[ContentPart]:
-        self._admit("read_resource", others, "uri")
+    async def _text_read(self, **arguments: Any) -> str | list[ContentPart]:
+        uri, offset = self._admit("read_resource", "uri", arguments)
         await self._connection._start_async()  # the check needs it, and must not import the SDK in this loop
         return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
 
@@ -185,7 +192,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         return self.uris is None or matches_any(uri, self.uris)
 
     def _checked(self, uri: str) -> str:
-        if not isinstance(uri, str) or not uri:
+        if not uri:
             msg = "`uri` must be the URI of a resource"
             raise ValueError(msg)
         if not self._may_read(uri):
@@ -305,15 +312,20 @@ def toolset_of_reader(tool: Tool | None) -> MCPResourceToolset | None:
     return owner if isinstance(owner, MCPResourceToolset) else None
 
 
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_FACT else f"{text[: _LONGEST_FACT - 1]}…"
+
+
 def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) -> str:
     name = listed.title or listed.name
     size = getattr(listed, "size", None)
     facts = ", ".join(
-        fact for fact in (name if name != uri else "", listed.mime_type, f"{size} bytes" if size else "") if fact
+        _shortened(fact)
+        for fact in (name if name != uri else "", listed.mime_type, f"{size} bytes" if size else "")
+        if fact
     )
-    description = " ".join((listed.description or "").split())
-    if len(description) > _DESCRIPTION:
-        description = description[: _DESCRIPTION - 1] + "…"
+    description = _shortened(listed.description or "")
     line = visible_text(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}")
     # One line each, whatever the server says.
     return " ".join(line.split())
