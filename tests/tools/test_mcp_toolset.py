@@ -533,6 +533,14 @@ class TestAddingTools:
         toolset.add(Toolset([plain_tool("p"), plain_tool("q")]))
         assert names(toolset) == ["p", "q"]
 
+    def test_a_toolset_without_tools_yet_adds_none_and_a_warning_says_so(self, caplog):
+        toolset, cold = MCPToolset(COUNTER), MCPToolset(ForeignServer(definition("one")).info)
+        toolset.add(cold)
+        assert "The MCPToolset that was added has no tools now" in caplog.text
+        with cold:
+            toolset.add(cold)
+            assert names(toolset) == ["one"]
+
     def test_a_name_that_is_taken_is_refused(self):
         with MCPToolset(ForeignServer(definition("one")).info) as toolset:
             with pytest.raises(ValueError, match="one"):

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
@@ -24,6 +25,8 @@ from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 __all__ = ["MCPToolsChange"]
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 @short_repr
@@ -131,6 +134,12 @@ class LiveToolset(Toolset):
         if added is None:
             msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
             raise TypeError(msg)
+        if not added:
+            logger.warning(
+                "The {kind} that was added has no tools now, so none were added. Warm it up before, or pass both "
+                "toolsets to the Agent in a list",
+                kind=type(tool).__name__,
+            )
         owners = Counter(each.name for each in [*present, *added])
         if twice := sorted(name for name, count in owners.items() if count > 1):
             msg = f"Duplicate tool names found: {', '.join(twice)}"

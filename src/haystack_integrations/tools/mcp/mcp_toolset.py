@@ -479,7 +479,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
         Added tools are not serialized: `to_dict` contains only how to reach the server.
 
-        :param tool: A Tool, or a Toolset whose tools are added.
+        :param tool: A Tool, or a Toolset; those of its tools are added that it has now.
         :raises ValueError: If a tool of the same name is already there.
         :raises TypeError: If `tool` is neither.
         """
