@@ -327,7 +327,7 @@ class TestLimits:
         if way == "yaml":
             agent = Agent.from_dict(yaml.safe_load(yaml.safe_dump(agent.to_dict())))
         else:
-            agent.tools = pickle.loads(pickle.dumps(agent.tools))  # noqa: S301
+            agent.tools, agent.hooks = pickle.loads(pickle.dumps((agent.tools, agent.hooks)))  # noqa: S301
         with agent.tools:
             messages = agent.run(messages=[ChatMessage.from_user("go")])["messages"]
         assert messages[-1].text == "well"

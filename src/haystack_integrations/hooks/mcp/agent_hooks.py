@@ -214,6 +214,12 @@ class MCPCallBudgetHook:
         loaded: Self = default_from_dict(cls, data)
         return loaded
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the parameters. Runs stay where they are.
+        """
+        return type(self).from_dict, (self.to_dict(),)
+
 
 def _refusals(
     message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]], counts: CallCounts
