@@ -469,6 +469,13 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert ran.stderr == ""
 
 
+@rows("words", [f"call {IN_PROCESS} big size=1", f"list {IN_PROCESS}", "--help"])
+def test_the_exit_code_says_that_nobody_reads_stdout(words: str) -> None:
+    script = f"exec 3> >(true); wait $!; {' '.join(COMMAND)} {words} >&3"
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
+    assert (ran.returncode, ran.stderr) == (141, "")
+
+
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "cyclopts.py").write_text("raise ModuleNotFoundError('No module named cyclopts', name='cyclopts')")
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")

@@ -289,8 +289,14 @@ def _literal(renderable: Any, style: str | None) -> Any:
     return Text(visible(renderable), style=style or "") if isinstance(renderable, str) else renderable
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # rich ends the process with exit code 1, as if the server had answered with an error
+        raise BrokenPipeError from None
+
+
 def _console(stream: Any, width_in_a_pipe: int) -> Console:
-    console = Console(file=stream, highlight=False, emoji=False, markup=False)
+    console = _Console(file=stream, highlight=False, emoji=False, markup=False)
     if not console.is_terminal and console._environ.get("COLUMNS") is None:
         console.width = width_in_a_pipe
     return console

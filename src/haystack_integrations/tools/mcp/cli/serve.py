@@ -66,9 +66,10 @@ class Look:
     :param description: What clients are told of the pipeline or agent.
     :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable, also with the same
         NAME for several inputs. Default: the mandatory ones.
-    :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: all.
+    :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: those that no other
+        component takes.
     :param show_errors: Tell clients what went wrong, and not only that something did.
-    :param max_concurrency: How many calls run at the same time.
+    :param max_concurrency: How many calls run at the same time. Default: 32.
     """
 
     name: Annotated[str | None, Parameter(metavar="NAME")] = None
