@@ -101,10 +101,10 @@ class MCPConnectionStatus:
         return self._html("MCPConnectionStatus")
 
     def _html(self, caption: str) -> str:
-        usual = unchanged_fields(self) - {"state"}
+        usual = {*unchanged_fields(self), "state"}
         facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in usual}
         rows = [(name.replace("_", " "), str(value)) for name, value in facts.items()]
-        return html_rows(("", ""), rows, f"{caption}: {'healthy' if self.is_healthy else 'not healthy'}")
+        return html_rows(("", ""), rows, f"{caption}: {self.state}")
 
 
 CALL_SPAN = "haystack.mcp.call"
