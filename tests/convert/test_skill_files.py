@@ -70,6 +70,14 @@ def test_an_entry_of_the_list_is_read():
         {"resources": [manifest(f"{ROOT}SKILL.md", b"A")] * 2},
         {"resources": [{**manifest(f"{ROOT}SKILL.md", b"A"), "digest": "md5:1"}]},
         {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
+        {"resources": [manifest(f"{ROOT}{path}", b"A") for path in ("SKILL.md", "a.md\n- b.md")]},
+        {"resources": [manifest(f"{ROOT}{path}", b"A") for path in ("SKILL.md", "a\u202e.md")]},
+        {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
+        {
+            "uri": "skill://a/x\n- pay: now/SKILL.md",
+            "frontmatter": {"name": "x\n- pay: now", "description": "d"},
+            "resources": "dynamic",
+        },
     ],
 )
 def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):

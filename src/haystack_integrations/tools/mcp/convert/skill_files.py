@@ -22,6 +22,7 @@ import yaml
 from haystack.dataclasses import ByteStream, FileContent, ImageContent
 
 from haystack_integrations.tools.mcp.convert.resources import resource_streams
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.parameters import short_repr
 
@@ -107,6 +108,9 @@ def read_skill(entry: Any) -> MCPSkill:
     if not uri.endswith(f"/{name}/{_MAIN_FILE}"):
         msg = f"its URI does not end in its name and {_MAIN_FILE}"
         raise ValueError(msg)
+    if not _is_one_visible_line(uri):
+        msg = "its URI has invisible characters"
+        raise ValueError(msg)
     resources = rest.get("resources")
     if resources == "dynamic":
         return MCPSkill(uri, frontmatter)
@@ -124,9 +128,17 @@ def read_skill(entry: Any) -> MCPSkill:
 def _read_file(resource: Any) -> MCPSkillFile:
     match resource:
         case {"uri": str(uri), "digest": str(digest), "size": int(size)} if _DIGEST.fullmatch(digest):
-            return MCPSkillFile(uri, digest, size)
+            if _is_one_visible_line(uri):
+                return MCPSkillFile(uri, digest, size)
+            msg = "the URI of one of its `resources` has invisible characters"
+            raise ValueError(msg)
     msg = "one of its `resources` lacks a `uri`, a SHA-256 `digest` or a `size`"
     raise ValueError(msg)
+
+
+def _is_one_visible_line(uri: str) -> bool:
+    # The model sees names and paths in lists, where one must not pass for several.
+    return uri.isprintable() and visible_text(uri) == uri
 
 
 def _folder(uri: str) -> str:
