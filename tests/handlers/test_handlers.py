@@ -421,6 +421,7 @@ class TestRoots:
         [
             ("/srv", "roots must be a list of paths or file:// URIs, got str"),
             (5, "roots must be a list of paths or file:// URIs, got int"),
+            ({"uri": "file:///srv"}, "roots must be a list of paths or file:// URIs, got dict"),
             ([5], "a root must be a path or a file:// URI, got int"),
             (["https://example.com/secret"], "a root must be a path or a file:// URI, got https://\u2026"),
             ([""], "a root must be a path or a file:// URI, got str"),

@@ -55,6 +55,7 @@ EXTENSION = advertise("com.example/two")
         ({"elicitation": AskUser}, "got the class AskUser; call it"),
         ({"elicitation": "decline"}, "`elicitation` must be callable"),
         ({"roots": "/srv"}, "`roots` must be a list"),
+        ({"roots": {"uri": "file:///srv"}}, "`roots` must be a list"),
         ({"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
         ({"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
         ({"client_info": {"name": "x"}}, "'name' and 'version'"),

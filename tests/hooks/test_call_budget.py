@@ -184,7 +184,8 @@ class TestBudget:
             ({"tools": "echo"}, "`tools` must be a valid list"),
             ({"tool_alias": 1}, "`tool_alias` must be a valid string"),
             ({"tool_alias": "x", "tools": ["echo"]}, "give one of them"),
-            ({"limit": 3}, "got an unexpected keyword argument 'limit'"),
+            ({"limit": 3}, " has no parameter 'limit'. It has: max_turns, max_calls, "),
+            ({"max_refused_calls": 3}, "Did you mean `max_refused_turns`"),
         ],
     )
     def test_a_wrong_parameter_is_refused(self, parameters, reason):

@@ -314,6 +314,12 @@ class TestConfiguration:
             ({"ask": "never"}, "`ask` must be 'unless_read_only' or 'always', got 'never'"),
             ({"trusted": "shop"}, "`trusted` "),
             ({"trusted": [1]}, "`trusted` "),
+            (
+                {"trusted": [MCPTool("add", COUNTER)]},
+                "must be a list of server infos, MCPToolsets and names, got one with MCPTool",
+            ),
+            ({"overrides": {"*": "always"}}, "`ask='always'` is for all"),
+            ({"overrides": {"x": AskOncePolicy}}, "must be 'always', 'never' or a ConfirmationPolicy"),
             ({"overrides": {"x": "maybe"}}, "must be 'always', 'never' or a ConfirmationPolicy"),
         ],
     )

@@ -521,7 +521,7 @@ class TestCatalogs:
             MCPSearchableToolset(**{"catalog": [], **parameters})
 
     def test_an_unknown_parameter_is_refused_with_the_class(self):
-        with pytest.raises(TypeError, match=r"^MCPSearchableToolset.* an unexpected keyword argument 'limit'"):
+        with pytest.raises(TypeError, match=r"^MCPSearchableToolset has no parameter 'limit'\. It has: catalog"):
             MCPSearchableToolset([], limit=3)
         with pytest.raises(TypeError, match=r"^MCPSearchableToolset.* missing .*'catalog'"):
             MCPSearchableToolset()

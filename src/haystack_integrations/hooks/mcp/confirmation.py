@@ -104,17 +104,28 @@ class ConfirmationRules(Options):
 
     _example: ClassVar[str] = "{}=…"
     _error = MCPConfigurationError
+    # Users know three others that take its fields.
+    _shown_as: ClassVar[str] = "Confirmation"
 
     ask: Ask = "unless_read_only"
-    trusted: Sequence[str | MCPServerInfo | MCPToolset] = ()
+    trusted: Sequence[Any] = ()
     overrides: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """
-        Check the overrides.
+        Check the servers and the overrides.
         """
+        kinds = {type(each) for each in self.trusted if not isinstance(each, str | MCPServerInfo | MCPToolset)}
+        if kinds or isinstance(self.trusted, str):
+            given = f"one with {kinds.pop().__name__}" if kinds else "str"
+            msg = f"`trusted` must be a list of server infos, MCPToolsets and names, got {given}"
+            raise ValueError(msg)
         for name, override in (self.overrides or {}).items():
-            if override not in ("always", "never") and not hasattr(override, "should_ask"):
+            if "*" in name:
+                msg = f"`overrides` has '{name}', but takes names of single tools; `ask='always'` is for all"
+                raise ValueError(msg)
+            is_policy = hasattr(override, "should_ask") and not isinstance(override, type)
+            if override not in ("always", "never") and not is_policy:
                 msg = f"`overrides['{name}']` must be 'always', 'never' or a ConfirmationPolicy"
                 raise ValueError(msg)
 

@@ -207,7 +207,7 @@ def explains_options(cls: C) -> C:
         try:
             construct(self, *args, **options)
         except ValidationError as error:
-            msg = f"{cls.__name__}: {_fault(own, error)}"
+            msg = f"{getattr(cls, '_shown_as', cls.__name__)}: {_fault(own, error)}"
         else:
             return
         raise (self._error if is_group else ValueError)(msg)
@@ -228,9 +228,14 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
         signature = inspect.signature(function)
         validated = validate_call(config=CHECKED)(function)
         owner = function.__qualname__.removesuffix(".__init__")
+        known = [name for name in signature.parameters if name != "self"]
+        takes_others = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
 
         @functools.wraps(function)
         def call(*args: Any, **options: Any) -> Any:
+            if unknown := [name for name in options if name not in known and not takes_others]:
+                msg = f"{owner} has no parameter '{unknown[0]}'. {_closest(unknown[0], known)}"
+                raise TypeError(msg)
             try:
                 signature.bind(*args, **options)
             except TypeError as error:
@@ -346,6 +351,10 @@ def _advice(owner: str, name: str) -> str:
     if places:
         example = f": {places[-1]}({owner}(…), {examples[places[-1]]})" if owner.endswith("ServerInfo") else ""
         return f"`{meant}` is a parameter of {_listed(places)}{example}."
+    return _closest(name, own)
+
+
+def _closest(name: str, own: Iterable[str]) -> str:
     closest = difflib.get_close_matches(name, own, 1)
     return f"Did you mean `{closest[0]}`?" if closest else f"It has: {', '.join(own)}."
 

@@ -12,7 +12,7 @@ import asyncio
 import json
 import logging as stdlib_logging
 import re
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -486,7 +486,7 @@ def roots_result(roots: Any) -> types.ListRootsResult:
     """
     if isinstance(roots, types.ListRootsResult):
         return roots
-    if isinstance(roots, (str, Path)) or not isinstance(roots, Iterable):
+    if isinstance(roots, (str, Path, Mapping)) or not isinstance(roots, Iterable):
         msg = f"roots must be a list of paths or file:// URIs, got {type(roots).__name__}"
         raise TypeError(msg)
     return types.ListRootsResult(roots=[_root(root) for root in roots])

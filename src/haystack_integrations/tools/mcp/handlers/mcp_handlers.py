@@ -389,7 +389,7 @@ class MCPHandlers(Options):
             msg = "`sampling` must be a Haystack chat generator, a function or an MCPSampling, got "
             raise ValueError(msg + type(sampling).__name__)
         if self.roots is not None and not callable(self.roots):
-            if isinstance(self.roots, str) or not all(map(is_root, self.roots)):
+            if isinstance(self.roots, str | Mapping) or not all(map(is_root, self.roots)):
                 msg = "`roots` must be a list of paths and file:// URIs, or a function"
                 raise ValueError(msg)
             object.__setattr__(self, "roots", tuple(map(str, self.roots)))
