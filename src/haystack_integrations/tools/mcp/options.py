@@ -240,7 +240,7 @@ class ToolSelection(Options):
         for servers that you trust. Example: `{"read_only_hint": True}`
     :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they may
         be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time, and so
-        does every run of an Agent. (With Haystack 2, runs of `run_async` do not; call `warm_up_async` before them.)
+        does every run of an Agent of Haystack 3. On Haystack 2.31, call `warm_up` before a run.
     :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes on
         with the tools that it began with.
     :raises ValueError: If a field is invalid. The message names it and the valid choices.

@@ -110,8 +110,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     Like Haystack's SearchableToolset, and with the same parameters, it shows the model one tool, `search_tools`, and
     those that it has found with it. What differs: when a server has other tools, the next search finds them; servers
-    are connected to concurrently; any retriever can do the search; and runs of Agents do not share what they find, on
-    Haystack 2.31 either.
+    are connected to concurrently; and any retriever can do the search. On Haystack 2.31, runs of Agents share what they
+    find.
 
     A run keeps the tools that it has found. If a server has one no more, its call is an error for the model.
 

@@ -260,9 +260,9 @@ class OAuthConfig(Options):
     :param idp_token_endpoint: Token endpoint of the identity provider.
     :param idp_client_id: Identifier of this client at the identity provider.
     :param idp_client_secret: Secret of this client at the identity provider, if it has one.
+    :param dpop: Whether tokens are bound to a key of this client (DPoP, RFC 9449). A token that is not is refused.
     :param resource: What tokens are for (the parameter `resource`, RFC 8707). By default the MCP server, as its
         metadata name it. A URI, or `False` to leave the parameter out: Microsoft Entra ID refuses it.
-    :param dpop: Whether tokens are bound to a key of this client (DPoP, RFC 9449). A token that is not is refused.
     :raises ValueError: If a parameter is invalid, or does not go with the grant.
     """
 

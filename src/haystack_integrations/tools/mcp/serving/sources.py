@@ -153,8 +153,10 @@ class ServeOptions:
     :param strict_validation: Whether arguments of another JSON type are refused. Otherwise "10" is taken for the
         integer 10. By default, the server decides.
     :param inputs: Which inputs of a pipeline or agent clients set: a list of names, or a dictionary of a name for
-        clients to an input (`{"query": "retriever.query"}`) or to several of them. By default the mandatory ones.
-    :param outputs: Which outputs are returned, in the same form (`{"answer": "llm.replies"}`). By default all of them.
+        clients to an input (`{"query": "retriever.query"}`) or to several of them. By default the mandatory
+        ones of a pipeline, and of an agent the task and the variables of its prompts.
+    :param outputs: Which outputs are returned, in the same form (`{"answer": "llm.replies"}`). By default those
+        of a pipeline that no other component takes, and the `answer` of an agent.
     :param bound: Arguments that clients neither see nor set, by name: values, or FastMCP's `Depends(function)`, which
         is called for each call.
     :param completions: Values that clients offer for the arguments of a prompt: lists, or functions, also async ones,
