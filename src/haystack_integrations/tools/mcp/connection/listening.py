@@ -275,9 +275,11 @@ class Attendant:
         """
         return bool(((self._session.details.capabilities or {}).get("resources") or {}).get("subscribe"))
 
-    def _wanted(self) -> WantedChanges:
+    def wanted(self) -> WantedChanges:
         """
         Return what is wanted of what the server says that it reports.
+
+        :returns: The lists and the URIs.
         """
         wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
         lists: frozenset[ChangedList] = frozenset(
@@ -326,12 +328,12 @@ class Attendant:
             self._note(WantedChanges())
 
     async def _keep_subscribed(self, group: asyncio.TaskGroup) -> None:
-        for uri in frozenset() if self._is_first else self._wanted().uris:
+        for uri in frozenset() if self._is_first else self.wanted().uris:
             group.create_task(self._subscribe_again(uri))
         while True:
             await self.waking.wait()
             self.waking.clear()
-            for uri in self._served.uris - self._wanted().uris:
+            for uri in self._served.uris - self.wanted().uris:
                 self._note(WantedChanges(uris=self._served.uris - {uri}))
                 group.create_task(self._unsubscribe(uri))
 
@@ -355,7 +357,7 @@ class Attendant:
         streamed, opened_at, failures, has_gap = WantedChanges(), 0.0, 0, False
         while True:
             self.waking.clear()
-            wanted = self._wanted()
+            wanted = self.wanted()
             if stream is not None and stream.done():
                 self._on_gap()  # what is looked at from now on must not be what was known before …
                 self._note(WantedChanges())

@@ -285,8 +285,12 @@ class Supervisor:
         self.base.listening.announce(change)
 
     def _changes_missed(self) -> None:
-        self._note_tools_changed()
-        self.base.listening.announce(*self.base.listening.wanted().as_changes())
+        # Of what the server reports at all: a proxy may end its stream every minute.
+        capabilities = None if self.session is None else self.session.details.capabilities
+        if ((capabilities or {}).get("tools") or {}).get("listChanged"):
+            self._note_tools_changed()
+        if self.listening.attendant is not None:
+            self.listening.announce(*self.listening.attendant.wanted().as_changes())
 
     def _server_asks(self) -> AbstractContextManager[None]:
         # What a handler runs in.
