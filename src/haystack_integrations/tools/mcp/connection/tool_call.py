@@ -117,6 +117,8 @@ class ToolCall:
             if request.continues_task:
                 self._pending = request.continues[0]
         self._may_have_run = False
+        # How often it was sent again although it may have run.
+        self._repeats = 0
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
@@ -204,6 +206,9 @@ class ToolCall:
                 self._end_attempt()
                 if not self._may_probe_again(session, error) or (pause := self._pause(attempt, error)) is None:
                     self._note(error, entered_at)
+                    if self._repeats and isinstance(error, MCPOutcomeUnknownError) and error.reason:
+                        name, arguments = request.tool_name, request.tool_args
+                        raise outcome_unknown(error.reason, name, arguments, repeats=self._repeats) from error.__cause__
                     raise
             except Exception as error:
                 self._end_attempt()
@@ -299,6 +304,7 @@ class ToolCall:
         may_repeat = not error.denied if isinstance(error, CallDidNotRunError) else self.request.may_repeat
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
             return None
+        self._repeats += isinstance(error, MCPOutcomeUnknownError)
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
             server=supervisor.description,
