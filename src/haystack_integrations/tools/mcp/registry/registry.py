@@ -18,6 +18,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
@@ -126,13 +127,18 @@ class MCPHealthReport(UserDict[str, MCPAliasHealth]):
         """
         lines: list[str] = []
         for alias in self.values():
-            what = f"{len(alias.tools)} tools" if alias.ok else alias.error or "unusable"
+            what = f"{len(alias.tools)} tools" if alias.ok else _indented(alias.error or "unusable")
             lines.append(f"{alias.tool_alias}: {'ok' if alias.ok else 'failed'}, {what}")
             for each in alias.providers:
                 state = "ok" if each.ok else "failed" if each.required else "not reachable, not required"
-                detail = f"{each.tools} tools" if each.ok else each.error
+                detail = f"{each.tools} tools" if each.ok else _indented(each.error or "")
                 lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
         return "\n".join(lines) or "no aliases"
+
+
+def _indented(error: str) -> str:
+    # What a server says must not look like a line about another one.
+    return escaped_text(error).replace("\n", "\n    ")
 
 
 async def _check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHealth:
