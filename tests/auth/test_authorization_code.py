@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
@@ -162,18 +163,21 @@ class TestWithoutAListener:
         ("methods", "is_basic"),
         [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
     )
-    async def test_a_registered_secret_is_sent_as_the_server_takes_it(
-        self, methods: list[str] | None, is_basic: bool
+    @rows("is_registered", [True, False])
+    async def test_a_secret_is_sent_as_the_server_takes_it(
+        self, methods: list[str] | None, is_basic: bool, *, is_registered: bool
     ) -> None:
+        own = {"client_id": "given", "client_secret": Secret.from_token("the-secret")}
+        options = {} if is_registered else {**own, "grant_type": "authorization_code"}
         network = TokenNetwork()
         network.metadata["token_endpoint_auth_methods_supported"] = methods
-        registered = {"client_id": "given", "client_secret": "secret", "redirect_uris": [BACK]}
+        registered = {"client_id": "given", "client_secret": "the-secret", "redirect_uris": [BACK]}
         network.answers["/register"] = [httpx2.Response(201, json=registered)]
-        auth = self.auth(network, lambda request: {"code": "the-code", "state": request.state})
+        auth = self.auth(network, lambda request: {"code": "the-code", "state": request.state}, **options)
         assert (await network.use(auth)).text == "welcome"
         [form], [request] = network.forms(), network.asked("/token")
-        assert request.headers.get("authorization") == (basic("given", "secret") if is_basic else None)
-        assert form.get("client_secret") == (None if is_basic else "secret")
+        assert request.headers.get("authorization") == (basic("given", "the-secret") if is_basic else None)
+        assert form.get("client_secret") == (None if is_basic else "the-secret")
 
 
 async def press(login: MCPLoginRequest) -> None:

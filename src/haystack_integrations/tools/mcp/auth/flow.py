@@ -290,10 +290,11 @@ class Flow(ABC):
         Authenticate a client without a private key: in the form, or in the headers.
         """
         method, secret = client.token_endpoint_auth_method, client.client_secret
-        if method is None and secret:
+        if method in (None, "client_secret_basic") and secret:  # Basic is the default of a configuration, too
             # RFC 8414, 2: without the member, the server takes Basic.
             methods = self.found.server.token_endpoint_auth_methods_supported or ["client_secret_basic"]
-            method = "client_secret_basic" if "client_secret_basic" in methods else "client_secret_post"
+            is_post = "client_secret_post" in methods and "client_secret_basic" not in methods
+            method = "client_secret_post" if is_post else "client_secret_basic"
         if method == "client_secret_basic" and secret:
             # RFC 6749, 2.3.1
             credentials = f"{quote(client.client_id, safe='')}:{quote(secret, safe='')}".encode()
