@@ -23,7 +23,8 @@ from tests.support.scripted_peer import Wire, event
 from tests.support.waiting import LIMIT
 
 URL = "https://mcp.example.com/sse"
-ENDPOINT = b"event: endpoint\ndata: /messages?session=1\n\n"
+# Some servers write white space around it.
+ENDPOINT = b"event: endpoint\ndata:  /messages?session=1 \n\n"
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
 

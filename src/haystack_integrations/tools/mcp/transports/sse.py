@@ -130,7 +130,7 @@ class SseTransport(HttpTransport):
 
 def _endpoint(named: str, url: httpx2.URL) -> httpx2.URL:
     try:
-        endpoint = url.join(named)
+        endpoint = url.join(named.strip())
     except httpx2.InvalidURL:
         msg = "the server names an endpoint for messages that is no URL"
         raise ConnectionError(msg) from None
