@@ -162,7 +162,7 @@ class ServeOptions:
     :param completions: Values that clients offer for the arguments of a prompt: lists, or functions, also async ones,
         that get what was typed so far and a dictionary of the other arguments, and return a list.
     :param include_embeddings: Whether Documents are returned with their embeddings.
-    :param include_blobs: Whether Documents are returned with their binary data.
+    :param include_blobs: Whether Documents and ByteStreams are returned with their binary data.
     :param max_documents: How many Documents of a list are returned; the rest is left out, and the result says so.
     :param max_characters: How many characters of each Document, message or other text are returned, likewise.
     :param scopes: OAuth scopes that a client's token must have, all of them. Others do not see it. Over stdio there are
