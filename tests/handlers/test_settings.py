@@ -57,6 +57,7 @@ EXTENSION = advertise("com.example/two")
         ({"roots": "/srv"}, "`roots` must be a list"),
         ({"roots": {"uri": "file:///srv"}}, "`roots` must be a list"),
         ({"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
+        ({"roots": Path("/srv")}, "`roots` must be a list of paths and file:// URIs"),
         ({"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
         ({"client_info": {"name": "x"}}, "'name' and 'version'"),
         ({"extensions": ["nowhere"]}, "import paths 'package.module:attribute'"),

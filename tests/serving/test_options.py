@@ -29,6 +29,7 @@ from tests.support.rows import rows
         ({"tags": ["public", ""]}, "must match pattern"),
         ({"scopes": 5}, "must be"),
         ({"icons": "a.png"}, "must be a list of icons, dictionaries or URLs"),
+        ({"icons": Icon(src="a.png")}, "must be a list of icons, dictionaries or URLs"),
         ({"annotations": {"readOnly": True}}, "have no readOnly. There are title, readOnlyHint"),
         ({"annotations": 5}, "must be"),
         ({"version": "1@2"}, "must be a text without '@', or an integer"),

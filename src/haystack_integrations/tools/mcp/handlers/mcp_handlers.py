@@ -12,7 +12,7 @@ Free of the MCP SDK, so that loading YAML stays cheap. `params` is an `ElicitReq
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
@@ -389,7 +389,8 @@ class MCPHandlers(Options):
             msg = "`sampling` must be a Haystack chat generator, a function or an MCPSampling, got "
             raise ValueError(msg + type(sampling).__name__)
         if self.roots is not None and not callable(self.roots):
-            if isinstance(self.roots, str | Mapping) or not all(map(is_root, self.roots)):
+            is_list = isinstance(self.roots, Iterable) and not isinstance(self.roots, str | Mapping)
+            if not is_list or not all(map(is_root, self.roots)):
                 msg = "`roots` must be a list of paths and file:// URIs, or a function"
                 raise ValueError(msg)
             object.__setattr__(self, "roots", tuple(map(str, self.roots)))

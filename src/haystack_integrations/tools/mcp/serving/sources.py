@@ -85,7 +85,7 @@ def check_methods(parameter: str, thing: object, kind: str, methods: Sequence[st
 
 
 def _icons(given: Any) -> list[Icon]:
-    if isinstance(given, str | Mapping):
+    if isinstance(given, str) or not isinstance(given, Sequence):
         msg = "`icons` must be a list of icons, dictionaries or URLs"
         raise ValueError(msg)
     return [Icon(src=each) if isinstance(each, str) else Icon.model_validate(each) for each in given]
