@@ -621,6 +621,8 @@ def test_old_runs_are_deleted(journal):
             if name == "failed":
                 1 / 0  # noqa: B018
     assert journal.prune(timedelta(days=1)) == 0
+    with pytest.raises(ValueError, match="`older_than` must be a timedelta, got int"):
+        journal.prune(1)
     assert journal.prune(timedelta(seconds=-1)) == 1
     assert [(each.name, each.error) for each in journal.runs()] == [("failed", "ZeroDivisionError: division by zero")]
     assert journal.delete("failed")

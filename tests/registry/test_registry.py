@@ -358,6 +358,8 @@ class TestConfiguration:
         assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})
         with pytest.raises(MCPConfigurationError, match=r"no alias 'x'\. It has no aliases"):
             empty.toolset("x")
+        with pytest.raises(MCPConfigurationError, match=r"no alias None\. It has no aliases"):
+            empty.toolset(None)
         registry = MCPRegistry({"a": COUNTER}, [ToolConfig("search", ["a"]), ToolConfig("math", ["a"])])
         for use in (
             registry.toolset,

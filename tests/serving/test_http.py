@@ -348,6 +348,10 @@ class TestParameters:
         with pytest.raises(ValueError, match=text):
             http_app(FastMCP("Refused"), **options)
 
+    def test_an_application_is_made_of_a_server(self) -> None:
+        with pytest.raises(TypeError, match="http_app: `server` must be a FastMCP server, not function"):
+            http_app(lambda: FastMCP("Refused"))  # type: ignore[arg-type]
+
     def test_auth_is_a_provider_or_a_secret(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("EMPTY_TOKEN", " ")
         with pytest.raises(TypeError, match="a bearer token, not str"):

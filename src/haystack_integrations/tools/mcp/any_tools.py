@@ -74,10 +74,11 @@ def connected_items(tools: Any) -> list[ToolBase]:
 
 def _checked_toolsets(toolsets: Any) -> list[ToolBase]:
     # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
-    checked: list[Any] = [toolsets] if isinstance(toolsets, ToolBase) else list(toolsets)
+    checked = tool_items(toolsets)
     for each in checked:
         if not isinstance(each, ToolBase):
             msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
+            msg += "; call its own `warm_up`" if isinstance(each, Toolset) else ""
             raise TypeError(msg)
     return checked
 

@@ -275,7 +275,11 @@ class RunJournal:
 
         :param older_than: Since how long.
         :returns: How many were deleted.
+        :raises ValueError: If `older_than` is no timedelta.
         """
+        if not isinstance(older_than, timedelta):
+            msg = f"RunJournal.prune: `older_than` must be a timedelta, got {type(older_than).__name__}"
+            raise ValueError(msg)
         until = time.time() - older_than.total_seconds()
         old = [run.name for run in self.runs() if run.state == "done" and run.changed < until]
         return sum(map(self._store.delete, old))

@@ -327,8 +327,8 @@ class MCPRegistry(Compound):
         :returns: The toolset, the same one each time.
         :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
         """
-        if tool_alias not in self._toolsets:
-            choices = describe_choices([tool_alias], self.aliases, "It", "aliases")
+        if not isinstance(tool_alias, str) or tool_alias not in self._toolsets:
+            choices = describe_choices([str(tool_alias)], self.aliases, "It", "aliases")
             msg = f"The registry has no alias {tool_alias!r}. {choices}"
             raise MCPConfigurationError(msg)
         return self._toolsets[tool_alias]

@@ -209,7 +209,11 @@ def http_app(
     :param retry_interval: How long these clients wait before they connect again, in milliseconds.
     :param grace_period: Seconds that the process may take to end once it is told to.
     :returns: The application. The server lives as long as the application's lifespan.
+    :raises TypeError: If `server` is something else.
     """
+    if not isinstance(server, FastMCP):
+        msg = f"http_app: `server` must be a FastMCP server, not {type(server).__name__}"
+        raise TypeError(msg)
     guard, announcer = guard_of(server), announcer_of(server)
     # FastMCP refuses pages that may not call the server; these headers let the others read the answers.
     for_pages = Middleware(
