@@ -160,6 +160,7 @@ class TestHosts:
             ("[::1]", "http://[::1]:8000/mcp"),
             ("[::1]:8000", "http://[::1]:8000/mcp"),
             ("::1", "http://[::1]/mcp"),
+            ("fe80::1", "http://[fe80::1%25eth0]/mcp"),
             ("proxy:443", "https://proxy"),
             ("proxy:1080", "socks5://proxy"),
         ],
@@ -179,6 +180,7 @@ class TestHosts:
             ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
             ("localhost:8000", "http://localhost/mcp", "localhost:80"),
             ("[::1]", "http://[::2]/mcp", "[::2]:80"),
+            ("*.internal", "http://[::1%25.internal]/mcp", "[::1]:80"),
             ("", "http://localhost/mcp", "localhost:80"),
         ],
     )

@@ -101,6 +101,9 @@ def check_host(url: str, role: str = "") -> None:
         return
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
+    if ":" in host:
+        # The zone of an IPv6 address may be written like anything: `[::1%25.internal]`.
+        host = host.partition("%")[0]
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)
     written = f"[{host}]" if ":" in host else host
     names = {host, written, f"{written}:{port}"}
