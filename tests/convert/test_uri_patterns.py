@@ -28,6 +28,8 @@ HOSTS = "https://*.example.com/docs/*"
         ("notes://days?day=monday", "notes://days?day=*"),
         ("notes://days/{day}{?lang}", "notes://days/*"),
         ("users://me@example.com/", "users://*"),
+        ("file:///C:/public/a.md", "file:///C:/public/*"),
+        ("file:///c%3A/public/q:1", "file:///c%3A/public/*"),
     ],
 )
 def test_what_a_pattern_allows(uri: str, pattern: str) -> None:
@@ -77,6 +79,12 @@ def test_what_a_pattern_allows(uri: str, pattern: str) -> None:
         "%252Fetc/passwd",
         "read?file=../secret",
         "read?file=%2e%2e%2fsecret",
+        "C:/secret",
+        "a/c%3A/secret",
+        "C%253a/secret",
+        "C|/secret",
+        "a?file=C:/secret",
+        "C:",
         "a b.md",
         " ",
     ],

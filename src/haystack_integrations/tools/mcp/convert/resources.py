@@ -107,6 +107,8 @@ _DELIMITERS: Final = re.compile("[/?#&=;]")
 _LOOKALIKES: Final = str.maketrans(
     dict.fromkeys("\u2044\u2215\u29f8", "/") | dict.fromkeys("\u29f5\u2216", "\\") | {"\u3002": "."}
 )
+# On Windows, a drive replaces what it is joined to.
+_DRIVE: Final = re.compile("[/?#&=;][A-Za-z][:|](?=[/?#&=;]|$)")
 # Of these schemes, what follows `//` is a host.
 _WITH_HOST: Final = re.compile("(?:https?|wss?|ftps?|file)://([^/?#]*)", re.IGNORECASE)
 
@@ -158,7 +160,17 @@ def _matches(uri: str, pattern: str) -> bool:
         forms.append(uri.partition("#")[0])
     if "?" not in pattern:
         forms.append(forms[-1].partition("?")[0])
-    return _has_host(uri, pattern) and all(fnmatchcase(form, pattern) for form in forms)
+    return (
+        _has_host(uri, pattern)
+        and _drives(uri) <= _drives(pattern)
+        and all(fnmatchcase(form, pattern) for form in forms)
+    )
+
+
+def _drives(text: str) -> int:
+    for _ in range(_MOST_DECODINGS):
+        text = unquote(text)
+    return len(_DRIVE.findall(_folded(text)))
 
 
 def _has_host(uri: str, pattern: str) -> bool:
