@@ -219,6 +219,15 @@ class TestSampling:
         assert asked == ["Be brief.", "Be brief."]
 
     @in_both_eras
+    def test_an_answer_that_is_neither_true_nor_false_is_no_consent(self, ask: Ask, caplog: Any) -> None:
+        model = Model()
+        connection = ask(sampling=MCPSampling(chat_generator=model, consent=lambda _params: "no"))
+        with pytest.raises(MCPInvocationError, match="sampling handler failed"):
+            connection.call_tool("ask_model", {"prompt": "x"})
+        assert model.given == []
+        assert "`consent` returned str; it must return True or False" in caplog.text
+
+    @in_both_eras
     def test_requests_beyond_the_limit_are_refused(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
         model = Model()
         connection = ask(sampling=MCPSampling(chat_generator=model, max_requests=1))

@@ -111,9 +111,14 @@ class Sampler:
         used: int | None = None
         try:
             offered = OfferedTools(params)
-            if settings.consent is not None and not await call(settings.consent, params):
+            agrees = settings.consent is None or await call(settings.consent, params)
+            if not agrees:
                 used = 0
                 return types.ErrorData(code=REJECTED, message="User rejected sampling request")
+            if agrees is not True:  # "no" is true for Python
+                used = 0
+                msg = f"`consent` returned {type(agrees).__name__}; it must return True or False"
+                raise TypeError(msg)
             if settings.function is not None:
                 reply = await call(settings.function, params)
             else:
