@@ -19,6 +19,7 @@ from mcp.types import (
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
+    Icon,
     InputRequiredResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
@@ -52,6 +53,9 @@ class Order(BaseModel):
     size: str = "small"
 
 
+ICON = Icon(src="https://example.com/add.png", mime_type="image/png")
+
+
 def ask_size() -> Elicit[Order]:
     return Elicit("Which size?", Order)
 
@@ -63,7 +67,7 @@ class Upstream:
         self.server = server = MCPServer("upstream")
         self.started, self.cancelled = anyio.Event(), anyio.Event()
 
-        @server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True))
+        @server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True), icons=[ICON])
         def add(a: int, b: int) -> int:
             """Add."""
             return a + b
@@ -100,7 +104,7 @@ class Upstream:
                 await ctx.report_progress(step, 2, f"{order.size} step {step}")
             return "steeped"
 
-        @server.resource("shelf://top")
+        @server.resource("shelf://top", meta={"board": 1})
         def top() -> str:
             return "jam"
 
@@ -188,12 +192,24 @@ async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
     server = create_mcp_server("gate", tools=[toolset], options={"count": ServeOptions(title="Counter")})
     async with Client(server) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
-        assert tools["add"].title == "Adder"
+        assert (tools["add"].title, tools["add"].icons) == ("Adder", [ICON])
         assert tools["add"].annotations.read_only_hint is True
         assert tools["add"].output_schema["properties"]["result"]["type"] == "integer"
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
+
+
+async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
+    upstream = ForeignServer(definition("primes", output_schema={"type": "array"}))
+    with MCPToolset(upstream.info) as toolset:
+        async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+            assert [tool.output_schema for tool in await client.list_tools()] == [None]
+            for texts in ([], ["2, 3"]):
+                upstream.answer = text_result(*texts, structured_content=[2, 3])
+                result = await client.call_tool("primes", {})
+                assert [block.text for block in result.content] == (texts or ["[2, 3]"])
+                assert result.structured_content is None
 
 
 async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
@@ -412,7 +428,8 @@ async def test_a_list_that_the_other_server_does_not_give_is_empty_and_the_rest_
 
 async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_are_not_to_be(toolset):
     async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-        assert [str(each.uri) for each in await client.list_resources()] == ["shelf://top"]
+        [resource] = await client.list_resources()
+        assert (str(resource.uri), resource.meta["board"]) == ("shelf://top", 1)
         assert (await client.read_resource("shelf://top"))[0].text == "jam"
         assert [each.uri_template for each in await client.list_resource_templates()] == ["shelf://{board}/count"]
         assert (await client.read_resource("shelf://low/count"))[0].text == "low: 3"

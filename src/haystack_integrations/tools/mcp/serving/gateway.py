@@ -29,6 +29,7 @@ from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import PrivateAttr
 
+from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
     MCPConnectionError,
@@ -69,12 +70,16 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
             failure = _failure(tool, error)
         raise failure
 
-    declared = ServeOptions(meta=_public(tool.meta), title=tool.title or None)
+    definition = tool._connection._latest_definition(tool.remote_name)
+    icons = (definition and definition.icons) or ()
+    declared = ServeOptions(meta=_public(tool.meta), title=tool.title or None, icons=icons)
+    # FastMCP has structured results that are objects only, and so have all revisions before 2026-07-28.
+    is_object = (tool.output_schema or {}).get("type") == "object"
     return ServedTool.create(
         name=tool.name,
         description=tool.description,
         parameters=tool._schema,
-        output_schema=tool.output_schema,
+        output_schema=tool.output_schema if is_object else None,
         annotations=tool.annotations,
         body=body,
         options=declared.overridden_by(options),
@@ -117,9 +122,19 @@ def _result(result: Any) -> Any:
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
         return result
+    changed: dict[str, Any] = {"meta": _of_result(result.meta)}
+    if not isinstance(result.structured_content, dict):
+        if not result.content and result.structured_content is not None:
+            text = json.dumps(result.structured_content, ensure_ascii=False)
+            changed["content"] = [types.TextContent(type="text", text=text)]
+        changed["structured_content"] = None
+    return result.model_copy(update=changed)
+
+
+def _of_result(meta: dict[str, Any] | None) -> dict[str, Any] | None:
     # What the other server says of itself is not said of this one.
-    meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
-    return result.model_copy(update={"meta": meta or None})
+    own = {key: value for key, value in (meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    return own or None
 
 
 def _continued(tool: MCPTool, context: Context | None) -> MCPPendingCall | None:
@@ -248,7 +263,7 @@ class _RemotePrompt(Prompt):
             msg = f"The server behind prompt '{self.name}' did not give it."
             raise PromptError(msg) from error
         messages = [Message(each.content, role=each.role) for each in result.messages]
-        return PromptResult(messages, description=result.description)
+        return PromptResult(messages, description=result.description, meta=_of_result(result.meta))
 
 
 class ForwardedReading(Source):
@@ -318,7 +333,7 @@ class ForwardedReading(Source):
             except MCPError as error:
                 msg = f"The server behind resource '{uri}' did not give it."
                 raise ResourceError(msg) from error
-            return ResourceResult([_content(each) for each in result.contents])
+            return ResourceResult([_content(each) for each in result.contents], meta=_of_result(result.meta))
 
         return Resource.from_function(read, uri, **shown)
 
@@ -406,7 +421,8 @@ class ForwardedReading(Source):
 
 
 def _common(listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
-    return {"name": listed.name, "title": listed.title, "description": listed.description, "icons": listed.icons}
+    shown = {"title": listed.title, "description": listed.description, "icons": listed.icons}
+    return {"name": listed.name, "meta": _public(listed.meta) or None, **shown}
 
 
 def _of_resource(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
@@ -415,5 +431,6 @@ def _of_resource(listed: types.Resource | types.ResourceTemplate) -> dict[str, A
 
 def _content(contents: types.TextResourceContents | types.BlobResourceContents) -> ResourceContent:
     if isinstance(contents, types.BlobResourceContents):
-        return ResourceContent(b64decode(contents.blob), mime_type=contents.mime_type)
-    return ResourceContent(contents.text, mime_type=contents.mime_type)
+        data, _ = plain_base64(contents.blob)
+        return ResourceContent(b64decode(data), mime_type=contents.mime_type, meta=contents.meta)
+    return ResourceContent(contents.text, mime_type=contents.mime_type, meta=contents.meta)
