@@ -499,6 +499,20 @@ def test_ctrl_c_while_workers_start_ends_them_and_the_server(tmp_path: Path) -> 
         process.wait()
 
 
+@on_one_major
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_worker_that_is_killed_when_the_supervisor_asks_whether_it_lives_is_replaced(tmp_path: Path) -> None:
+    script = tmp_path / "starts_for_ever.py"
+    script.write_text(STARTS_FOR_EVER)
+    with ServedProcess(script, {}) as process:
+        process.wait_for("EVENT asked", limit=START_LIMIT)
+        for worker in psutil.Process(process.process.pid).children():
+            worker.kill()
+        process.wait_for("EVENT asked", count=2, limit=40.0)  # before the supervisor gives up its question
+        os.killpg(process.process.pid, signal.SIGINT)
+        process.wait()
+
+
 @pytest.fixture(scope="module")
 def stateless() -> Iterator[ServedOverHttp]:
     with ServedOverHttp({"stateless": True}) as process:

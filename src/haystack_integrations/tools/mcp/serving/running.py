@@ -451,21 +451,16 @@ def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
 
 class _Supervisor(Multiprocess):
     """
-    uvicorn's supervisor of workers, which also stops while it waits for a worker that is dead.
+    uvicorn's supervisor of workers, which notices at once that a worker is dead.
 
-    A terminal sends Ctrl-C to the workers, too. One that was asked whether it lives, and ends without an answer, would
-    hold up the supervisor for `_WORKER_SILENCE`, because the supervisor has the worker's end of their pipe open.
+    One that was asked whether it lives, and ends without an answer, would hold up the supervisor for `_WORKER_SILENCE`,
+    because the supervisor has the worker's end of their pipe open.
     """
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
-        super().__init__(config, sockets)
-        for number in _STOP_SIGNALS:
-            signal.signal(number, self._stop)
-
-    def _stop(self, number: int, _frame: FrameType | None) -> None:
-        self.signal_queue.append(number)
+    def keep_subprocess_alive(self) -> None:
         for process in self.processes:
-            process.child_conn.close()
+            process.child_conn.close()  # a worker has got its own by then
+        super().keep_subprocess_alive()
 
 
 def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any]) -> Starlette:
