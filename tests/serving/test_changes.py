@@ -13,6 +13,7 @@ from fastmcp import FastMCP
 from haystack.tools import Toolset, create_tool_from_function
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.server.session import ServerSession
 from mcp.shared.subscriptions import (
     PromptsListChanged,
     ResourcesListChanged,
@@ -140,6 +141,28 @@ class TestNotifications:
             await client.call_tool("update", {"uri": "test://two"})
             await client.call_tool("update", {"uri": "test://one"})
             assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
+
+
+async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server: FastMCP[Any] = FastMCP("One")
+    announcer = announcer_of(server)
+    reads, sent = asyncio.Event(), []
+
+    async def send(session: ServerSession) -> None:
+        sent.append(session)
+        await reads.wait()
+
+    monkeypatch.setattr(ServerSession, "send_tool_list_changed", send)
+    async with Client(server._mcp_server, mode="legacy") as client:
+        for _ in range(50):
+            announcer.list_changed("tools")
+            await client.list_tools()
+        assert len(sent) == 1
+        reads.set()
+        await client.list_tools()
+        announcer.list_changed("tools")
+        await client.list_tools()
+        assert len(sent) == 2
 
 
 async def test_a_server_has_one_announcer_and_building_it_tells_nobody() -> None:

@@ -136,7 +136,7 @@ class ChangeAnnouncer(Middleware):
         self._bus.tell(_EVENTS[listing])
         for each in list(self._sessions.values()):
             send = getattr(each.session, f"send_{listing.removesuffix('s')}_list_changed")
-            _call_in(each.loop, _start, send)
+            _call_in(each.loop, each.notify, listing, send)
 
     def resource_updated(self, uri: str) -> None:
         """
@@ -147,7 +147,7 @@ class ChangeAnnouncer(Middleware):
         self._bus.tell(ResourceUpdated(uri))
         for each in list(self._sessions.values()):
             if uri in each.subscriptions:
-                _call_in(each.loop, _start, functools.partial(each.session.send_resource_updated, uri))
+                _call_in(each.loop, each.notify, uri, functools.partial(each.session.send_resource_updated, uri))
 
     def close(self) -> None:
         """
@@ -247,6 +247,19 @@ class _Session:
         self.session = session
         self.loop = asyncio.get_running_loop()
         self.subscriptions: set[str] = set()
+        # What is being sent, by what changed. A client that reads nothing more may be there for hours.
+        self._sending: dict[str, asyncio.Task[None]] = {}
+
+    def notify(self, about: str, send: Callable[[], Any]) -> None:
+        """
+        Send a notification, unless one of the same has not left yet, which tells of this change, too.
+
+        :param about: What changed.
+        :param send: Sends it.
+        """
+        if about not in self._sending:
+            task = self._sending[about] = asyncio.ensure_future(send())
+            task.add_done_callback(lambda _: self._sending.pop(about))
 
 
 class _LoopBus(SubscriptionBus):
@@ -299,16 +312,6 @@ def _with_notifications(result: Any) -> Any:
             if each == "resources":
                 capability.subscribe = True
     return result
-
-
-# Tasks that nobody else refers to could be collected before they are done.
-_SENDING: set[asyncio.Task[None]] = set()
-
-
-def _start(send: Callable[[], Any]) -> None:
-    task: asyncio.Task[None] = asyncio.ensure_future(send())
-    _SENDING.add(task)
-    task.add_done_callback(_SENDING.discard)
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
