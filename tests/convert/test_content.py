@@ -39,7 +39,9 @@ PNG = base64.b64encode(PNG_BYTES).decode()
 PNG_NOTE = f"[image: image/png, {len(PNG_BYTES)} B]"
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(12_000)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(1_500_000)).decode()
+SVG = base64.b64encode(b"<svg/>").decode()
 NO_BASE64 = "*** not base64 ***"
+DECLARED = ["image/png", "image/jpeg", "application/octet-stream"]
 
 USER_ONLY = types.Annotations(audience=["user"])
 
@@ -258,7 +260,22 @@ class TestModelContent:
             assert found == [ImageContent(PNG, "image/png")]
 
     def test_names_the_type_of_a_jpeg_as_model_providers_know_it(self) -> None:
-        assert model_content(envelope(image(mime_type="image/jpg"))) == [ImageContent(PNG, "image/jpeg")]
+        assert model_content(envelope(image("AAAA", "image/jpg"))) == [ImageContent("AAAA", "image/jpeg")]
+
+    @rows(
+        ("begin", "mime_type"),
+        [
+            (b"\x89PNG\r\n\x1a\n", "image/png"),
+            (b"\xff\xd8\xff\xe0", "image/jpeg"),
+            (b"GIF89a", "image/gif"),
+            (b"RIFF\x01\x02\x03\x04WEBPVP8 ", "image/webp"),
+        ],
+    )
+    def test_gives_the_type_that_an_image_is_whatever_the_server_declares(self, begin: bytes, mime_type: str) -> None:
+        data = base64.b64encode(begin + bytes(30)).decode()
+        expected = [ImageContent(data, mime_type)]
+        assert [model_content(envelope(image(data, each))) for each in DECLARED] == [expected] * len(DECLARED)
+        assert [model_content(envelope(blob(data, each))) for each in DECLARED] == [expected] * len(DECLARED)
 
     @pytest.mark.parametrize(
         "data",
@@ -290,7 +307,7 @@ class TestModelContent:
             (blob(PDF, "application/pdf"), FileContent(PDF, "application/pdf", filename="a report.pdf")),
             (blob(PDF, None, uri="x:///"), FileContent(PDF, "application/pdf", filename="x:")),
             (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
-            (image(mime_type="image/svg+xml"), FileContent(PNG, "image/svg+xml")),
+            (image(SVG, "image/svg+xml"), FileContent(SVG, "image/svg+xml")),
             (image(PDF, mime_type="application/pdf"), FileContent(PDF, "application/pdf")),
             (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
         ],
@@ -299,7 +316,7 @@ class TestModelContent:
         assert model_content(envelope(block)) == [expected]
 
     @pytest.mark.usefixtures("files_are_not_taken")
-    @rows("block", [audio(), blob(PDF, "application/pdf"), image(mime_type="image/svg+xml")])
+    @rows("block", [audio(), blob(PDF, "application/pdf"), image(SVG, "image/svg+xml")])
     def test_describes_files_where_tool_messages_take_none(self, block: Any) -> None:
         assert model_content(envelope(block)) == model_text(envelope(block))
 

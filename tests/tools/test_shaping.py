@@ -271,7 +271,7 @@ class TestMistakes:
     @rows(
         ("tool", "parameter", "message"),
         [
-            ("serch", "query", r"names tool 'serch', which the server does not have\. Did you mean"),
+            ("serch", "query", r"binds arguments of 'serch', which the server does not have\. Did you mean"),
             ("search", "key", "unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"),
         ],
     )

@@ -335,6 +335,14 @@ def _readable_size(size: Any) -> str | None:
 
 # A block as a Haystack content block
 
+# How images begin, in base64: those that all model providers take.
+_IMAGES: Final = {
+    "image/png": re.compile("iVBORw0KGgo"),
+    "image/jpeg": re.compile("/9j/"),
+    "image/gif": re.compile("R0lGOD"),
+    "image/webp": re.compile("UklGR.{7}RUJQ"),
+}
+
 
 def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
     return [_media_part(block) or TextContent(_block_text(block)) for block in blocks]
@@ -354,6 +362,8 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
     if not data:
         return None
     mime_type = mime_type or given
+    if is_image or mime_type in (None, "application/octet-stream") or mime_type.startswith("image/"):
+        mime_type = image_type(data, mime_type)
     if mime_type:
         is_image = mime_type.startswith("image/")
     # Haystack's classes validate the base64 and guess a missing MIME type. No provider accepts a block without one.
@@ -368,6 +378,17 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
             file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
             return file if file.mime_type else None
     return None
+
+
+def image_type(data: str, declared: str | None) -> str | None:
+    """
+    Find the MIME type of an image. Servers declare another one, for which model providers refuse the whole request.
+
+    :param data: The image in base64.
+    :param declared: The MIME type that the server declares.
+    :returns: The type that the data begin like, else the declared one.
+    """
+    return next((mime_type for mime_type, begin in _IMAGES.items() if begin.match(data)), declared)
 
 
 def _filename(resource: dict[str, Any]) -> str | None:

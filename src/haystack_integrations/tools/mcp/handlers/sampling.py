@@ -22,7 +22,7 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent, TextContent, ToolCall
 from haystack.tools.tool import Tool
 
-from haystack_integrations.tools.mcp.convert.content import model_text
+from haystack_integrations.tools.mcp.convert.content import image_type, model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
@@ -344,7 +344,8 @@ def _part(block: types.SamplingMessageContentBlock) -> TextContent | ImageConten
     if isinstance(block, types.TextContent):
         return TextContent(block.text)
     if isinstance(block, types.ImageContent):
-        return ImageContent(base64_image=plain_base64(block.data)[0], mime_type=block.mime_type, validation=False)
+        data, _ = plain_base64(block.data)
+        return ImageContent(base64_image=data, mime_type=image_type(data, block.mime_type), validation=False)
     if isinstance(block, types.AudioContent):
         return FileContent(base64_data=plain_base64(block.data)[0], mime_type=block.mime_type, validation=False)
     msg = f"content of the type {block.type} is not supported"
