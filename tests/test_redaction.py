@@ -278,6 +278,26 @@ def test_a_secret_without_a_value_is_none(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        r"tok+en\/<é&'=",  # PHP
+        r"tok+en/\u003cé\u0026'=",  # Go
+        r"tok+en/\u003c\u00e9\u0026\u0027\u003d",  # Gson
+        r"tok\u002Ben/\u003C\u00e9\u0026\u0027=",  # .NET
+        r"tok+en/<\xe9&'=",  # Python
+        "tok+en/&lt;é&amp;'=",
+        "tok+en/&lt;é&amp;&#39;=",
+        "tok%2ben%2f%3c%c3%a9%26%27%3d",
+        "tok%2Ben%2F%3C%C3%A9%26'%3D",  # JavaScript
+        "dG9rK2VuLzzDqSYnPQ",
+        "aWQ6dG9rK2VuLzzDqSYnPQ",
+    ],
+)
+def test_a_secret_is_found_as_libraries_of_other_languages_write_it(quoted):
+    assert "***" in Redactor(["tok+en/<é&'="]).text(f"refused: {quoted}.")
+
+
 class TestSecretsOfCalls:
     VALUES = ('of a-"call"/1', "of a call with\ntwo lines of it", "of a call", "Zürich & Genève", "short")
 

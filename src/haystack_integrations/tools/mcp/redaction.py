@@ -112,6 +112,11 @@ _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "hos
 # does not find it. Pydantic shows 50 characters of a value.
 _REFUSED_VALUE = re.compile(r"input_value=[^\n]{0,300}?(?=, input_type=)")
 
+# What the JSON of Go, Gson and .NET escapes beyond what Python's does. (PHP's escapes slashes.)
+_JSON_ESCAPES = (("<>&", "\\u{:04x}"), ("<>&='", "\\u{:04x}"), ("<>&'+`", "\\u{:04X}"))
+_PERCENT = re.compile("%[0-9A-F]{2}")
+_URL_ALPHABET = str.maketrans("+/", "-_")
+
 # Attributes of errors that are the caller's own.
 _KEPT_ATTRIBUTES = frozenset({"tool_args", "server_info"})
 
@@ -377,11 +382,23 @@ def _forms_of(secrets: Iterable[str]) -> frozenset[str]:
 def _written(value: str) -> Iterator[str]:
     """List the ways in which a text may quote a value."""
     data = value.encode(errors="surrogatepass")
-    yield from (value, repr(value)[1:-1], html.escape(value), quote(data), quote(data, safe=""), quote_plus(data))
-    yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    yield from (value, repr(value)[1:-1], ascii(value)[1:-1])
+    for as_json in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield from (as_json, as_json.replace("/", r"\/"))
+        for characters, escape in _JSON_ESCAPES:
+            yield "".join(escape.format(ord(each)) if each in characters else each for each in as_json)
+    for as_html in (html.escape(value), html.escape(value, quote=False)):
+        yield from (
+            as_html,
+            as_html.replace("&#x27;", "&#39;"),
+            as_html.replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+        )
+    for as_url in (quote(data), quote(data, safe=""), quote_plus(data), quote(data, safe="!'()*")):
+        yield from (as_url, _PERCENT.sub(lambda found: found[0].lower(), as_url))
     for shift in range(3):  # where it begins within the three octets that four characters of Base64 stand for
         text = base64.b64encode(bytes(shift) + data).decode()
-        yield text[(shift * 8 + 5) // 6 : (shift + len(data)) * 8 // 6]
+        text = text[(shift * 8 + 5) // 6 : (shift + len(data)) * 8 // 6]
+        yield from (text, text.translate(_URL_ALPHABET))
 
 
 def secrets_in(fields: Mapping[str, Any]) -> set[str]:
