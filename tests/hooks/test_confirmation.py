@@ -21,6 +21,7 @@ from mcp import types
 
 from haystack_integrations.hooks.mcp import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 from haystack_integrations.tools.mcp import (
+    FromState,
     InProcessServerInfo,
     MCPRegistry,
     MCPResourceToolset,
@@ -98,14 +99,16 @@ class Agents:
     """An Agent that confirms, as each major does it."""
 
     @staticmethod
-    def make(tools: Any, ui: Any, *, replies: Any = ALL, **parameters: Any) -> tuple[Agent, ScriptedChatGenerator]:
+    def make(
+        tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = None, **parameters: Any
+    ) -> tuple[Agent, ScriptedChatGenerator]:
         generator = ScriptedChatGenerator([replies, say("done")])
         how: dict[str, Any]
         if HAS_HOOKS:
             how = {"hooks": {"before_tool": [MCPConfirmationHook(ui, **parameters)]}}
         else:
             how = {"confirmation_strategies": confirmation_strategies_for(tools, ui, **parameters)}
-        return Agent(chat_generator=generator, tools=tools, **how), generator
+        return Agent(chat_generator=generator, tools=tools, state_schema=state_schema, **how), generator
 
 
 GO = [ChatMessage.from_user("go")]
@@ -250,6 +253,28 @@ class TestAnswers:
         assert any("edited" in (message.text or "") for message in told if message.is_from("user"))
         decisions = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call.decision=")]
         assert sorted(each.partition("=")[2] for each in decisions) == ["accepted", "declined", "edited"]
+
+    def test_neither_the_user_nor_the_model_is_told_values_of_the_state(self, server):
+        shown = []
+
+        class UI(ScriptedUI):
+            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+                shown.append(tool_params)
+                return super().get_user_confirmation(tool_name, tool_description, tool_params)
+
+        server.tools = [definition("pay", {"type": "object", "properties": {"text": {}, "who": {}, "key": {}}})]
+        inputs, bound = {"pay": {"user": "who"}}, {"pay": {"bound_arguments": {"key": FromState("key")}}}
+        with MCPToolset(
+            server.info, inputs_from_state=inputs, tool_overrides=bound, tool_options={"max_tool_failures": 2}
+        ) as toolset:
+            state = {"user": {"type": str}, "key": {"type": str}}
+            agent, generator = Agents.make(toolset, UI(), replies=calls(("pay", {"text": "a"})), state_schema=state)
+            agent.run(messages=GO, user="C-17", key="K-4711")
+        assert shown == [{"text": "a"}]
+        assert server.calls == [("pay", {"text": "a", "who": "C-17", "key": "K-4711"})]
+        told = generator.turns[1].messages
+        assert [call.arguments for message in told for call in message.tool_calls] == [{"text": "a"}]
+        assert "C-17" not in repr(told)
 
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):

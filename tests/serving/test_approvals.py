@@ -270,6 +270,8 @@ async def test_values_of_the_state_are_not_shown(era: str):
         await client.call_tool("shop", {"task": "Shop."})
 
     assert shop.questions == ["The agent 'shop' wants to call the tool 'look' with {}"]
+    assert shop.did == ["look"]
+    assert "SECRET" not in repr(shop.agent.chat_generator.turns[-1].messages)
 
 
 class Buyer:

@@ -11,6 +11,7 @@ Each question leaves a span in the trace. In a durable run each decision is reco
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from haystack.tracing.tracer import tracer
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
+from haystack_integrations.tools.mcp.budgets import ARGUMENT
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
@@ -264,7 +266,6 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
 def _shown(value: Any) -> Any:
     if not isinstance(value, str | list | dict):
         return value
-    # On Haystack 2.31, values of the State are among the arguments.
     as_json = partial(json.dumps, ensure_ascii=False, default=str, skipkeys=True)
     text = value if isinstance(value, str) else as_json(value)
     return escaped_text(text) if invisible_characters(text) else value
@@ -318,6 +319,25 @@ class TracedStrategy:
         return await asyncio.to_thread(_record, recall, question, decision)
 
 
+class _AskNow(AlwaysAskPolicy):
+    """
+    The policy of a call that is to be confirmed, whatever the user is shown of its arguments.
+    """
+
+    def __init__(self, policy: ConfirmationPolicy, tool_params: dict[str, Any]) -> None:
+        self._policy = policy
+        self._tool_params = tool_params
+
+    def update_after_confirmation(
+        self,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],  # noqa: ARG002 - it is what the user was shown
+        confirmation_result: Any,
+    ) -> None:
+        self._policy.update_after_confirmation(tool_name, tool_description, self._tool_params, confirmation_result)
+
+
 @stored_in("haystack_integrations.hooks.mcp")
 class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
@@ -335,15 +355,27 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
             `tool_call_id` and `confirmation_strategy_context`.
         :returns: The decision.
         """
-        tool_name, tool_params = question["tool_name"], question["tool_params"]
-        if not self.confirmation_policy.should_ask(tool_name, question["tool_description"], tool_params):
+        tool_name, tool_params, policy = question["tool_name"], question["tool_params"], self.confirmation_policy
+        if not HAS_HOOKS:
+            question["tool_params"] = self._of_model(tool_name, tool_params)
+        if not policy.should_ask(tool_name, question["tool_description"], tool_params):
             return ToolExecutionDecision(
                 tool_name=tool_name,
                 execute=True,
                 tool_call_id=question.get("tool_call_id"),
-                final_tool_params=tool_params,
+                final_tool_params=question["tool_params"],
             )
-        return _decision(question, partial(_as_shown, super().run))
+        asking = copy.copy(self)
+        asking.confirmation_policy = _AskNow(policy, tool_params)
+        return _decision(question, partial(_as_shown, super(MCPConfirmationStrategy, asking).run))
+
+    def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        # Haystack 2.31 adds values of the State before it asks, and when the tool is called. In between, it tells the
+        # model what was decided on.
+        policy = self.confirmation_policy
+        tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
+        of_state = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
+        return {name: each for name, each in arguments.items() if name not in of_state and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """

@@ -549,8 +549,13 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
             )
         except _UndecidedError as undecided:
             return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
-        # Haystack would take no arguments for unchanged ones.
-        return decision if client.changed is None else replace(decision, final_tool_params=client.changed)
+        if not decision.execute:
+            return decision
+        # Haystack would take no arguments for unchanged ones, and on 2.31 tell the model those from the State.
+        final = client.changed
+        if final is None:
+            final = arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
+        return replace(decision, final_tool_params=final)
 
     async def run_async(self, **call: Any) -> ToolExecutionDecision:
         """
@@ -626,9 +631,7 @@ class _Client:
             return ConfirmationUIResult("reject", verdict.feedback)
         if verdict.arguments is None:
             return ConfirmationUIResult("confirm", verdict.feedback)
-        chosen = arguments_of_model(tool_name, self._tool_call_id, tool_params)
-        kept = {name: value for name, value in tool_params.items() if name not in chosen}
-        self.changed = {**kept, **verdict.arguments}
+        self.changed = verdict.arguments
         return ConfirmationUIResult("modify", verdict.feedback, self.changed)
 
 
