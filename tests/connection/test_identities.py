@@ -361,3 +361,12 @@ class TestOtherTransports:
 def test_an_invalid_context_is_refused(parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):
         pass
+
+
+def test_a_block_that_began_in_another_thread_says_where_it_holds() -> None:
+    # As a `def` dependency of FastAPI, which does both in threads that the endpoint is not in.
+    block = mcp_request_context(user="ada")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(block.__enter__).result()
+    with pytest.raises(RuntimeError, match="in FastAPI, in the endpoint, in a middleware or in an `async def`"):
+        block.__exit__(None, None, None)

@@ -159,13 +159,22 @@ def mcp_request_context(
         in its own `meta` precedes it.
     :returns: A context manager. `token` and `headers` need a server over HTTP; other servers refuse the call.
     :raises ValueError: If a parameter is invalid.
+    :raises RuntimeError: At the end of the block, if it began in another thread or task.
     """
     context = MCPRequestContext(user=user, token=token, headers=headers, meta=meta)
     reset = current_context.set(context)
     try:
         yield context
     finally:
-        current_context.reset(reset)
+        try:
+            current_context.reset(reset)
+        except ValueError:
+            msg = (
+                "mcp_request_context: the block ends in another thread or task than it began in, so calls in between "
+                "were not on its behalf. Enter it where the calls are made; in FastAPI, in the endpoint, in a "
+                "middleware or in an `async def` dependency"
+            )
+            raise RuntimeError(msg) from None
 
 
 def current_caller() -> Hashable:
