@@ -275,7 +275,7 @@ class Channel:
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
         if isinstance(frame, Unreadable):
-            answered = exchange or self.in_flight.get(own_id(frame.id))
+            answered = self._answered(own_id(frame.id), exchange)
             if answered is not None:
                 answered.settle(UnreadableError(frame.reason))
         elif "method" in frame:
@@ -286,7 +286,7 @@ class Channel:
             else:
                 self._notified(frame["method"], params, exchange)
         else:
-            answered = exchange or self.in_flight.get(frame["id"])
+            answered = self._answered(frame["id"], exchange)
             if answered is None:
                 logger.debug("The server answered a request that nobody waits for")
             elif "error" in frame:
@@ -294,6 +294,10 @@ class Channel:
                 answered.settle(ProtocolError(error["code"], error["message"], error.get("data")))
             else:
                 answered.settle(frame["result"])
+
+    def _answered(self, request_id: Any, exchange: Exchange | None) -> Exchange | None:
+        # In the stream of a request, whatever has no other request's id is its answer.
+        return self.in_flight.get(request_id, exchange)
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if method == "notifications/progress":
