@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDrift
 from haystack_integrations.tools.mcp.snapshot import SPAN_DRIFT, SnapshotGuard
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.executors import recorded_traces
+from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
@@ -416,6 +417,25 @@ def test_invisible_characters_are_not_shown_to_models(server, caplog):
     with pytest.raises(MCPDriftError, match="'count' \\(description\\)"):
         cold.refresh()
     cold.close()
+
+
+@pytest.mark.parametrize(("on_drift", "shown"), [("error", None), ("quarantine", ["look"]), ("warn", ["look", "open"])])
+def test_a_tool_for_apps_that_is_shown_to_models_has_drifted(on_drift, shown):
+    app = {"ui": {"visibility": ["app"]}}
+    server = ForeignServer(definition("look"), definition("open", meta=app))
+    with MCPConnection(server.info) as connection:
+        snapshot = MCPToolSnapshot.capture(connection)
+    server.tools = [definition("look"), definition("open")]
+    assert [drift.kind for drift in snapshot.compare(server.tools)] == ["added"]
+    with MCPToolset(server.info, snapshot=SnapshotCheck(snapshot, on_drift)) as toolset:
+        if shown is None:
+            with pytest.raises(MCPDriftError, match=r"'open' \(added\)"):
+                toolset.refresh()
+        else:
+            toolset.refresh()
+            assert [tool.name for tool in toolset] == shown
+    server.tools = [definition("look", meta=app), definition("open", meta=app)]
+    assert not snapshot.compare(server.tools)
 
 
 def test_a_tool_for_apps_is_not_shown_to_models_either_from_a_snapshot_of_all_tools(server):

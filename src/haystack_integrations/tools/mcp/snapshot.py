@@ -104,7 +104,7 @@ class MCPToolDrift:
     :param tool: The server's name of the tool; empty for what concerns the server.
     :param kind: What it is:
 
-        * `"added"`, `"removed"`: the tool is new, or gone. A renamed tool is both.
+        * `"added"`, `"removed"`: the tool is new, or is shown to models now, or gone. A renamed tool is both.
         * `"description"`: a title or a description is another, of the tool or of a parameter.
         * `"input_schema"`, `"output_schema"`: its parameters or its results have another schema.
         * `"annotations_relaxed"`: its annotations say that it is more harmless than before: that it only reads, or
@@ -528,8 +528,8 @@ class MCPToolSnapshot:
             is_list = isinstance(current, Iterable) and not isinstance(current, str)
             is_asked = hasattr(current, "connection") or hasattr(current, "list_tools") or not is_list
             current = MCPToolSnapshot.capture(current) if is_asked else MCPToolSnapshot.from_tools(current)  # type: ignore[arg-type]
-        before = {tool.name: tool.definition for tool in self.tools}
-        after = {tool.name: tool.definition for tool in current.tools}
+        before = {tool.name: tool for tool in self.tools}
+        after = {tool.name: tool for tool in current.tools}
         return drift_report(before, after, self.instructions, current.instructions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -639,15 +639,15 @@ def _connection_of(source: Any) -> Any:
 
 
 def drift_report(
-    before: Mapping[str, Definition],
-    after: Mapping[str, Definition],
+    before: Mapping[str, PinnedTool],
+    after: Mapping[str, PinnedTool],
     instructions_before: str | None,
     instructions_after: str | None,
 ) -> MCPDriftReport:
     """
     Compare tools and instructions.
 
-    :param before: The canonical definitions of the snapshot by the names of their tools.
+    :param before: The tools of the snapshot by their names.
     :param after: Those that the server has now.
     :param instructions_before: The instructions of the snapshot.
     :param instructions_after: Those of the server. They are compared if neither is None.
@@ -655,12 +655,13 @@ def drift_report(
     """
     drifts: list[MCPToolDrift] = []
     for name in sorted(before.keys() | after.keys()):
-        if name not in before:
-            drifts.append(MCPToolDrift(name, "added", after=after[name]))
-        elif name not in after:
-            drifts.append(MCPToolDrift(name, "removed", before=before[name]))
-        else:
-            drifts += _tool_drifts(name, before[name], after[name])
+        old, new = before.get(name), after.get(name)
+        if new is None and old is not None:
+            drifts.append(MCPToolDrift(name, "removed", before=old.definition))
+        elif new is not None and (old is None or new.is_for_models > old.is_for_models):
+            drifts.append(MCPToolDrift(name, "added", after=new.definition))  # or no model has seen it
+        elif new is not None and old is not None:
+            drifts += _tool_drifts(name, old.definition, new.definition)
     if None not in (instructions_before, instructions_after) and instructions_before != instructions_after:
         drifts.append(MCPToolDrift("", "instructions", before=instructions_before, after=instructions_after))
     return MCPDriftReport(tuple(drifts))
@@ -930,15 +931,15 @@ class SnapshotGuard:
         listed: dict[str, types.Tool] = {}
         for definition in listing.tools:
             listed.setdefault(definition.name, definition)
-        before: dict[str, Definition] = {}
-        after: dict[str, Definition] = {}
+        before: dict[str, PinnedTool] = {}
+        after: dict[str, PinnedTool] = {}
         for name in self._pinned.keys() | listed.keys():
             pinned, now = self._pinned.get(name), listed.get(name)
             if self._is_chosen(name, pinned, now):
                 if pinned is not None:
-                    before[name] = pinned.definition
+                    before[name] = pinned
                 if now is not None:
-                    after[name] = PinnedTool.of(now).definition
+                    after[name] = PinnedTool.of(now)
         return drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
 
     def _is_chosen(self, name: str, pinned: PinnedTool | None, now: types.Tool | None) -> bool:
