@@ -215,7 +215,7 @@ def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
     [
         ({"uri": ""}, "`uri` must be the URI of a resource"),
         ({"uri": None}, "`uri` must be the URI of a resource"),
-        ({"uri": 5}, "read_resource takes a text as `uri`"),
+        ({"uri": 5}, "read_resource takes a text as `uri`."),
         ({"uri": "notes://today", "offset": -1}, "a whole number of at least 0 as `offset`"),
         ({"uri": "notes://today", "offset": "two"}, "a whole number of at least 0 as `offset`"),
     ],

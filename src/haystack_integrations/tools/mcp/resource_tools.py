@@ -15,7 +15,7 @@ from haystack.tools.toolset import Toolset
 from pydantic import Field
 
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments_of_own
 from haystack_integrations.tools.mcp.convert.content import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.resources import matches_any
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
@@ -158,18 +158,9 @@ class MCPResourceToolset(ReaderBase, Toolset):
 
     def _admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
         tool_name = provider_safe_name(name, self.tool_name_prefix)
-        # Python's error would name a private method to the model.
-        if others := [other for other in arguments if other not in (parameter, "offset")]:
-            unknown = ", ".join(f"`{other}`" for other in others)
-            msg = f"{tool_name} has no parameter {unknown}. It has `{parameter}` and `offset`."
-            raise ValueError(msg)
+        fitted = fit_arguments_of_own(tool_name, {parameter: {"type": "string"}, "offset": _OFFSET}, arguments)
         admit_call(tool_name, is_servers=False)
-        fitted = fit_arguments(arguments, {"properties": {parameter: {"type": "string"}, "offset": _OFFSET}})
-        text, offset = fitted.get(parameter, ""), fitted.get("offset", 0)
-        if not isinstance(text, str) or not isinstance(offset, int) or offset < 0:
-            msg = f"{tool_name} takes a text as `{parameter}`, and a whole number of at least 0 as `offset`."
-            raise ValueError(msg)
-        return text, offset
+        return fitted.get(parameter, ""), fitted.get("offset", 0)
 
     def _list(self, **arguments: Any) -> str:
         return self._run(partial(self._listed, **arguments))

@@ -39,6 +39,7 @@ from haystack_integrations.tools.mcp.any_tools import (
 )
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments_of_own
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
@@ -73,6 +74,7 @@ DESCRIPTION: Final = (
     "Find tools and load them. Use this first whenever no tool that is loaded does what is needed: there are many "
     "more. What is found can be called from then on."
 )
+_ARGUMENTS: Final = {"tool_keywords": {"type": "string"}, "k": {"type": "integer"}}
 _PARAMETERS: Final = {
     "tool_keywords": "What the tool should do, in words that its name or description is likely to have, e.g. 'weather "
     "forecast city'. Not the question of the user.",
@@ -290,7 +292,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         self._shared.clear()
 
-    def _search(self, found: ToolsFound, tool_keywords: str, k: int | None = None) -> str:
+    def _search(self, found: ToolsFound, arguments: dict[str, Any]) -> str:
+        fitted = fit_arguments_of_own(self.search_tool_name, _ARGUMENTS, arguments)
+        tool_keywords, k = fitted.get("tool_keywords", ""), fitted.get("k")
         admit_call(self.search_tool_name, is_servers=False)
         if not tool_keywords.strip():
             return "Say what the tool should do, in words that its name or description is likely to have."
@@ -462,8 +466,8 @@ class ToolsFound(RunToolset):
             function=self._search,
         )
 
-    def _search(self, tool_keywords: str, k: int | None = None) -> str:
-        return self._toolset._search(self, tool_keywords, k)
+    def _search(self, **arguments: Any) -> str:
+        return self._toolset._search(self, arguments)
 
     def show(self, tools: Iterable[Tool]) -> None:
         """

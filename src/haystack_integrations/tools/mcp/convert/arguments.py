@@ -67,6 +67,31 @@ def fit_arguments(
     return fitted
 
 
+def fit_arguments_of_own(tool_name: str, properties: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Make the arguments of a tool of this package fit.
+
+    :param tool_name: Name of the tool.
+    :param properties: The schemas of its parameters: texts, and whole numbers that may have a minimum.
+    :param arguments: The arguments.
+    :returns: Those that are not left out.
+    :raises ValueError: If one is unknown or something else. Python's errors would name private methods to the model.
+    """
+    if others := [f"`{name}`" for name in arguments if name not in properties]:
+        known = " and ".join(f"`{name}`" for name in properties)
+        msg = f"{tool_name} has no parameter {', '.join(others)}. It has {known}."
+        raise ValueError(msg)
+    fitted = fit_arguments(arguments, {"properties": properties})
+    for name, value in fitted.items():
+        least = properties[name].get("minimum")
+        is_text = properties[name]["type"] == "string"
+        if not isinstance(value, str if is_text else int) or (least is not None and value < least):
+            number = "a whole number" if least is None else f"a whole number of at least {least}"
+            msg = f"{tool_name} takes {'a text' if is_text else number} as `{name}`."
+            raise ValueError(msg)
+    return fitted
+
+
 def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema) -> list[str]:
     """
     Return the names of arguments that a tool does not have. Many servers drop such arguments silently.
