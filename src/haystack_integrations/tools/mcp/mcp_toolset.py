@@ -665,7 +665,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             # In a thread: `tool_filter` is the user's.
             await call(partial(self._load_listing, publish=False), listing)
         except (MCPConnectionError, TimeoutError) as error:
-            logger.info("The tools changed, but could not be listed: {error}", error=str(error))
+            if connection._has_own_session():  # and was not closed meanwhile, by the user or with a warning of its own
+                logger.info("The tools may have changed, but could not be listed: {error}", error=str(error))
             return False
         except MCPDriftError:  # which was said already, and the next `warm_up` raises it
             return False
