@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPSampling,
+    StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
 from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Callbacks, elicit_result, roots_result
@@ -40,6 +41,7 @@ from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.servers.asking_server import PIXEL, URL
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response, result
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 # Of the server in this process.
@@ -508,6 +510,22 @@ class TestLogging:
         callbacks(**fields).opened(version, types.ServerCapabilities(), None)
         assert "`elicitation` of MCPHandlers has no effect for a server" in caplog.text
         assert reason in caplog.text
+
+    async def test_a_server_that_refuses_to_set_the_level_in_its_own_way_is_connected_to(self) -> None:
+        opening = {"protocolVersion": "2025-06-18", "capabilities": {"logging": {}, "tools": {}}, "serverInfo": {}}
+        results: dict[str, Any] = {"initialize": opening, "tools/list": {"tools": []}}
+
+        async def answer(request: HttpRequest) -> bytes:
+            method = request.message["method"]
+            if method in results:
+                return response("200 OK", result(request, **results[method]))
+            is_request = "id" in request.message
+            return response("400 Bad Request", {"error": f"no {method}"}) if is_request else response("202 Accepted")
+
+        async with ScriptedPeer(answer) as peer:
+            info = StreamableHttpServerInfo(peer.url, negotiation="handshake")
+            async with MCPConnection(info, handlers=MCPHandlers(log_level="info")) as connection:
+                assert await connection.list_tools_async() == []
 
     def test_a_server_that_does_not_set_the_level_is_told_of_without_secrets(
         self, caplog: pytest.LogCaptureFixture

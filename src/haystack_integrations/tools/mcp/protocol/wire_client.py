@@ -250,7 +250,7 @@ class WireClient(MCPClient):
         if level is not None:
             try:
                 await self._request("logging/setLevel", {"level": level})
-            except ProtocolError as error:
+            except RequestError as error:  # whatever is wrong beyond that, the listing tells
                 self._callbacks.refused_level(error)
 
     async def _connect_error(self, error: Exception) -> MCPConnectionError:
