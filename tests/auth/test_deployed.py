@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import same_issu
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
+from tests.support.waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -343,6 +344,35 @@ async def test_a_client_that_the_authorization_server_has_forgotten_registers_ag
             await network.use(auth)
     assert (await network.use(auth)).text == "welcome"
     assert asked == ["old"] * is_in_vain + ["registered"]
+
+
+async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    network.token["refresh_token"] = "second"
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        response = network(request)
+        if request.url.path == "/token":
+            asked.set()
+            await go_on.wait()
+        return response
+
+    auth = network.auth(client_id="me", **HANDLERS, callback_handler=lambda _: "no", token_storage=storage)
+    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    key = auth.holder_of(None).key
+    await storage.save(key, {"tokens": {"access_token": "over", "refresh_token": "first"}, "expires_at": 1})
+    async with asyncio.timeout(LIMIT):
+        given_up = asyncio.create_task(network.use(auth))
+        await asked.wait()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        using = asyncio.create_task(network.use(auth))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await using).text == "welcome"
+    assert [form["refresh_token"] for form in network.forms()] == ["first"]
+    assert ((await storage.load(key)) or {})["tokens"]["refresh_token"] == "second"
 
 
 @pytest.mark.parametrize("iss", [{}, {"iss": "https://login.microsoft.test/7-2-c/v2.0"}])

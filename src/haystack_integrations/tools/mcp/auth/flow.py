@@ -24,6 +24,7 @@ import math
 import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -112,6 +113,8 @@ class Flow(ABC):
     outgoing: Outgoing
     challenge: Challenge
     version: str | None = None
+    # Called when a refresh begins, and when it is over.
+    refreshing: Callable[[bool], None] = lambda _: None
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
 
@@ -161,7 +164,11 @@ class Flow(ABC):
         self.client = self._known_client()
         has_refresh_token = bool((self.record.get("tokens") or {}).get("refresh_token"))
         if may_refresh and self.can_refresh and has_refresh_token and self.client and not self.challenge.is_step_up:
-            refreshed = await self._refresh(self.client.client_id)
+            self.refreshing(True)
+            try:
+                refreshed = await self._refresh(self.client.client_id)
+            finally:
+                self.refreshing(False)
             if refreshed is not None:
                 return refreshed
         self.has_logged_in = True

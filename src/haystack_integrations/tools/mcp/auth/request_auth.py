@@ -72,7 +72,10 @@ _VERSION_HEADER = "mcp-protocol-version"
 
 class _Renewal:
     """
-    A task that gets new tokens, for all who wait for it. It is cancelled when the last one gives up.
+    A task that gets new tokens, for all who wait for it.
+
+    It is cancelled when the last one gives up, but not during a refresh, whose answer may have the only refresh token
+    that is good from then on.
     """
 
     def __init__(self, getting: Coroutine[Any, Any, bool]) -> None:
@@ -80,10 +83,19 @@ class _Renewal:
         # Whoever waited has the error; without this, asyncio would log it if nobody did.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._waiters = 0
+        self._is_refreshing = False
+
+    def refreshing(self, is_refreshing: bool) -> None:
+        self._is_refreshing = is_refreshing
+        self._end_if_unwanted()
+
+    def _end_if_unwanted(self) -> None:
+        if not self._waiters and not self._is_refreshing:
+            self._task.cancel()  # does nothing if it is done
 
     def can_be_joined(self) -> bool:
         # After a fork or a shutdown of the executor there is another loop.
-        is_alive = self._waiters > 0 and not self._task.done()
+        is_alive = (self._waiters > 0 or self._is_refreshing) and not self._task.done()
         return is_alive and self._task.get_loop() is asyncio.get_running_loop()
 
     async def wait(self) -> bool:
@@ -92,8 +104,7 @@ class _Renewal:
             return await asyncio.shield(self._task)
         finally:
             self._waiters -= 1
-            if not self._waiters:
-                self._task.cancel()  # does nothing if it is done
+            self._end_if_unwanted()
 
 
 @dataclass(eq=False)
@@ -306,12 +317,14 @@ class OAuth(httpx2.Auth):
         *,
         may_refresh: bool,
     ) -> bool:
+        renewal = holder.renewal
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
             if serves(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
             flow = self._flow(holder, stored or {}, *refusal)
+            flow.refreshing = renewal.refreshing if renewal is not None else flow.refreshing
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:
