@@ -240,7 +240,22 @@ async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
         async with Client(create_mcp_server("gate", tools=[tool])) as client:
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("hang", {})
-    assert str(failed.value) == "The server behind tool 'hang' did not answer in time."
+    assert str(failed.value) == "The server behind tool 'hang' did not answer in time. The tool may have run."
+
+
+async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_run(http_server, caplog):
+    info = StreamableHttpServerInfo(http_server("streamable-http").url, max_retries=1, base_delay=0.05)
+    with MCPToolset(info, tool_names=["die", "add"]) as toolset:
+        async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+            with pytest.raises(ToolError) as failed:
+                await client.call_tool("die", {})
+            assert str(failed.value) == (
+                "The server behind tool 'die' gave no answer that can be used. The tool may have run."
+            )
+            with pytest.raises(ToolError) as failed:
+                await client.call_tool("add", {"a": 1, "b": 2})
+            assert str(failed.value) == "The server behind tool 'add' cannot be reached. The tool did not run."
+    assert "the connection was cut" in caplog.text
 
 
 @rows(("tool", "answer", "step"), [("count", "counted", "step"), ("steep", "steeped", "large step")])

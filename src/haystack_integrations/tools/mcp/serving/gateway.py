@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPError,
     MCPInvocationError,
+    MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
@@ -195,10 +196,17 @@ def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
     """
     Return what of an error is the other server's; clients do not learn where it is and how it is reached.
     """
+    may_have_run, what = isinstance(error, MCPOutcomeUnknownError), ""
     if isinstance(error, MCPTimeoutError):
-        return ToolError(f"The server behind tool '{tool.name}' did not answer in time.")
-    if isinstance(error.__cause__, MCPConnectionError):
-        return ToolError(f"The server behind tool '{tool.name}' cannot be reached.")
+        what = "did not answer in time"
+    elif may_have_run:
+        what = "gave no answer that can be used"
+    elif isinstance(error.__cause__, MCPConnectionError):
+        what = "cannot be reached"
+    if what:
+        logger.warning("{error}", error=str(error))
+        outcome = "may have run" if may_have_run else "did not run"
+        return ToolError(f"The server behind tool '{tool.name}' {what}. The tool {outcome}.")
     if type(error) is MCPInvocationError and (error.__cause__ is None or error.code is not None):
         return ToolError(error.message.removeprefix(f"Failed to invoke Tool `{tool.name}`: "))
     return error.__cause__ if isinstance(error.__cause__, Exception) else error
