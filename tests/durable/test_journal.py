@@ -7,6 +7,7 @@ Durable runs in one process: what is recorded is not done again, and what nobody
 """
 
 import asyncio
+import contextvars
 import json
 import os
 import pickle
@@ -433,6 +434,30 @@ def test_a_heartbeat_keeps_the_lease(tmp_path):
     journal.close()
 
 
+def test_a_run_whose_opening_was_cancelled_is_free_again(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=60)
+    journal.runs()  # makes the tables
+
+    async def give_up() -> None:
+        with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as writing:
+            writing.execute("BEGIN IMMEDIATE")  # so that opening the run waits
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05), journal.run("run"):
+                    pytest.fail("the run cannot be open")
+
+    asyncio.run(give_up())
+    wait_for(lambda: [(each.name, each.state) for each in journal.runs()] == [("run", "unfinished")])
+    journal.close()
+
+
+def test_a_run_that_is_left_in_another_context_says_so_and_is_free_again(journal):
+    run = journal.run("run")
+    contextvars.copy_context().run(run.__enter__)
+    with pytest.raises(MCPRunError, match=r"left in another context.*What ran elsewhere was not recorded"):
+        run.__exit__(None, None, None)
+    assert journal.unfinished() == ["run"]
+
+
 def test_a_clock_that_jumps_ends_no_lease(journal, monkeypatch):
     with journal.run("run"):
         monkeypatch.setattr(time, "time", lambda: 5e9)
@@ -692,6 +717,33 @@ def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
             assert len(asked) == (0 if attempt else 3)
     assert sorted(made) == [-1, 4]
     assert bank.calls == [("pay", {"amount": 3})]
+
+
+def stop(n: int) -> int:
+    """End the process."""
+    raise Interruption
+
+
+def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal):
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    [tool] = journal.tools([Tool(name="stop", description="", parameters=parameters, function=stop)])
+    with pytest.raises(Interruption), journal.run("run"):
+        tool.invoke(n=1)
+    [unknown] = journal.in_doubt("run")
+    journal.decide("run", unknown.number, "done", "done by hand")
+    with journal.run("run"):
+        assert tool.invoke(n=1) == "done by hand"
+
+
+def test_a_recorded_tool_can_be_pickled(journal):
+    made.clear()
+    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    [tool] = journal.tools([Tool(name="double", description="", parameters=parameters, function=double)])
+    tool = pickle.loads(pickle.dumps(tool))  # noqa: S301
+    for _ in range(2):
+        with journal.run("run"):
+            assert tool.invoke(n=2) == 4
+    assert made == [2]
 
 
 def test_an_agent_as_a_tool_is_entered_again(journal, bank):

@@ -26,6 +26,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -594,9 +595,18 @@ class DurableRun:
     def _leave(self) -> OpenRun:
         opened, reset = self._opened, self._reset
         assert opened is not None and reset is not None  # noqa: S101 - a block was entered
-        call_recorder.reset(reset[0])
-        scope.reset(reset[1])
         self._opened = self._reset = None
+        try:
+            call_recorder.reset(reset[0])
+            scope.reset(reset[1])
+        except ValueError:
+            msg = (
+                f"The block of run '{self.name}' was left in another context, such as another thread or task, than it "
+                "was entered in. What ran elsewhere was not recorded. Put the block around the code that runs"
+            )
+            elsewhere = MCPRunError(msg)
+            opened.end(elsewhere)
+            raise elsewhere from None
         return opened
 
     def __enter__(self) -> OpenRun:
@@ -623,7 +633,20 @@ class DurableRun:
 
         :returns: The open run.
         """
-        return self._enter(await asyncio.to_thread(self._open))
+        pool = ThreadPoolExecutor(1)
+        opening = pool.submit(self._open)
+        pool.shutdown(wait=False)
+
+        def end_if_open(_: Future[OpenRun]) -> None:
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result().end(asyncio.CancelledError())
+
+        try:
+            return self._enter(await asyncio.wrap_future(opening))
+        except asyncio.CancelledError:
+            # The thread goes on, and would lease the run for as long as this process lives.
+            opening.add_done_callback(end_if_open)
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -112,7 +112,16 @@ class _Journaled(Tool):
     def _recorded(self, entry: Entry) -> Any:
         if entry.state == "failed":
             raise ToolInvocationError(entry.result["message"], tool_name=self.name)
+        if "content" in entry.result:  # what `RunJournal.decide` was told, which knows no kinds of tools
+            return entry.result["content"][0]["text"]
         return _decoded(entry.result["value"])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By the tool that it was made of: pickle does not find this class under its name.
+        kind = type(self).__bases__[1]
+        plain = kind.__new__(kind)
+        plain.__dict__.update(self.__dict__)
+        return _journaled, (plain,)
 
 
 def _inside(entry: Entry) -> str:
