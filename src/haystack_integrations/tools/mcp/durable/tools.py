@@ -118,7 +118,7 @@ class _Journaled(Tool):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By the tool that it was made of: pickle does not find this class under its name.
-        kind = type(self).__bases__[1]
+        kind: Any = type(self).__bases__[1]
         plain = kind.__new__(kind)
         plain.__dict__.update(self.__dict__)
         return _journaled, (plain,)
