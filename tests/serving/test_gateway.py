@@ -5,7 +5,7 @@
 import asyncio
 from base64 import b64decode
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import pytest
@@ -71,6 +71,11 @@ class Upstream:
         def add(a: int, b: int) -> int:
             """Add."""
             return a + b
+
+        @server.tool()
+        def reflect(ctx: Context) -> dict[str, Any]:
+            meta = ctx.request_context.meta or {}
+            return {name: value for name, value in meta.items() if name.startswith("tea")}
 
         @server.tool()
         def fail() -> str:
@@ -198,6 +203,12 @@ async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
+
+
+async def test_what_a_client_says_beside_a_call_reaches_the_other_server(toolset, mode):
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        for meta in ({"tea.example/table": 4}, {"tea.example/table": 5}, None):
+            assert (await client.call_tool("reflect", {}, meta=meta)).structured_content == (meta or {})
 
 
 async def test_a_result_of_another_server_that_is_no_object_is_text(mode):

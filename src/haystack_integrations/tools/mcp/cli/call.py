@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.cli.output import (
 )
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, connected, named, server_of
 from haystack_integrations.tools.mcp.convert.content import model_text
-from haystack_integrations.tools.mcp.convert.resources import plain_base64
+from haystack_integrations.tools.mcp.convert.resources import plain_base64, resource_streams
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
@@ -217,9 +217,10 @@ def read(
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents
     texts = [getattr(part, "text", None) for part in parts]
-    contents = [
-        base64.b64decode(part.blob) if text is None else text.encode() for part, text in zip(parts, texts, strict=True)
-    ]
+    try:
+        contents = [stream.data for stream in resource_streams(result)]
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     if save is not None:
         save_bytes(save, b"".join(contents), output)
     if output.is_json:

@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fastmcp import Context
@@ -42,6 +44,7 @@ from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, Progre
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
@@ -49,6 +52,9 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# As in the protocol, and as the SDK calls it.
+_PROGRESS_TOKENS = ("progressToken", "progress_token")
 
 # How often a server may ask in one call before it is given up.
 _MOST_QUESTIONS = 20
@@ -66,7 +72,8 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
-            return await _call(tool, arguments, call)
+            with _meta_of(call.context):
+                return await _call(tool, arguments, call)
         except MCPInvocationError as error:
             failure = _failure(tool, error)
         raise failure
@@ -91,6 +98,20 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
     # FastMCP writes its own there, also about tags and versions.
     return {key: value for key, value in (meta or {}).items() if key not in ("fastmcp", "_fastmcp")}
+
+
+@contextmanager
+def _meta_of(context: Context | None) -> Iterator[None]:
+    """Send the other server what the client says in `_meta`, but for what concerns the connection to this one."""
+    request = context.request_context if context is not None else None
+    said = request.meta if request is not None else None
+    meta = {name: value for name, value in (_own(said) or {}).items() if name not in _PROGRESS_TOKENS}
+    reset = current_context.set(replace(current_context.get() or MCPRequestContext(), meta=meta)) if meta else None
+    try:
+        yield
+    finally:
+        if reset is not None:
+            current_context.reset(reset)
 
 
 async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> Any:
@@ -123,7 +144,7 @@ def _result(result: Any) -> Any:
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
         return result
-    changed: dict[str, Any] = {"meta": _of_result(result.meta)}
+    changed: dict[str, Any] = {"meta": _own(result.meta)}
     if not isinstance(result.structured_content, dict):
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -132,8 +153,8 @@ def _result(result: Any) -> Any:
     return result.model_copy(update=changed)
 
 
-def _of_result(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    # What the other server says of itself is not said of this one.
+def _own(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return `_meta` without what one side of a connection says of itself, and not of what is behind it."""
     own = {key: value for key, value in (meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
     return own or None
 
@@ -271,7 +292,7 @@ class _RemotePrompt(Prompt):
             msg = f"The server behind prompt '{self.name}' did not give it."
             raise PromptError(msg) from error
         messages = [Message(each.content, role=each.role) for each in result.messages]
-        return PromptResult(messages, description=result.description, meta=_of_result(result.meta))
+        return PromptResult(messages, description=result.description, meta=_own(result.meta))
 
 
 class ForwardedReading(Source):
@@ -341,7 +362,7 @@ class ForwardedReading(Source):
             except MCPError as error:
                 msg = f"The server behind resource '{uri}' did not give it."
                 raise ResourceError(msg) from error
-            return ResourceResult([_content(each) for each in result.contents], meta=_of_result(result.meta))
+            return ResourceResult([_content(each) for each in result.contents], meta=_own(result.meta))
 
         return Resource.from_function(read, uri, **shown)
 
