@@ -9,6 +9,7 @@ Confirmation of tool calls by annotations: the hook of Haystack 3, and the strat
 import asyncio
 import sys
 import threading
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 from mcp import types
+from rich.console import Console
+from rich.prompt import Prompt
 
 from haystack_integrations.hooks.mcp import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 from haystack_integrations.tools.mcp import (
@@ -39,12 +42,12 @@ from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 if HAS_HOOKS:
-    from haystack.hooks.human_in_the_loop import AskOncePolicy
+    from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, AskOncePolicy, RichConsoleUI
     from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
 
     from haystack_integrations.hooks.mcp import MCPConfirmationHook
 else:
-    from haystack.human_in_the_loop import AskOncePolicy
+    from haystack.human_in_the_loop import AlwaysAskPolicy, AskOncePolicy, RichConsoleUI
     from haystack.human_in_the_loop.dataclasses import ConfirmationUIResult
 
 needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
@@ -253,6 +256,18 @@ class TestAnswers:
         assert any("edited" in (message.text or "") for message in told if message.is_from("user"))
         decisions = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call.decision=")]
         assert sorted(each.partition("=")[2] for each in decisions) == ["accepted", "declined", "edited"]
+
+    def test_the_markup_of_a_rich_console_hides_nothing(self, monkeypatch):
+        monkeypatch.setattr(Prompt, "ask", lambda *_, **__: "y")
+        console = Console(file=StringIO(), width=200)
+        arguments = {"text": "list[int] [/INST] [conceal]rm[/conceal]", "more": ["[conceal]x"], "n": 1}
+        strategy = MCPConfirmationStrategy(
+            confirmation_policy=AlwaysAskPolicy(), confirmation_ui=RichConsoleUI(console)
+        )
+        decision = strategy.run(tool_name="run", tool_description="Runs[x].", tool_params=arguments)
+        shown = console.file.getvalue()
+        assert all(text in shown for text in (arguments["text"], '["[conceal]x"]', "Runs[x]."))
+        assert decision.final_tool_params == arguments
 
     def test_neither_the_user_nor_the_model_is_told_values_of_the_state(self, server):
         shown = []

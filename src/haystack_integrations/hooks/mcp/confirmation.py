@@ -34,7 +34,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.budgets import ARGUMENT
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
-from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters
+from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -263,25 +263,26 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
         return _record(recall, question, decided(decide(**question)))
 
 
-def _shown(value: Any) -> Any:
-    if not isinstance(value, str | list | dict):
-        return value
-    as_json = partial(json.dumps, ensure_ascii=False, default=str, skipkeys=True)
-    text = value if isinstance(value, str) else as_json(value)
-    return escaped_text(text) if invisible_characters(text) else value
-
-
-def _as_shown(decide: Callable[..., ToolExecutionDecision], **question: Any) -> ToolExecutionDecision:
+def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question: Any) -> ToolExecutionDecision:
     """
-    Ask about a call so that nothing of its arguments is hidden from the user, and make it as the model wants it.
+    Ask about a call so that nothing of it is hidden from the user, and make it as the model wants it.
     """
+
+    def shown(value: Any) -> Any:
+        if not isinstance(value, str | list | dict):
+            return value
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
+        escaped = text_for_ui(ui, text)
+        return value if escaped == text else escaped
+
     asked: dict[str, Any] = question["tool_params"]
-    shown = {name: _shown(value) for name, value in asked.items()}
-    decision = decide(**{**question, "tool_params": shown})
+    seen = {name: shown(value) for name, value in asked.items()}
+    description = text_for_ui(ui, question["tool_description"])
+    decision = decide(**{**question, "tool_description": description, "tool_params": seen})
     final = decision.final_tool_params
     if final is None:
         return decision
-    wanted = {name: asked[name] if shown.get(name, _ABSENT) == value else value for name, value in final.items()}
+    wanted = {name: asked[name] if seen.get(name, _ABSENT) == value else value for name, value in final.items()}
     return replace(decision, final_tool_params=wanted)
 
 
@@ -343,8 +344,8 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
     Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
 
-    The user sees invisible characters of arguments as escapes. Each question leaves a span in the trace, with the name
-    of the tool and the decision.
+    The user sees all of the arguments: invisible characters as escapes, and what looks like markup. Each question
+    leaves a span in the trace, with the name of the tool and the decision.
     """
 
     def run(self, **question: Any) -> ToolExecutionDecision:
@@ -367,7 +368,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
             )
         asking = copy.copy(self)
         asking.confirmation_policy = _AskNow(policy, tool_params)
-        return _decision(question, partial(_as_shown, super(MCPConfirmationStrategy, asking).run))
+        return _decision(question, partial(_as_shown, self.confirmation_ui, super(MCPConfirmationStrategy, asking).run))
 
     def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Haystack 2.31 adds values of the State before it asks, and when the tool is called. In between, it tells the

@@ -110,6 +110,23 @@ def escaped_text(text: str) -> str:
     )
 
 
+def text_for_ui(ui: object, text: str) -> str:
+    """
+    Escape what a ConfirmationUI of Haystack would not show of a text.
+
+    :param ui: The UI.
+    :param text: The text.
+    :returns: The text without invisible characters and, for Haystack's RichConsoleUI, without markup: it would show
+        `list[int]` as `list`.
+    """
+    text = escaped_text(text)
+    if any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__):
+        from rich.markup import escape  # noqa: PLC0415 (only this UI needs it)
+
+        text = escape(text)
+    return text
+
+
 def escaped_json(text: str) -> str:
     """
     Escape the invisible characters of a JSON text, so that people see them.

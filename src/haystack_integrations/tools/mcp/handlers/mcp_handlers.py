@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
+from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
@@ -124,11 +125,10 @@ class AskUser:
         is_form = params.mode == "form"
         shown = _shown(params.requested_schema) if is_form else {"url": params.url}
         # What a server writes must hide nothing from the user, nor steer the terminal.
-        seen = {
-            escaped_text(name): escaped_text(each) if isinstance(each, str) else each for name, each in shown.items()
-        }
+        escape = partial(text_for_ui, self.ui)
+        seen = {escape(name): escape(each) if isinstance(each, str) else each for name, each in shown.items()}
         names = dict(zip(seen, shown, strict=True))
-        decision = self.ui.get_user_confirmation(escaped_text(server), escaped_text(params.message), dict(seen))
+        decision = self.ui.get_user_confirmation(escape(server), escape(params.message), dict(seen))
         if decision.action not in ("confirm", "modify"):
             return False
         if not is_form:
