@@ -291,7 +291,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["nowhere.yaml"], "There is no file nowhere.yaml"),
         (["nothing"], "serve takes the YAML of a pipeline"),
         (["shelf.py:nobody"], "has no object 'nobody'"),
-        (["shelf.py:number"], "'number' is a int, which cannot be served"),
+        (["shelf.py:number"], "'number' is of type int, which cannot be served"),
         (["shelf.py:later"], "is asynchronous"),
         (["shelf.py:search", "--input", "query"], "--input takes NAME=component.socket"),
         (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),

@@ -312,5 +312,5 @@ def _kinds(thing: Any, name: str) -> dict[str, Any]:
         return {"prompts": {name: thing}}
     if inspect.isroutine(thing):
         return {"tools": [thing]}
-    msg = f"'{name}' is a {type(thing).__name__}, which cannot be served. {_CHOICES}, with something of Haystack"
+    msg = f"'{name}' is of type {type(thing).__name__}, which cannot be served. {_CHOICES}, with something of Haystack"
     raise CommandError(msg)
