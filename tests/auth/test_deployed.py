@@ -17,11 +17,12 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 from haystack.utils import Secret
+from key_value.aio.stores.memory import MemoryStore
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, KeyValueTokenStorage, MCPLoginRequest
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT
@@ -346,8 +347,18 @@ async def test_a_client_that_the_authorization_server_has_forgotten_registers_ag
     assert asked == ["old"] * is_in_vain + ["registered"]
 
 
-async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used() -> None:
-    network, storage = TokenNetwork(), InMemoryTokenStorage()
+class RemoteStore(MemoryStore):
+    """Takes its time, as one at another machine does."""
+
+    async def get(self, key: str, *, collection: str | None = None) -> Any:
+        await asyncio.sleep(0)
+        return await super().get(key, collection=collection)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted again meanwhile", "not wanted any more"])
+async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used(is_wanted: bool) -> None:
+    network, store = TokenNetwork(), RemoteStore()
+    storage = KeyValueTokenStorage(store)
     network.token["refresh_token"] = "second"
     asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -367,10 +378,15 @@ async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used
         await asked.wait()
         given_up.cancel()
         await asyncio.wait([given_up])
-        using = asyncio.create_task(network.use(auth))
+        using = asyncio.create_task(network.use(auth)) if is_wanted else None
         await asyncio.sleep(0)
         go_on.set()
-        assert (await using).text == "welcome"
+        renewal = auth.holder_of(None).renewal
+        assert renewal is not None
+        await asyncio.wait([renewal._task])
+        # No other process waits for its lock.
+        assert await store.get(f"{key.digest}.lock", collection=storage.collection) is None
+        assert (await (using or network.use(auth))).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["first"]
     assert ((await storage.load(key)) or {})["tokens"]["refresh_token"] == "second"
 

@@ -113,7 +113,7 @@ class Flow(ABC):
     outgoing: Outgoing
     challenge: Challenge
     version: str | None = None
-    # Called when a refresh begins, and when it is over.
+    # Called when a refresh begins, and when it is over and a login is to follow.
     refreshing: Callable[[bool], None] = lambda _: None
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
@@ -165,12 +165,10 @@ class Flow(ABC):
         has_refresh_token = bool((self.record.get("tokens") or {}).get("refresh_token"))
         if may_refresh and self.can_refresh and has_refresh_token and self.client and not self.challenge.is_step_up:
             self.refreshing(True)
-            try:
-                refreshed = await self._refresh(self.client.client_id)
-            finally:
-                self.refreshing(False)
+            refreshed = await self._refresh(self.client.client_id)
             if refreshed is not None:
                 return refreshed
+            self.refreshing(False)
         self.has_logged_in = True
         self.outgoing.step = "preparing to ask for a token"
         self.found = await self.discover()
