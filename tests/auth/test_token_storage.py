@@ -6,10 +6,12 @@
 Where tokens are kept, who shares them, and how they are renewed.
 """
 
+import asyncio
 import json
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -243,13 +245,13 @@ async def test_a_storage_keeps_each_users_record_apart_until_it_is_deleted(kind:
     assert (await storage.load(USERS_KEY), await storage.load(KEY)) == (None, RECORD)
 
 
+@dataclass
 class SDKStorage:
     """
-    A storage of the MCP SDK's protocol.
+    A storage of the MCP SDK's protocol: a data class, which has no hash.
     """
 
-    def __init__(self) -> None:
-        self.kept: dict[str, Any] = {}
+    kept: dict[str, Any] = field(default_factory=dict)
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.kept.get("tokens")
@@ -280,6 +282,29 @@ async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetw
         await network.auth(**options).log_in(httpx2.Response(401), "bob")
     with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
         await network.auth(**options).log_out(None)
+
+
+@dataclass
+class OwnStorage(MCPTokenStorage):
+    records: dict[TokenKey, dict[str, Any]] = field(default_factory=dict)
+
+    async def load(self, key: TokenKey) -> dict[str, Any] | None:
+        return self.records.get(key)
+
+    async def save(self, key: TokenKey, record: dict[str, Any]) -> None:
+        self.records[key] = record
+
+    async def delete(self, key: TokenKey) -> None:
+        self.records.pop(key, None)
+
+
+async def test_a_storage_may_be_a_data_class(network: TokenNetwork) -> None:
+    options: dict[str, Any] = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value")}
+    storage = OwnStorage()
+    auths = [network.auth(**options, token_storage=each) for each in (storage, storage, OwnStorage())]
+    assert [(await network.use(auth)).text for auth in auths] == ["welcome"] * 3
+    assert [auth.holder_of(None) is auths[0].holder_of(None) for auth in auths] == [True, True, False]
+    assert len(network.forms()) == 2
 
 
 async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
@@ -342,6 +367,25 @@ async def test_a_store_may_be_made_when_it_is_needed(store: Any) -> None:
 def no_store() -> Any:
     msg = "the host is not known"
     raise OSError(msg)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+async def test_a_process_that_was_forked_while_a_file_was_locked_does_not_keep_it_locked(tmp_path: Path) -> None:
+    storage = FileTokenStorage(str(tmp_path))
+    waiting, alive = os.pipe()
+    async with storage.lock(KEY):
+        child = os.fork()
+        if not child:
+            os.close(alive)
+            os.read(waiting, 1)
+            os._exit(0)
+    try:
+        async with asyncio.timeout(LIMIT), storage.lock(KEY):
+            pass
+    finally:
+        os.close(alive)
+        os.waitpid(child, 0)
+        os.close(waiting)
 
 
 async def test_a_lock_of_a_process_that_died_ends() -> None:

@@ -46,6 +46,7 @@ from haystack_integrations.tools.mcp.auth.proofs import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,
+    SDKTokenStorage,
     TokenKey,
     has_expired,
     has_token,
@@ -229,7 +230,7 @@ class OAuth(httpx2.Auth):
         :returns: What holds them.
         """
         key = TokenKey(self.server_url, self._client_digest, user)
-        self._used[user] = _holders.setdefault((self.storage, key), _Holder(key, self.storage))
+        self._used[user] = _holders.setdefault((_identity(self.storage), key), _Holder(key, self.storage))
         return self._used[user]
 
     async def _current(self, tries: _Tries) -> Record | None:
@@ -339,6 +340,14 @@ class OAuth(httpx2.Auth):
         outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
         flow = _FLOWS[str(config.grant_type)]
         return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge(), version)
+
+
+def _identity(storage: MCPTokenStorage) -> Any:
+    try:
+        hash(storage)
+    except TypeError:  # a data class, or around one; the holder keeps it, so that nothing else gets its id
+        return id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
+    return storage
 
 
 def _covers(record: Record | None, challenge: Challenge | None) -> bool:

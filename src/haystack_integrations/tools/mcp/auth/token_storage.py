@@ -303,13 +303,15 @@ class FileTokenStorage(MCPTokenStorage):
         """
         path = self._path(key, "lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor, owner = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), os.getpid()
         try:
             while not _try_lock(descriptor):
                 await asyncio.sleep(_POLL)
             yield
         finally:
-            os.close(descriptor)  # which unlocks it
+            if os.getpid() == owner:
+                _unlock(descriptor)
+            os.close(descriptor)
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -325,6 +327,14 @@ def _try_lock(descriptor: int) -> bool:
     except (BlockingIOError, PermissionError):
         return False
     return True
+
+
+def _unlock(descriptor: int) -> None:
+    # On Windows, closing it does that. Elsewhere, a process that was forked meanwhile would keep it locked.
+    if os.name != "nt":
+        import fcntl  # noqa: PLC0415 - Windows has none
+
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 @stored_in("haystack_integrations.tools.mcp.oauth")
