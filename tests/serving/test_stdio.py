@@ -4,7 +4,11 @@
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -12,7 +16,8 @@ import pytest
 
 from haystack_integrations.tools.mcp.serving.running import Stop
 from tests.support.background import in_thread
-from tests.support.served import SERVED, ServedProcess, envelope
+from tests.support.prepared import PreparedProcess
+from tests.support.served import ROOT, SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
 
 # Far below what calls would take that are not ended.
@@ -94,6 +99,24 @@ def test_a_client_that_closes_stdin_abandons_its_calls(patient: ServedProcess) -
     assert patient.wait() == 0
     assert "EVENT cancelled" in patient.errors
     assert "EVENT closed" in patient.errors
+
+
+def test_a_client_that_is_killed_during_a_call_leaves_no_traceback() -> None:
+    command = [sys.executable, str(SERVED), "{}"]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with PreparedProcess(command, env=environment, **pipes) as process:
+        call = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": envelope()}
+        message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
+        process.stdin.write(message)
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(message)
+        process.stdin.close()
+        errors = process.stderr.read().decode()
+        assert process.wait(LIMIT) == 0
+    assert "Traceback" not in errors
 
 
 def test_a_cancelled_call_does_not_hold_up_the_stop(patient: ServedProcess) -> None:

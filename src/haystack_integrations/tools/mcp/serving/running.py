@@ -551,7 +551,10 @@ async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
 
     stop = Stop(grace_period, wind_down)
     with stop.on_signals(with_others=False), lines.in_place_of_stdin(stop):
-        await server.run_stdio_async(show_banner=False)
+        try:
+            await server.run_stdio_async(show_banner=False)
+        except* BrokenPipeError:
+            logger.info("The client has gone: nobody reads the answers")
 
 
 # An escape in JSON: a pair of surrogates, half of one, or anything else.
