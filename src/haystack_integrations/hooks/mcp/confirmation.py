@@ -398,8 +398,8 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
     """
     A ConfirmationPolicy that asks unless a trusted server says that a tool only reads. Haystack 2.31 and 3.
 
-    It looks a tool up by its name when it is called, so that it knows the annotations of that time. A tool that is not
-    among its tools, or whose server cannot be reached, is asked for.
+    It looks a tool up by its name when it is called. What it was annotated with, and what the server has said since,
+    must both say that it only reads. A tool that is not among its tools, or whose session was lost, is asked for.
     """
 
     def __init__(
@@ -450,14 +450,21 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         if own is not None and not isinstance(own, str):
             own.update_after_confirmation(tool_name, tool_description, tool_params, confirmation_result)
 
+    def _listed(self, tool_name: str) -> Tool | None:
+        tools = (tool for part in tool_items(self.tools) for tool in _selectable(part))
+        return next((tool for tool in tools if tool.name == tool_name), None)
+
     def _find(self, tool_name: str) -> Tool | None:
         try:
-            # A policy from YAML has toolsets of its own, whose connections are shared with those of the Agent.
-            for each in tool_items(self.tools):
-                if hasattr(each, "warm_up"):
-                    each.warm_up()
-            tools = (tool for part in tool_items(self.tools) for tool in _selectable(part))
-            return next((tool for tool in tools if tool.name == tool_name), None)
+            tool = self._listed(tool_name)
+            # A policy from YAML has toolsets of its own, whose connections are shared with those of the Agent. Warming
+            # up those that are warm would show a running Agent of Haystack 2.31 new tools, which have no strategies.
+            if tool is None or (isinstance(tool, MCPTool) and tool._definition is None):
+                for each in tool_items(self.tools):
+                    if hasattr(each, "warm_up"):
+                        each.warm_up()
+                tool = self._listed(tool_name)
+            return tool
         except (MCPError, ValueError) as error:
             logger.warning(
                 "The annotations of tool '{tool}' are not known, so its call is to be confirmed: {error}",
