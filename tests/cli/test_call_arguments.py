@@ -197,6 +197,13 @@ FORM = {
     },
     "required": ["count"],
 }
+CHOICES = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]},
+        "sizes": {"type": "array", "items": {"enum": ["s", "l"], "enumNames": ["Small", "L"]}},
+    },
+}
 PAGE = {"mode": "url", "url": "https://example.com/pay\x1b[2J"}
 NO_FIELDS = {"type": "object", "properties": {}}
 OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more": True}}
@@ -217,6 +224,8 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
         (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
         (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
         (FORM, "2\n", None, "How many"),
+        (CHOICES, "Red\nsmall, L\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
+        (CHOICES, '\n["s"]\n', {"sizes": ["s"]}, "sizes (s (Small), l (L), separated by commas, optional): "),
     ],
 )
 def test_a_server_asks_in_the_terminal(

@@ -377,6 +377,28 @@ class TestElicitation:
         assert shown[0] == (r"Bank\u200b", r"Fine?\u001b[2K\rOK?", {r"colour\u200b": r"\u202ered"})
         assert shown[1][2] == {"url": r"https://a\u202e.example"}
 
+    def test_the_user_sees_what_the_fields_of_a_form_are_and_what_can_be_chosen(self) -> None:
+        colours = [{"const": "r", "title": "Red"}, {"const": "b", "title": "B\x1blue"}, "odd"]
+        schema = {
+            "properties": {
+                "count": {"type": "integer", "description": "How many"},
+                "colour": {"type": "string", "oneOf": colours, "description": "Of the walls"},
+                "sizes": {"type": "array", "items": {"enum": ["s", "l"]}},
+                "note": {"type": "string", "title": "Note"},
+                "odd": True,
+            }
+        }
+        shown: list[str] = []
+
+        class UI:
+            def get_user_confirmation(self, _server: str, text: str, _fields: Any) -> Any:
+                shown.extend(text.split("\n"))
+                return SimpleNamespace(action="reject")
+
+        assert AskUser(UI())(types.ElicitRequestFormParams(message="Fine?", requested_schema=schema)) is False
+        told = ["count: How many", r"colour: Of the walls; r (Red), b (B\u001blue)", "sizes: s, l"]
+        assert shown == ["Fine?", *told]
+
     @in_both_eras
     def test_what_does_not_fit_the_form_is_not_sent(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
         connection = ask(elicitation=lambda _: {"colour": "red", "count": "Sentinel-4711"})

@@ -45,6 +45,7 @@ from haystack_integrations.tools.mcp.convert.resources import plain_base64, reso
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import described_options, options_of
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -173,7 +174,12 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
     values: dict[str, Any] = {}
     for name, each in properties_of(schema).items():
         default = each.get("default")
-        facts = [describe_type(each, schema)]
+        options, is_list = options_of(each), each.get("type") == "array"
+        titles = {title.lower(): value for value, title in options.items()}
+        has_titles = any(value != title for value, title in options.items())
+        facts = [one_line(described_options(options)) if has_titles else describe_type(each, schema)]
+        if is_list:
+            facts.append("separated by commas")
         if default is not None:
             facts.append(f"default: {one_line(default)}")
         elif name not in required:
@@ -182,7 +188,8 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         question = f"  {meaning} ({', '.join(facts)}): "
         while True:
             text = output.ask(question)
-            value = typed(name, [text], schema) if text else default
+            chosen = [part.strip() for part in text.split(",")] if is_list and text[:1] != "[" else [text]
+            value = typed(name, [titles.get(each.lower(), each) for each in chosen], schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
                 break

@@ -128,7 +128,8 @@ class AskUser:
         escape = partial(text_for_ui, self.ui)
         seen = {escape(name): escape(each) if isinstance(each, str) else each for name, each in shown.items()}
         names = dict(zip(seen, shown, strict=True))
-        decision = self.ui.get_user_confirmation(escape(server), escape(params.message), dict(seen))
+        told = [params.message, *(_meanings(params.requested_schema) if is_form else ())]
+        decision = self.ui.get_user_confirmation(escape(server), "\n".join(map(escape, told)), dict(seen))
         if decision.action not in ("confirm", "modify"):
             return False
         if not is_form:
@@ -204,6 +205,46 @@ def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     required = schema.get("required")
     names = required if isinstance(required, list) else []
     return [name for name in names if isinstance(name, str) and name not in values]
+
+
+def options_of(field: dict[str, Any]) -> dict[str, str]:
+    """
+    Return what can be chosen in a field, of which there may be several.
+
+    :param field: Its schema.
+    :returns: The titles by the values; nothing if anything can be filled in.
+    """
+    items = field.get("items") if field.get("type") == "array" else field
+    items = items if isinstance(items, dict) else {}
+    values, titles = items.get("enum"), items.get("enumNames")
+    if isinstance(values, list):
+        pairs = zip(values, titles if isinstance(titles, list) and len(titles) == len(values) else values, strict=True)
+    else:
+        named = items.get("oneOf") or items.get("anyOf")
+        listed = [each for each in named if isinstance(each, dict)] if isinstance(named, list) else []
+        pairs = ((each.get("const"), each.get("title") or each.get("const")) for each in listed)
+    return {value: str(title) for value, title in pairs if isinstance(value, str)}
+
+
+def described_options(options: dict[str, str]) -> str:
+    """
+    Describe what can be chosen.
+
+    :param options: As `options_of` returns them.
+    :returns: For example "r (Red), b (Blue)".
+    """
+    return ", ".join(value if value == title else f"{value} ({title})" for value, title in options.items())
+
+
+def _meanings(schema: dict[str, Any]) -> list[str]:
+    """Describe the fields of which the server says more than a name."""
+    lines = []
+    for name, field in fields_of(schema).items():
+        known = field if isinstance(field, dict) else {}
+        facts = [str(known.get("description") or ""), described_options(options_of(known))]
+        if any(facts):
+            lines.append(f"{name}: {'; '.join(filter(None, facts))}")
+    return lines
 
 
 def _shown(schema: dict[str, Any]) -> dict[str, Any]:
