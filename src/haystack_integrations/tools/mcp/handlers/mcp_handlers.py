@@ -207,7 +207,7 @@ def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str) and name not in values]
 
 
-def options_of(field: dict[str, Any]) -> dict[str, str]:
+def options_of(field: Mapping[str, Any]) -> dict[str, str]:
     """
     Return what can be chosen in a field, of which there may be several.
 
@@ -217,6 +217,7 @@ def options_of(field: dict[str, Any]) -> dict[str, str]:
     items = field.get("items") if field.get("type") == "array" else field
     items = items if isinstance(items, dict) else {}
     values, titles = items.get("enum"), items.get("enumNames")
+    pairs: Iterable[tuple[Any, Any]]
     if isinstance(values, list):
         pairs = zip(values, titles if isinstance(titles, list) and len(titles) == len(values) else values, strict=True)
     else:
