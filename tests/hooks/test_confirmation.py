@@ -240,6 +240,19 @@ class TestWhoIsAsked:
         assert [turn.tool_names for turn in generator.turns] == [["look", "silent", "wipe"]] * 4
         assert server.calls == [("wipe", {}), ("silent", {})]
 
+    @pytest.mark.parametrize("kind", ["search", "toolset"])
+    def test_a_tool_that_a_server_offers_later_is_asked_for_too(self, server, toolset, kind):
+        tools = MCPSearchableToolset(toolset, search_threshold=2) if kind == "search" else toolset
+        tools.warm_up()
+        ui = ScriptedUI(new="reject")
+        agent, generator = Agents.make(tools, ui)
+        server.tools = [*server.tools, definition("new", TEXT)]
+        toolset.refresh()
+        generator.replies = [calls(("search_tools", {"tool_keywords": "new"})), calls(("new", {})), say("done")]
+        agent.run(messages=GO)
+        assert generator.turns[1].tool_names[-1 if kind == "search" else 1] == "new"
+        assert (ui.asked, server.calls) == (["new"], [])
+
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, way):
         class Slow(ScriptedUI):
@@ -387,6 +400,8 @@ class TestConfiguration:
         strategies = confirmation_strategies_for(toolset, ScriptedUI(), overrides={"mine": "always"})
         assert list(strategies) == ["look", "silent", "wipe", "mine"]
         assert all(isinstance(strategy, MCPConfirmationStrategy) for strategy in strategies.values())
+        with pytest.raises(KeyError):
+            strategies["nobody"]
         with pytest.raises(MCPConfigurationError, match=r"Call its warm_up\(\) first, or give it `tool_names`"):
             confirmation_strategies_for([toolset, MCPToolset(COUNTER)], ScriptedUI())
         assert list(confirmation_strategies_for(MCPToolset(COUNTER, tool_names=["add"]), ScriptedUI())) == ["add"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -494,6 +494,24 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         return default_from_dict(cls, {**data, "init_parameters": parameters})
 
 
+class _Strategies(dict[str, ConfirmationStrategy]):
+    """
+    The strategies of an Agent of Haystack 2.31, with one for each tool that a server offers later.
+    """
+
+    def __init__(self, names: Iterable[str], strategy: ConfirmationStrategy, policy: MCPAnnotationPolicy) -> None:
+        super().__init__(dict.fromkeys(names, strategy))
+        self._strategy, self._policy = strategy, policy
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (isinstance(name, str) and is_of_server(self._policy._listed(name)))
+
+    def __missing__(self, name: str) -> ConfirmationStrategy:
+        if name not in self:
+            raise KeyError(name)
+        return self._strategy
+
+
 def confirmation_strategies_for(
     tools: ToolsType,
     confirmation_ui: ConfirmationUI,
@@ -506,8 +524,9 @@ def confirmation_strategies_for(
     Make the `confirmation_strategies` of an Agent of Haystack 2.31, one for each MCP tool.
 
     Haystack 2.31 ignores the key `"*"` without a word, so each tool has a key of its own. The tools must be known:
-    warm the toolsets up first, or give them `tool_names`. A tool that a server offers later has no strategy; it would
-    run unasked. MCPConfirmationHook on Haystack 3 has no such gap.
+    warm the toolsets up first, or give them `tool_names`. A tool that a server offers later is asked for, too, unless
+    the strategies were copied into another dictionary, or stored with the Agent: it would run unasked then.
+    MCPConfirmationHook on Haystack 3 has no such gap.
 
     :param tools: A toolset, or a list of toolsets and tools.
     :param confirmation_ui: How to ask the user.
@@ -530,4 +549,4 @@ def confirmation_strategies_for(
             )
             raise MCPConfigurationError(msg)
     strategy = MCPConfirmationStrategy(confirmation_policy=policy, confirmation_ui=confirmation_ui)
-    return dict.fromkeys(dict.fromkeys([*names, *(overrides or {})]), strategy)
+    return _Strategies(dict.fromkeys([*names, *(overrides or {})]), strategy, policy)
