@@ -631,6 +631,11 @@ def test_what_is_invalid_is_refused_by_name(parameters, message):
         RunJournal("sqlite://").run("")
 
 
+def test_a_value_that_is_no_json_is_refused_by_name(journal):
+    with pytest.raises(ValueError, match="'today' must be JSON"), journal.run("run"):
+        journal.value("today", lambda: timedelta(days=1))
+
+
 def test_values_are_the_same_when_a_run_is_continued(journal):
     for _ in range(2):
         with journal.run("run"):

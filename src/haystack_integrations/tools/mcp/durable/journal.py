@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -133,6 +134,7 @@ class RunJournal:
         :param name: Its name.
         :param make: Makes it where it is not recorded. It must be JSON.
         :returns: The value.
+        :raises ValueError: If the value is not JSON.
         """
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
@@ -141,6 +143,11 @@ class RunJournal:
         if known.is_recorded:
             return cast("T", known.result)
         made = make()
+        try:
+            json.dumps(made)
+        except (TypeError, ValueError) as error:
+            msg = f"RunJournal.value: '{name}' must be JSON, e.g. the text of a date: {error}"
+            raise ValueError(msg) from None
         known.record(made)
         return made
 
