@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPHandlers,
     MCPInvocationError,
+    MCPRegistry,
     MCPResourceToolset,
     MCPSampling,
     MCPSearchableToolset,
@@ -176,8 +177,11 @@ def test_a_result_of_a_hostile_or_wordy_server_is_shown_safely():
 def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     schema = {"type": "object", "properties": {"<i>": {"type": ["string", "null"], "description": "<b>"}}}
     server = ForeignServer(definition("look", schema, description="<script>"))
-    with MCPToolset(server.info) as toolset:
+    registry = MCPRegistry({"<b>": server.info}, [ToolConfig("x", ["<b>"])])
+    with MCPToolset(server.info) as toolset, registry.toolset("x") as alias:
         shown = {
+            "alias": alias,
+            "report": registry.health_check(),
             "tool": toolset["look"],
             "toolset": toolset,
             "search": MCPSearchableToolset(toolset),
@@ -190,8 +194,9 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
         assert each.startswith("<table><caption>") and each.endswith("</table>")
         assert not any(tag in each for tag in ("<script>", "<i>", "<b>"))
     assert "<td>i</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
-    for name in ("toolset", "search"):
+    for name in ("toolset", "search", "alias"):
         assert "<td>look</td>" in html[name]
+    assert "<tr><td>x</td><td>&lt;b&gt;</td><td>ok</td><td>1</td><td></td></tr>" in html["report"]
     assert "<td>read_resource</td>" in html["resources"]
     for name in ("status", "connection"):
         assert ": ready</caption>" in html[name]

@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
+from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -323,6 +324,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         Pickle the configuration. The unpickled object opens its own connections.
         """
         return type(self), (self._config, self._providers)
+
+    def _repr_html_(self) -> str:
+        return html_table(self, f"{type(self).__name__} '{self.tool_alias}' of {', '.join(self.toolsets)}")
 
     def __repr__(self) -> str:
         """
