@@ -125,7 +125,8 @@ class Upstream:
         async def complete(reference, argument, context):
             known = {"praise": ["jam", "jelly", "tea"], "shelf://{board}/count": ["top", "bottom"]}
             name = reference.name if isinstance(reference, PromptReference) else reference.uri
-            return Completion(values=[each for each in known[name] if each.startswith(argument.value)])
+            found = [each for each in known[name] if each.startswith(argument.value)]
+            return Completion(values=found, total=len(known[name]), has_more=True)
 
 
 @pytest.fixture
@@ -532,7 +533,9 @@ async def test_of_two_prompts_of_one_name_the_last_one_is_served_as_of_tools_and
 )
 async def test_the_other_server_completes_arguments(toolset, mode, reference, argument, typed, offered):
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
-        assert (await client.complete(reference, {"name": argument, "value": typed})).values == offered
+        completion = await client.complete(reference, {"name": argument, "value": typed})
+    assert completion.values == offered
+    assert bool(completion.has_more) is bool(offered)  # whether there are more, only the other server knows
 
 
 async def test_clients_are_told_when_the_other_server_has_more_resources():

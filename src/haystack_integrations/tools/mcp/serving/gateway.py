@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -385,7 +385,7 @@ class ForwardedReading(Source):
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]
-    ) -> Sequence[str] | None:
+    ) -> types.Completion | None:
         """
         Complete an argument of a prompt or template.
 
@@ -407,11 +407,10 @@ class ForwardedReading(Source):
             return None
         try:
             argument_so_far = {"name": argument, "value": value}
-            completion = await self._toolset.complete_async(named, argument_so_far, dict(known))
+            return await self._toolset.complete_async(named, argument_so_far, dict(known))
         except MCPError as error:
             self._log(error)
             return None
-        return completion.values
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
         if capability not in (self._toolset.capabilities or {}):

@@ -22,7 +22,7 @@ from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack import logging
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
-from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
+from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -277,7 +277,7 @@ class HaystackProvider(Provider, Changes):
         reference: PromptReference | ResourceTemplateReference,
         argument: CompletionArgument,
         context: CompletionContext | None,
-    ) -> list[str] | None:
+    ) -> Completion | list[str] | None:
         """
         Complete an argument: what `server.add_completion_handler(provider.complete)` wants.
 
@@ -300,7 +300,7 @@ class HaystackProvider(Provider, Changes):
         for source in self.sources:
             values = await source.complete(name, argument.name, argument.value, known)
             if values is not None:
-                return list(values)
+                return values if isinstance(values, Completion) else list(values)
         return None
 
     @asynccontextmanager

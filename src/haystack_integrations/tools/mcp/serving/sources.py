@@ -22,7 +22,7 @@ from fastmcp.server.auth import require_scopes
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.tools.base import Tool
 from jsonschema import Draft202012Validator, SchemaError
-from mcp.types import Icon, ToolAnnotations
+from mcp.types import Completion, Icon, ToolAnnotations
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.dataclasses import dataclass
 
@@ -391,7 +391,7 @@ class Source(Changes):
         argument: str,  # noqa: ARG002
         value: str,  # noqa: ARG002
         known: Mapping[str, str],  # noqa: ARG002
-    ) -> Sequence[str] | None:
+    ) -> Completion | Sequence[str] | None:
         """
         Complete an argument of a prompt or of a template of resources.
 
