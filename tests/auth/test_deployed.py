@@ -137,6 +137,9 @@ async def test_tokens_are_had_and_renewed_once_each(
     server.valid.clear()
     for _ in range(2):
         assert (await server.use(auth)).text == "welcome"
+    # Without a resource, the scope says what the token is for.
+    is_kept = again == "refresh_token" and "resource" not in options
+    assert server.asked_for[len(first)].get("scope") == (None if is_kept else scope)
     renewed = server.kinds()[len(first) :]
     assert renewed == (["login", again] if again == "authorization_code" else [again])
 

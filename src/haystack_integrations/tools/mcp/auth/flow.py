@@ -244,6 +244,11 @@ class Flow(ABC):
         tokens = self.record["tokens"]
         self.found = Discovered.of(self.record) or await self.discover()
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
+        asked_for = " ".join(self.record.get("asked_for", ()))
+        if self.config.resource is False and asked_for:
+            form["scope"] = (
+                asked_for  # which says what the token is for, at Microsoft Entra ID; others keep what it was
+            )
         response = await self._request_token(form, "refreshing the token")
         if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
             msg = f"the authorization server answered with HTTP {response.status_code}"
