@@ -297,6 +297,23 @@ class TestFates:
             assert channel.peer.ends == [None]
 
     @on_each_loop
+    async def test_a_process_that_closes_its_input_takes_no_more_requests_and_may_answer_those_it_has(self, tmp_path):
+        path = tmp_path / "answer"
+        code = f'os.close(0); write({{"method": "closed"}}); wait_for({str(path)!r})'
+        code += '; write({"id": 0, "result": {}})'
+        async with served() as channel:
+            drained: list[str] = []
+            channel.drained = drained.append  # type: ignore[method-assign]
+            _, pending = channel.start(params={"code": code})
+            await wait_until_async(lambda: channel.peer.notes, "the end of its input")
+            exchange = channel.exchange()
+            assert isinstance(await channel.failure(exchange), RefusedError)
+            assert exchange.fate is Fate.REFUSED
+            assert drained == ["the server process closed its input"]
+            path.touch()
+            assert await pending == {}
+
+    @on_each_loop
     async def test_an_answer_right_before_the_end_still_counts(self):
         async with served() as channel:
             assert await do(channel, 'write({"id": m["id"], "result": {}}); os._exit(0)') == {}

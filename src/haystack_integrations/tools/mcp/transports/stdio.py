@@ -73,6 +73,9 @@ class StdioTransport(Transport):
         try:
             await self._process.write(content + b"\n")
         except BrokenPipeError:  # nothing of it was written
+            # A process that lives may still answer what it has read, but takes nothing more.
+            if not self._process.output_is_over and await self._process.exit_code() is None:
+                self.channel.drained("the server process closed its input")
             exchange.lose()
         else:
             exchange.mark_sent()
@@ -223,7 +226,8 @@ class StdioClient(WireClient):
         env = self._env = {**inherited_environment(names), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
-        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=self.redactor.secrets)
+        secrets, redact = self.redactor.secrets, self.redactor.text
+        self._process = ServerProcess(command, self.args, env, self.cwd, secrets=secrets, redact=redact)
         self._lines = StdioTransport(self._process, info.max_message_size)
         return self._lines
 
