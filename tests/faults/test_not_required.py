@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp import (
     mcp_toolset,
     warm_up_toolsets,
 )
+from haystack_integrations.tools.mcp.connection.limits import back_off
 from tests.support.background import in_thread
 from tests.support.kinds import every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
@@ -79,6 +80,10 @@ def test_several_toolsets_warm_up_although_one_is_down(peer, kind):
         assert list(dead) == []
     with pytest.raises(MCPConnectionError, match="exit code 9"):
         MCPToolset(server.reach()).warm_up()
+
+
+def test_attempts_go_on_for_days():
+    assert 30 <= back_off(10_000, base=1.0, longest=60.0) <= 60
 
 
 @kinds("stdio")

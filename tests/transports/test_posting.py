@@ -262,6 +262,11 @@ class TestRest:
         assert time.monotonic() - began >= 0.3  # the second pause is not zero either
         assert exchange.fate is Fate.SENT
 
+    async def test_it_is_sent_again_for_hours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(posting, "_SHORTEST_REST", 0.0)
+        network = Network(*[busy(429, "0")] * 1_100, 200)
+        assert (await post(network.sender(), Exchange(1, "tools/call"))).status_code == 200
+
     async def test_it_is_not_sent_again_when_its_time_is_over_by_then(self) -> None:
         network, exchange = Network(busy(429, "60")), Exchange(1, "tools/call")
         rest = ServerRest()

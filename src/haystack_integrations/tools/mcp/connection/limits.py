@@ -230,7 +230,8 @@ def back_off(attempt: int, *, base: float, longest: float) -> float:
     :param longest: The longest pause, in seconds.
     :returns: Seconds. Half of it is jitter, so that many clients do not return to a restarted server at once.
     """
-    pause: float = min(longest, base * 2**attempt)
+    # Retries go on for days: a power beyond this one is too large for a float.
+    pause: float = min(longest, base * 2 ** min(attempt, 100))
     return pause * random.uniform(0.5, 1)  # noqa: S311
 
 

@@ -181,7 +181,7 @@ class HttpSender:
                 if wait is None:
                     return response
                 # For all requests, whether this one may wait or not.
-                self.rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2**attempt, 1.0))
+                self.rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2 ** min(attempt, 4), 1.0))
                 status = status_of(response)
                 is_in_time = self._is_in_time(wait)
                 logger.log(
