@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from haystack_integrations.tools.mcp import MCPConnectionError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
@@ -96,6 +97,8 @@ async def test_a_server_that_never_has_enough_is_left(monkeypatch):
     with pytest.raises(RuntimeError, match="wanted input more than 10 times"):
         await call(client)
     assert len(client.sent) == 11
+    with pytest.raises(MCPConnectionError, match="read a resource of a server: the server wanted input more than 10"):
+        await client.read_resource("memo://a")
 
 
 @rows(

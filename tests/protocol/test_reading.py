@@ -64,6 +64,13 @@ async def test_a_listing_whose_cursor_does_not_hold_any_more_is_read_from_its_be
         (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
         (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
         (OLDER, {None: page("a", following="x"), "x": ProtocolError(-32602, "what?")}, ["a"], 4, "its own cursor"),
+        (
+            NEWEST,
+            {None: {**page("a", following="x"), "ttlMs": 60_000}, "x": ProtocolError(-32602, "what?")},
+            ["a"],
+            4,
+            "its own cursor",
+        ),
         (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
     ],
 )

@@ -538,7 +538,7 @@ class MCPClient(ABC):
                 if cursor == "":
                     return pages  # it was meant as the end
                 # A cursor may not hold any more, if the list has changed since its first page.
-                if error.code == types.INVALID_PARAMS and (forget() or (pages and not is_second_try)):
+                if error.code == types.INVALID_PARAMS and not is_second_try and (forget() or pages):
                     pages, listed, cursor, cursors, is_second_try = [], [], None, set(), True
                     continue
                 if error.code != types.INVALID_PARAMS or not pages:
@@ -626,6 +626,8 @@ class MCPClient(ABC):
                     result = await answered(send, self._server_requests, result)
             except ValidationError as error:
                 self._fail_invalid(operation, describe_error(error))
+            except RuntimeError as error:  # it wants input again and again
+                self._fail(operation, str(error))
             return self._parsed(operation, model, result)
 
         return await self._read(operation, read)
