@@ -125,6 +125,16 @@ async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
         assert (await cache.fetched(READ, {"uri": uri}, server))["number"] == number
 
 
+async def test_what_is_over_takes_no_memory(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(changes, "monotonic", lambda: now)
+    cache = CachedResults()
+    for uri in ("a", "b", "c"):
+        await cache.fetched(READ, {"uri": uri}, Server(ttlMs=1_000))
+        now += 2
+    assert len(cache._kept) == 1
+
+
 async def test_a_client_keeps_results_of_the_newest_revision_only_and_gives_fresh_objects():
     result = {"contents": [{"uri": "memo://a", "text": "x"}], "ttlMs": AN_HOUR}
     client, older = (ScriptedClient(lambda *_: result, version) for version in ("2026-07-28", OLDER))

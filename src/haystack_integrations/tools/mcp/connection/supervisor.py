@@ -25,7 +25,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import AbstractContextManager
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from haystack import logging
 
@@ -69,11 +69,12 @@ class GivenLinks:
     The URIs of resources that a server has given to whom. From any thread.
     """
 
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
     def __init__(self) -> None:
         """
         Initialize the GivenLinks.
         """
-        self._lock = threading.Lock()
         self._given: dict[tuple[Hashable, str], None] = {}
 
     def note(self, caller: Hashable, uris: Iterable[str]) -> None:
@@ -100,6 +101,15 @@ class GivenLinks:
         :returns: Whether it was given, and not dropped since.
         """
         return (caller, uri) in self._given
+
+    @classmethod
+    def _replace_lock_after_fork(cls) -> None:
+        # Another thread of the parent may have held it.
+        cls._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=GivenLinks._replace_lock_after_fork)
 
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -227,7 +227,9 @@ class CachedResults:
         self._kept.pop(public, None)
         ttl = ttl_ms(result)
         if ttl and result.get("resultType", "complete") == "complete" and self._changes[method] == changes:
-            self._kept[public if result.get("cacheScope") == "public" else own] = result, monotonic() + ttl / 1000
+            now = monotonic()
+            self._kept = {key: kept for key, kept in self._kept.items() if kept[1] > now}
+            self._kept[public if result.get("cacheScope") == "public" else own] = result, now + ttl / 1000
             if len(self._kept) > _MOST_KEPT:
                 del self._kept[next(iter(self._kept))]
         return result
