@@ -11,7 +11,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 from mcp.client.extension import ClientExtension, NotificationBinding, advertise
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from haystack_integrations.tools.mcp import MCPSampling
 from haystack_integrations.tools.mcp.executor import caller_of_operation
@@ -108,6 +108,14 @@ async def test_a_handler_that_fails_tells_the_server_nothing_of_it(caplog):
     assert "LookupError: no such shelf" in caplog.text
 
 
+async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(caplog):
+    form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    requests = await server_requests(OLDER, elicitation=lambda _: {"name": "half a \ud83d"})
+    with pytest.raises(ProtocolError, match="The client's elicitation handler failed"):
+        await requests.answer("elicitation/create", form)
+    assert "what it returned has text that is not valid Unicode" in caplog.text
+
+
 async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_errors_of_calls():
     requests = await server_requests(NEWEST)
     assert await requests.answer("ping", {}) is None
@@ -175,6 +183,11 @@ async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_
 class Parcel(BaseModel):
     number: int
 
+    @field_validator("number")
+    @classmethod
+    def is_known(cls, number: int) -> int:
+        return {1: 1, 2: 2}[number]
+
 
 async def test_an_extension_hears_of_what_it_wants_and_may_fail(caplog):
     async def note(parcel: Parcel) -> None:
@@ -190,7 +203,8 @@ async def test_an_extension_hears_of_what_it_wants_and_may_fail(caplog):
 
     got: list[int] = []
     requests = await server_requests(extensions=[Parcels()])
-    for params in ({"number": 1}, {"number": "odd"}, {"number": 2}):
+    for params in ({"number": 1}, {"number": "odd"}, {"number": 3}, {"number": 2}):
         requests.notified("parcels/came", params)
+    assert "KeyError: 3" in caplog.text
     await wait_until_async(lambda: caplog.text.count("LookupError: no door") >= 2, "both failures")
     assert got == [1, 2]

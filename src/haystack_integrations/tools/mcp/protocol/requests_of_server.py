@@ -25,6 +25,7 @@ import mcp_types as types
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, mend_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
@@ -136,6 +137,12 @@ class ServerRequests:
         if isinstance(answer, types.ErrorData):
             raise ProtocolError(answer.code, answer.message, answer.data)
         dumped: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
+        try:
+            to_json(dumped)
+        except ValueError:  # the error quotes it
+            field = FIELDS[request.method]
+            self.callbacks.failed(field, ValueError("what it returned has text that is not valid Unicode"))
+            raise ProtocolError(types.INTERNAL_ERROR, f"The client's {field} handler failed") from None
         return dumped
 
     def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None = None) -> None:
@@ -167,6 +174,10 @@ class ServerRequests:
                     self.callbacks.note(message)
         except ValidationError:
             logger.debug("A notification of the server cannot be read: {method}", method=method)
+        except Exception as error:
+            if binding is None:
+                raise
+            self.callbacks.failed("extensions", error)  # what comes next is read all the same
 
     async def _deliver(self, handler: Callable[[Any], Awaitable[None]], params: Any) -> None:
         try:
