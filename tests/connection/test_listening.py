@@ -7,12 +7,15 @@ What servers say of changes: to connections and toolsets, over every transport, 
 """
 
 import asyncio
+import contextlib
 import gc
 import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fastmcp import Context as FastMCPContext
@@ -32,12 +35,15 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
 from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
+from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
+from haystack_integrations.tools.mcp.protocol.mcp_client import ServerDetails
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
 from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 CHANGING_SERVER = SERVERS / "changing_server.py"
@@ -324,6 +330,66 @@ def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):
     with MCPConnection(StdioServerInfo(server.command, server.args)) as connection:
         with pytest.raises(MCPConnectionError, match=r"subscribe to a resource of.*the server does not offer it"):
             connection.subscribe_resource("memo://x", print)
+
+
+@contextlib.asynccontextmanager
+async def attending(**client: Any) -> AsyncIterator[Attendant]:
+    """What listens in a session with a client that is given, and somebody who wants to hear of a note."""
+
+    async def uncounted(request: Awaitable[Any]) -> Any:
+        return await request
+
+    details = ServerDetails(capabilities={"resources": {"subscribe": True}})
+    session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=uncounted, details=details)
+    attendant = Listening("a server").attend(session, is_first=True, on_gap=bool)
+    running = asyncio.create_task(attendant.run())
+    yield attendant
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscription_before():
+    async def subscribe(_: str) -> None:
+        sent.append("subscribe")
+
+    async def unsubscribe(_: str) -> None:
+        await may_end.wait()
+        sent.append("unsubscribe")
+
+    sent: list[str] = []
+    may_end = asyncio.Event()
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
+    async with attending(listens=False, subscribe_resource=subscribe, unsubscribe_resource=unsubscribe) as attendant:
+        attendant._listening.add(watcher)
+        await attendant.served(NOTE)
+        attendant._listening.remove(watcher)
+        await wait_until_async(lambda: attendant._ending, "the end of the subscription")
+        attendant._listening.add(watcher)
+        again = asyncio.create_task(attendant.served(NOTE))
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait_for(again, LIMIT)
+    assert sent == ["subscribe", "unsubscribe", "subscribe"]
+    assert not attendant._ending
+
+
+async def test_all_who_wait_for_a_subscription_hear_that_it_is_refused():
+    async def listen(_: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+        await may_answer.wait()
+        acknowledged(WantedChanges())
+        await asyncio.Event().wait()
+
+    may_answer = asyncio.Event()
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
+    async with attending(listens=True, listen=listen) as attendant:
+        attendant._listening.add(watcher)
+        waiting = [asyncio.create_task(attendant.served(NOTE)) for _ in range(2)]
+        await asyncio.sleep(0)
+        may_answer.set()
+        errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT)
+        assert [str(error) for error in errors] == [f"a server does not report changes of resource '{NOTE}'"] * 2
+        await asyncio.sleep(0)
+        assert not attendant._refused  # who subscribes later asks the server again
 
 
 def test_a_subscription_is_on_nobodys_behalf(reach):

@@ -264,6 +264,8 @@ class Attendant:
         # What the server reports, and why it does not report the changes of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
+        # What ends subscriptions to resources.
+        self._ending: dict[str, asyncio.Task[None]] = {}
         # Why it reports nothing any more.
         self._over: str | None = None
         self._noted = asyncio.Event()
@@ -296,12 +298,16 @@ class Attendant:
         """
         while uri not in self._served.uris:
             if uri in self._refused:
-                raise self._refused.pop(uri)
+                # All who wait for it now are told so; who subscribes later asks the server again.
+                asyncio.get_running_loop().call_soon(self._refused.pop, uri, None)
+                raise self._refused[uri]
             if self._over is not None:
                 raise MCPConnectionError(self._over, operation="subscribe_resource")
             if self._session.client.listens:
                 await self._noted.wait()
             else:
+                if (ending := self._ending.get(uri)) is not None:  # the server may do first what is sent last
+                    await asyncio.wait({ending})
                 await self._session.uncounted(self._session.client.subscribe_resource(uri))
                 self._note(WantedChanges(uris=self._served.uris | {uri}))
 
@@ -335,7 +341,7 @@ class Attendant:
             self.waking.clear()
             for uri in self._served.uris - self.wanted().uris:
                 self._note(WantedChanges(uris=self._served.uris - {uri}))
-                group.create_task(self._unsubscribe(uri))
+                self._ending[uri] = group.create_task(self._unsubscribe(uri))
 
     async def _subscribe_again(self, uri: str) -> None:
         try:
@@ -350,6 +356,8 @@ class Attendant:
             await self._session.uncounted(self._session.client.unsubscribe_resource(uri))
         except MCPConnectionError as error:
             logger.debug("{error}", error=str(error))
+        finally:
+            self._ending.pop(uri, None)
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time
