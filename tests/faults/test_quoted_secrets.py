@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.kinds import KINDS, LONG, kinds
+from tests.support.waiting import wait_until
 
 SECRET = 'pa55/w"rd+of the=server'
 TOKEN = "t0ken.of-the_server~42"
@@ -90,6 +91,22 @@ def test_the_result_of_a_successful_call_is_not_touched(stdio_server):
     info = StdioServerInfo(server.command, server.args, env={"API_TOKEN": Secret.from_token(TOKEN)})
     with MCPTool("env", info) as tool:
         assert json.loads(tool.invoke(name="API_TOKEN"))["content"][0]["text"] == TOKEN
+
+
+def test_what_a_server_writes_to_its_log_of_the_secrets_of_a_call_is_redacted(caplog):
+    caplog.set_level(logging.DEBUG)
+    script = """
+import json, sys
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("chatty")
+server.tool("pay")(lambda key: print("the key is", key, "indeed", file=sys.stderr))
+server.run()
+"""
+    with MCPConnection(StdioServerInfo(sys.executable, ["-c", script]), connection_timeout=LONG) as connection:
+        connection.call_tool("pay", {"key": SECRET}, secrets=[SECRET])
+        wait_until(lambda: "indeed" in caplog.text, "the line")
+    assert "the key is *** indeed" in caplog.text
+    assert not leaked(caplog.text)
 
 
 def test_what_a_server_quotes_at_its_end_is_redacted(caplog):

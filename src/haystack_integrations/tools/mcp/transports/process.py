@@ -13,6 +13,7 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from logging import DEBUG
 from typing import Any
 
 from haystack import logging
@@ -147,6 +148,7 @@ class ServerProcess:
         cwd: str | None,
         *,
         secrets: Iterable[str] = (),
+        redact: Callable[[str], str] = redact_text,
     ) -> None:
         """
         Initialize the ServerProcess.
@@ -156,7 +158,9 @@ class ServerProcess:
         :param env: Its environment, all of it.
         :param cwd: Its working directory.
         :param secrets: What is redacted in its standard error.
+        :param redact: Removes the secrets of calls, too, from what is logged of it.
         """
+        self._redact = redact
         self._command = [command, *args]
         self._env = env
         self._cwd = cwd
@@ -265,8 +269,9 @@ class ServerProcess:
         if not data:
             _close(pipe)
         if pipe is self._stderr:
-            for line in self.stderr.feed(data):
-                logger.debug("The MCP server {server} says: {line}", server=self.describe(), line=line)
+            lines = self.stderr.feed(data)
+            for line in lines if logger.isEnabledFor(DEBUG) else ():
+                logger.debug("The MCP server {server} says: {line}", server=self.describe(), line=self._redact(line))
         elif not data:
             self._end_output()
         elif not self.output_is_over:  # reading goes on: a full pipe would keep the process from exiting
