@@ -9,6 +9,7 @@ What servers get that ask their client for something, in both eras of the protoc
 import asyncio
 import logging
 import threading
+from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -689,6 +690,13 @@ class TestFunctions:
             connection.call_tool(*request)
         await wait_until_async(lambda: loops.keys() == fields, "all handlers")
         assert loops == {field: {theirs} for field in fields}
+
+    def test_one_sees_the_context_variables_of_whoever_makes_the_call(self, ask: Ask) -> None:
+        user = ContextVar("user", default="nobody")
+        connection = ask(sampling=lambda _: user.get())
+        for name in ("alice", "bob"):
+            user.set(name)
+            assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith(name)
 
     def test_an_async_one_outlives_the_loops_of_earlier_callers(self, ask: Ask) -> None:
         async def answer(_: Any) -> str:

@@ -98,6 +98,11 @@ class TestAnswers:
             assert exchange.fate is Fate.ANSWERED
             assert not channel.in_flight
 
+    async def test_numbers_that_json_does_not_have_are_sent_as_null(self):
+        async with served() as channel:
+            exchange = channel.exchange(params={"a": [float("nan"), float("inf"), 1.5]})
+            assert await channel.request(exchange) == {"a": [None, None, 1.5]}
+
     async def test_an_error_fails_its_request(self):
         code = 'write({"id": m["id"], "error": {"code": -7, "message": "no", "data": [1]}})'
         async with served() as channel:

@@ -12,6 +12,7 @@ runs in the event loop of the session.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -34,6 +35,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 )
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable, own_id
 from haystack_integrations.tools.mcp.redaction import redact_text
+from haystack_integrations.tools.mcp.request_context import current_request
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -188,7 +190,8 @@ class Channel:
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
             message = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
-            content = to_json(message if exchange.params is None else {**message, "params": exchange.params})
+            message = message if exchange.params is None else {**message, "params": exchange.params}
+            content = to_json(message, inf_nan_mode="null")  # JSON has neither
             self.in_flight[exchange.id] = exchange
             try:
                 if self.has_ended:
@@ -259,7 +262,7 @@ class Channel:
 
     async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
-            await self.transport.tell(to_json({"jsonrpc": "2.0", **message}))
+            await self.transport.tell(to_json({"jsonrpc": "2.0", **message}, inf_nan_mode="null"))
 
     async def _unless_it_fails(self, sending: Awaitable[None]) -> None:
         try:
@@ -318,7 +321,14 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        task = self._asked[request_id] = self._spawn(self._answer(request_id, method, params), exchange)
+        context = None
+        # On a stream of the whole connection, nothing says for which call of ours it asks. Most often there is one.
+        latest = exchange or next((each for each in reversed(self.in_flight.values()) if each.name is not None), None)
+        if latest is not None:
+            context = latest.context.copy()
+            if exchange is None:
+                context.run(current_request.set, None)
+        task = self._asked[request_id] = self._spawn(self._answer(request_id, method, params), context)
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
@@ -333,11 +343,12 @@ class Channel:
                 message["error"]["data"] = error.data
         await self._unless_it_fails(self._send(message))
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None], exchange: Exchange | None = None) -> asyncio.Task[None]:
+    def _spawn(
+        self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
+    ) -> asyncio.Task[None]:
         """
         Run something beside, until the channel is closed at the latest; in the context of a request if one is given.
         """
-        context = exchange.context.copy() if exchange is not None else None
         task = asyncio.get_running_loop().create_task(coroutine, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
