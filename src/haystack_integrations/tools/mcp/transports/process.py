@@ -7,13 +7,13 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import logging as stdlib_logging
 import os
 import re
 import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from logging import DEBUG
 from typing import Any
 
 from haystack import logging
@@ -110,6 +110,7 @@ def _overlap(line: str, secret: str) -> int:
 
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
+_stdlib_logger = stdlib_logging.getLogger(__name__)
 
 # How long a server and its children may take to exit, in seconds: after the end of its input, and again after SIGTERM.
 # As long as the SDK allows.
@@ -270,7 +271,7 @@ class ServerProcess:
             _close(pipe)
         if pipe is self._stderr:
             lines = self.stderr.feed(data)
-            for line in lines if logger.isEnabledFor(DEBUG) else ():
+            for line in lines if _stdlib_logger.isEnabledFor(stdlib_logging.DEBUG) else ():
                 logger.debug("The MCP server {server} says: {line}", server=self.describe(), line=self._redact(line))
         elif not data:
             self._end_output()
