@@ -25,12 +25,14 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.auth import authorization_code
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
+from tests.support.waiting import LIMIT
 
 
 @rows("handshake", [False, True], ids=["stateless", "sessions"])
@@ -99,6 +101,20 @@ def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server
         assert said(connection, "write") == "written"
         with pytest.raises(MCPTimeoutError, match="after 3 seconds"):
             said(connection, "whoami", seconds=30.0)
+
+
+async def test_a_spare_connection_of_the_browser_ends_with_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Python waits for it from 3.12 on.
+    monkeypatch.setattr(authorization_code, "_REQUEST_TIMEOUT", 10 * LIMIT)
+    listener = authorization_code.Listener("the-state")
+    await listener.listen("http://127.0.0.1/callback")
+    url = urlsplit(listener.redirect_uri)
+    spare, own_end = await asyncio.open_connection(url.hostname, url.port)
+    async with httpx2.AsyncClient() as browser, asyncio.timeout(LIMIT):
+        await browser.get(f"{listener.redirect_uri}?code=c&state=the-state")
+        await listener.close()
+        assert await spare.read() == b""
+    own_end.close()
 
 
 BACK = "https://me.example.com/back"

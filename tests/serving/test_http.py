@@ -365,6 +365,8 @@ class TestParameters:
         assert granted is not None
         assert granted.scopes == ["admin"]
         assert await verifier.verify_token("wrong") is None
+        # As of a file, and no header can have.
+        assert await BearerToken(Secret.from_token("right\n")).verify_token("right") is not None
 
     def test_a_port_that_is_taken_is_said(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -373,6 +375,16 @@ class TestParameters:
                 run_server(FastMCP("Late"), transport="http", port=port)
         with pytest.raises(OSError, match=r"listen on no-such-host.invalid:0: .* must be an address of this machine"):
             run_server(FastMCP("Late"), transport="http", port=0, host="no-such-host.invalid", insecure=True)
+
+    def test_a_port_that_is_taken_at_one_of_the_addresses_of_a_host_is_said(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+            found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (f"127.0.0.{n}", port)) for n in (1, 2)]
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+            with pytest.raises(OSError, match=f"cannot listen on localhost:{port}"):
+                _bind("localhost", port)
 
 
 async def test_the_application_runs_on_a_server_of_ones_own() -> None:

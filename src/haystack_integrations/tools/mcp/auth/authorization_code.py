@@ -288,6 +288,7 @@ class Listener:
         """
         self._state = state
         self._server: asyncio.Server
+        self._connections: set[asyncio.StreamWriter] = set()
         self.redirect_uri: str = ""
         self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -310,10 +311,14 @@ class Listener:
         Stop listening.
         """
         self._server.close()
+        # Browsers open spare ones, for which `wait_closed` waits from Python 3.12 on.
+        for connection in self._connections:
+            connection.close()
         await self._server.wait_closed()
         self.answer.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -322,6 +327,7 @@ class Listener:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a browser
         finally:
+            self._connections.discard(writer)
             writer.close()
 
     def _respond(self, head: str) -> bytes:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import errno
 import functools
 import inspect
 import logging as python_logging
@@ -497,6 +498,11 @@ def _bind(host: str, port: int) -> list[socket.socket]:
             created = socket.create_server((address[0], number), family=family, backlog=2048)
         except OSError as error:
             failure = error
+            if error.errno == errno.EADDRINUSE and port:
+                # Whoever comes by this address would reach another program.
+                while listeners:
+                    listeners.pop().close()
+                break
             continue
         # asyncio sets TCP_NODELAY on connections whose protocol is known to be TCP. Without it, the last part of an
         # answer waits for the client's delayed acknowledgement of the first one: 40 ms.

@@ -54,8 +54,9 @@ class BearerToken(TokenVerifier):
         if not isinstance(value, str) or not value.strip():
             msg = "`token` is empty: set the environment variable it comes from, or pass another one"
             raise ValueError(msg)
-        # Digests have one length, so that comparing them says nothing about the token.
-        self._digest = hashlib.sha256(value.encode()).digest()
+        # Digests have one length, so that comparing them says nothing about the token. Files of secrets often end with
+        # a newline, which no header can have.
+        self._digest = hashlib.sha256(value.strip().encode()).digest()
         self._scopes = texts("scopes", scopes)
 
     async def verify_token(self, token: str) -> AccessToken | None:
