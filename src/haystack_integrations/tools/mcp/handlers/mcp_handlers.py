@@ -134,11 +134,12 @@ class AskUser:
             return False
         if not is_form:
             return True
-        values = shown
+        values: dict[str, Any] = shown
         if decision.action == "modify":
+            changed: dict[str, Any] = decision.new_tool_params or {}
             values = {
                 names.get(name, name): shown[names[name]] if name in names and value == seen[name] else value
-                for name, value in (decision.new_tool_params or {}).items()
+                for name, value in changed.items()
             }
         known = defaults(params.requested_schema)
         # Without fields that were left empty, unless that is their default.
