@@ -16,7 +16,13 @@ from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, ToolSelection
+from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
+    MCPTool,
+    MCPToolNotFoundError,
+    MCPToolset,
+    ToolSelection,
+)
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers.changing_server import build_server
 from tests.support.rows import rows
@@ -193,6 +199,24 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(way):
             toolset.warm_up()
         _run(agent, way)
         assert [turn.tool_names for turn in generator.turns] == [OWN, sorted([*OWN, "quiet"])]
+
+
+@rows("is_async", [False, True])
+@rows(
+    "make",
+    [lambda info: MCPTool("quiet", info), lambda info: MCPToolset(info, tool_names=["quiet"])],
+    ids=["tool", "toolset"],
+)
+def test_a_tool_that_others_have_not_seen_is_asked_for_before_it_is_missing(make, is_async):
+    server = build_server()
+    info = InProcessServerInfo(server)
+    with MCPToolset(info):  # which keeps the session open that both share, with the tools of before
+        tools = make(info)
+        with pytest.raises(MCPToolNotFoundError):
+            tools.warm_up()
+        server.add_tool(lambda: "quiet", name="quiet", description="Nobody said that it is there.")
+        asyncio.run(tools.warm_up_async()) if is_async else tools.warm_up()
+        tools.close()
 
 
 def test_a_run_that_failed_is_over_while_its_error_is_held(server):

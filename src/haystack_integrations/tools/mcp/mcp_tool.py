@@ -434,6 +434,9 @@ class MCPTool(ToolBase, Tool):
         own = self.remote_name
         return ToolChoice(may_have=lambda name: name == own, selects=lambda definition: definition.name == own)
 
+    def _requested(self) -> Sequence[str]:
+        return [self.remote_name]
+
     def _load_listing(self, listing: ToolListing) -> None:
         guard = self._guard
         definitions = listing.tools if guard is None else guard.definitions(listing)

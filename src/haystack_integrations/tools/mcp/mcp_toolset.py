@@ -585,6 +585,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     # Listings
 
+    def _requested(self) -> Sequence[str]:
+        return self.tool_names or []
+
     def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         """
         Take over what the server listed.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -464,7 +464,8 @@ class ToolBase(Connected):
         """
         if not self._is_current():
             with self._reaching():
-                self._load_or_leave(self._connection._list() if self._is_warm() else self._connection._open())
+                connection = self._connection
+                self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
 
     async def warm_up_async(self) -> None:
         """
@@ -477,8 +478,13 @@ class ToolBase(Connected):
         if not self._is_current():
             with self._reaching():
                 connection = self._connection
-                listing = await (connection._list_async() if self._is_warm() else connection._open_async())
+                is_warm = self._is_warm()
+                listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
                 await self._load_or_leave_async(listing)
+
+    @abstractmethod
+    def _requested(self) -> Sequence[str]:
+        """Return the server's names of the tools that must be there."""
 
     @abstractmethod
     def _load_listing(self, listing: ToolListing) -> None:

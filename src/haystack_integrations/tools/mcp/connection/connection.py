@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from haystack import logging
@@ -542,11 +543,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         await self._submit_async(self._acquired())
 
-    async def _opened(self) -> ToolListing:
+    async def _opened(self, requested: Sequence[str] = ()) -> ToolListing:
         recorder, server = call_recorder.get(), self.server_info.describe()
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
             return recorded
+        since = monotonic()
         listing = await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
+        if listing.asked_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
+            listing = await self._listed()  # others had it before; the server may have got the tool without a word
         if recorder is not None:
             recorder.keep_listing(server, listing)
         return listing
