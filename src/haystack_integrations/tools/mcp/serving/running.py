@@ -43,8 +43,8 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.supervisors import Multiprocess
 
@@ -241,6 +241,8 @@ def http_app(
     )
     # After the server's own routes, so that one of its own at the same path is taken.
     app.router.routes.append(Route("/health", _answer_health))
+    # Of a client that goes away while it sends a request, uvicorn would log a traceback.
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -266,6 +268,10 @@ def http_app(
 
 async def _answer_health(_request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
+
+
+async def _answer_nobody(_request: Request, _error: Exception) -> Response:
+    return Response(status_code=400)
 
 
 @checked()
