@@ -7,8 +7,11 @@ A server that is down for a while, over every transport: calls say that the tool
 and run once when it is back.
 """
 
+import asyncio
 import logging
+import threading
 
+import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import (
@@ -20,7 +23,16 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.kinds import KINDS, LONG, QUICKLY, every_http_transport, every_kind, every_way, kinds
+from tests.support.kinds import (
+    KINDS,
+    LONG,
+    QUICKLY,
+    every_http_transport,
+    every_kind,
+    every_streamable_kind,
+    every_way,
+    kinds,
+)
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -55,6 +67,27 @@ def test_calls_of_a_server_that_is_down_say_that_the_tool_did_not_run_until_it_i
         server.come_back()
         assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
     assert server.calls() == ["add"]
+
+
+@every_streamable_kind
+def test_a_call_that_gets_no_connection_before_its_deadline_says_that_the_tool_did_not_run(peer, kind):
+    is_down = threading.Event()
+
+    class Filtered(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request):
+            if is_down.is_set():
+                await asyncio.sleep(request.extensions["timeout"]["connect"])
+                raise httpx2.ConnectTimeout("nobody answers")
+            return await super().handle_async_request(request)
+
+    with MCPConnection(peer(kind).reach(http_transport=Filtered), invocation_timeout=3.0) as connection:
+        connection.open()
+        is_down.set()
+        with pytest.raises(MCPInvocationError, match=r"no connection could be made .* The tool did not run") as failure:
+            connection.call_tool("add", {"a": 1, "b": 1})
+        assert not isinstance(failure.value, MCPOutcomeUnknownError)
+        is_down.clear()
+        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
 
 
 @every_http_transport

@@ -372,7 +372,7 @@ class Supervisor:
                 progress = f"the last attempt: {self._last_attempt}"
             elif self.rest.seconds:
                 progress = wants_rest(self.rest.seconds)
-            msg = with_full_stop(f"timed out after {timeout:g} seconds{f': {progress}' if progress else ''}")
+            msg = with_full_stop(f"timed out after {round(timeout, 2):g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 

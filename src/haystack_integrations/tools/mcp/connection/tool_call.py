@@ -87,6 +87,9 @@ E = TypeVar("E", bound=MCPInvocationError)
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
 
+# How much time must be left for another attempt, in seconds.
+_SHORTEST_ATTEMPT = 0.5
+
 # A timer of an event loop may fire a little early, in seconds.
 _CLOCK_TOLERANCE = 0.05
 
@@ -303,6 +306,9 @@ class ToolCall:
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
         may_repeat = not error.denied if isinstance(error, CallDidNotRunError) else self.request.may_repeat
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
+            return None
+        # The deadline of an attempt that cannot come far would say that the tool may have run.
+        if self._left is not None and self._left < _SHORTEST_ATTEMPT:
             return None
         self._repeats += isinstance(error, MCPOutcomeUnknownError)
         logger.info(

@@ -65,6 +65,9 @@ _ENDING_TIMEOUT = 1.0
 # The first pause if a server that is too busy wants the request again at once, in seconds.
 _SHORTEST_REST = 0.1
 
+# How much of the time of a request connecting may take. If it ends before the request does, nothing was sent.
+_CONNECT_SHARE = 0.9
+
 # Answers of whoever did not process the request, after which it may be sent again.
 _ASKS_FOR_CREDENTIALS = frozenset({401, 403, 407})
 
@@ -167,7 +170,11 @@ class HttpSender:
         if identity is not None:
             fields |= _by_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
-        extensions = {"timeout": {**self.timeout, "read": None} if method == "GET" else self.timeout}
+        phases = {**self.timeout, "read": None} if method == "GET" else self.timeout
+        left, limit = self.time_left(), phases["connect"]
+        if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
+            phases = {**phases, "connect": _CONNECT_SHARE * left}
+        extensions = {"timeout": phases}
         attempt, status = 0, ""
         with redacted_logs(self.redact):
             while True:
