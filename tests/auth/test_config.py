@@ -227,6 +227,11 @@ def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[s
     assert message in str(caught.value)
 
 
+def test_an_auth_of_a_package_that_is_not_there_is_told_as_that() -> None:
+    with pytest.raises(ValueError, match="got one of a package that is not there"):
+        StreamableHttpServerInfo(URL, auth="no_such_package.module:auth")
+
+
 @pytest.mark.parametrize(
     "bearer_token",
     ["sk-s3cret", "Bearer s3cret", "sk:s3cret", "user_s3cret:word", "s3cret.a:s3cret", "token:s3cret", "", b"s3cret"],

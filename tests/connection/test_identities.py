@@ -163,6 +163,11 @@ class TestManyUsers:
             assert "5ecret" not in f"{raised.value} {connection.status().last_error}"
         assert server.anonymous == 0
 
+    def test_a_provider_that_cannot_be_imported_is_named_with_the_reason(self, server: IdentityServer) -> None:
+        connection = MCPConnection(info_of(server, token_provider="no_such_package.vault:token"))
+        with pytest.raises(MCPConnectionError, match="ModuleNotFoundError: No module named 'no_such_package'"):
+            connection.open()
+
     def test_what_a_server_quotes_of_a_token_is_redacted(self, server: IdentityServer) -> None:
         with mcp_request_context(token="alice-pa55word"), MCPConnection(info_of(server)) as connection:
             with pytest.raises(MCPInvocationError, match="no access for") as raised:
@@ -282,6 +287,7 @@ def test_a_provider_that_returns_something_else_is_named(
         ),
         ({"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
         ({"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
+        ({"headers": {"X Key": "1"}}, "the name of the header 'X Key' is empty, or has a character"),
     ],
 )
 def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(

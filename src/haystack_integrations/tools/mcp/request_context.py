@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,8 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 __all__ = ["MCPRequestContext", "mcp_request_context"]
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 @short_repr
@@ -94,6 +97,24 @@ class IdentityRefusedError(ValueError):
     """
     Why nothing is sent on behalf of a caller. Its text is ours, and contains no credential.
     """
+
+
+def fault_of_headers(headers: Mapping[str, str]) -> str | None:
+    """
+    Return what is wrong with headers, because the errors of the HTTP libraries quote the value.
+
+    :param headers: The headers.
+    :returns: A clause without values; None if they can be sent.
+    """
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            return f"the name of the header {name!r} is empty, or has a character that HTTP does not allow there"
+        if not value.isascii() or not value.isprintable() or value != value.strip():
+            return (
+                f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
+                "that is not ASCII"
+            )
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)

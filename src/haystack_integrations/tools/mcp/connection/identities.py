@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.request_context import (
     bearer,
     current_context,
     current_identity,
+    fault_of_headers,
 )
 
 if TYPE_CHECKING:
@@ -160,14 +161,16 @@ class Identities:
                     headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:
                 headers = _with(headers, context)
-            _check_headers(headers)
+            if fault := fault_of_headers(headers):
+                raise IdentityRefusedError(fault)
         except TimeoutError:
             msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, info) from None
         except Exception as error:
             # Not the text of a provider's error, which may quote a credential.
             providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
-            failed = f"{' or '.join(providers)} failed ({type(error).__name__})"
+            text = f": {error}" if isinstance(error, ImportError) else ""  # of an import path that leads nowhere
+            failed = f"{' or '.join(providers)} failed ({type(error).__name__}{text})"
             what = str(error) if isinstance(error, IdentityRefusedError) else failed
             msg = f"Nothing was sent to {info.describe()}: {what}"
             raise MCPConnectionError(msg, info) from error
@@ -285,16 +288,6 @@ def _plain(what: str, value: str | Secret) -> str:
         msg = f"{what} of mcp_request_context has no value"
         raise IdentityRefusedError(msg)
     return str(plain)
-
-
-def _check_headers(headers: dict[str, str]) -> None:
-    for name, value in headers.items():
-        if not value.isascii() or not value.isprintable() or value != value.strip():
-            msg = (
-                f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
-                "that is not ASCII"
-            )
-            raise IdentityRefusedError(msg)
 
 
 if hasattr(os, "register_at_fork"):

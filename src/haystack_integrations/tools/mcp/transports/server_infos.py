@@ -41,7 +41,12 @@ from haystack_integrations.tools.mcp.protocol.server_info import (
     resolve_secrets,
 )
 from haystack_integrations.tools.mcp.redaction import REDACTED, redact_args, redact_text, redact_url, secrets_in
-from haystack_integrations.tools.mcp.request_context import IdentityRefusedError, MCPRequestContext, bearer
+from haystack_integrations.tools.mcp.request_context import (
+    IdentityRefusedError,
+    MCPRequestContext,
+    bearer,
+    fault_of_headers,
+)
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
 
 if TYPE_CHECKING:
@@ -407,7 +412,7 @@ def check_proxy_url(url: str) -> None:
     """
     if not is_url(url, _PROXY_SCHEMES):
         msg = (
-            f"`proxy` must be a URL like http://user:password@host:3128 with the scheme "
+            f"`proxy` must be a URL like http://host:3128 with the scheme "
             f"{', '.join(_PROXY_SCHEMES[:-1])} or {_PROXY_SCHEMES[-1]}, got {redact_url(url)!r}"
         )
         raise ValueError(msg)
@@ -554,9 +559,10 @@ class HttpServerInfo(BuiltInServerInfo):
         is_path = is_import_path(auth) and leads_to_a_module(str(auth))
         if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
             # Without the value: in other packages, `auth` takes a bearer token.
+            kind = "one of a package that is not there" if is_import_path(auth) else f"another {type(auth).__name__}"
             self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
-                f"that makes one, or None, got another {type(auth).__name__}. Pass a bearer token as `token=`",
+                f"that makes one, or None, got {kind}. Pass a bearer token as `token=`",
             )
         parameters = ("token", "token_provider", "auth", "oauth_config")
         chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]
@@ -733,14 +739,8 @@ def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
         token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
         if token:
             headers["Authorization"] = bearer(str(token))
-    for name, value in headers.items():
-        # Checked here, because the errors of the HTTP libraries quote the value.
-        if not value.isascii() or not value.isprintable() or value != value.strip():
-            msg = (
-                f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
-                "that is not ASCII"
-            )
-            raise ValueError(msg)
+    if fault := fault_of_headers(headers):
+        raise ValueError(fault)
     return headers
 
 
