@@ -8,10 +8,12 @@ A server that keeps books outside of itself: each payment with the key of its ca
 
 import os
 import random
+import socket
 import sys
 import time
 from pathlib import Path
 
+import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
@@ -39,7 +41,10 @@ def bank(books: Path, pause: float) -> MCPServer:
 
 if __name__ == "__main__":
     made = bank(Path(sys.argv[1]), float(sys.argv[2]))
-    if len(sys.argv) > 3:
-        made.run("streamable-http", host="127.0.0.1", port=int(sys.argv[3]))
+    if sys.argv[3:] == ["http"]:
+        listening = socket.create_server(("127.0.0.1", 0))  # nobody else can take its port
+        print(listening.getsockname()[1], flush=True)
+        app = made.streamable_http_app()
+        uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])
     else:
         made.run()

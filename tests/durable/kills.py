@@ -14,7 +14,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -212,12 +211,6 @@ def count(setting: Setting, run: str, figures: Figures) -> None:
     figures.missing += sum((wanted - made).values())
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
@@ -235,28 +228,17 @@ def run_in(folder: Path, kills: int, transport: str, database: str | None = None
     books, pause, server = folder / "books.txt", 0.05, None
     url = None
     if transport == "http":
-        port = free_port()
-        url = f"http://127.0.0.1:{port}/mcp"
-        command = [sys.executable, "-m", "tests.durable.bank", str(books), str(pause), str(port)]
-        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        wait_for(port)
+        command = [sys.executable, "-m", "tests.durable.bank", str(books), str(pause), "http"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"
     try:
         setting = Setting(database or f"sqlite:///{folder}/runs.db", str(books), url, pause)
         return play(setting, kills, seed=seed)
     finally:
         if server is not None:
             server.terminate()
-            server.wait()
-
-
-def wait_for(port: int) -> None:
-    end = time.monotonic() + LIMIT
-    while time.monotonic() < end:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise TimeoutError("the server does not listen")
+            server.communicate()
 
 
 if __name__ == "__main__":
