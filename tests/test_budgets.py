@@ -9,6 +9,7 @@
 import asyncio
 import logging
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from haystack.components.agents import Agent
@@ -157,3 +158,11 @@ def test_a_call_that_an_inner_budget_refuses_does_not_count_in_the_outer_one(too
         assert (inner.calls, inner.refused) == (1, 1)
         toolset["echo"].invoke(text="c")
     assert (outer.calls, outer.refused) == (2, 0)
+
+
+def test_a_block_that_ends_in_another_thread_says_that_calls_in_between_were_not_limited():
+    block = call_budget(max_calls=1)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(block.__enter__).result()
+    with pytest.raises(RuntimeError, match="calls in between were not limited"):
+        block.__exit__(None, None, None)

@@ -8,6 +8,9 @@ Snapshots of real servers: what is captured, stored and loaded.
 
 import asyncio
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from haystack.core.pipeline.base import DEFAULT_MARSHALLER
@@ -26,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolSelection,
 )
+from tests.support.waiting import LIMIT
 
 
 def build_server(instructions="Be brief."):
@@ -200,3 +204,20 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(OSError, match="shop"):
         snapshot.save(folder)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_snapshot_may_be_written_by_several_at_once(tmp_path, monkeypatch):
+    snapshot = MCPToolSnapshot.from_tools([])
+    both, write = threading.Barrier(2, timeout=LIMIT), Path.write_text
+
+    def write_at_once(path, *arguments, **options):
+        written = write(path, *arguments, **options)
+        both.wait()
+        return written
+
+    monkeypatch.setattr(Path, "write_text", write_at_once)
+    with ThreadPoolExecutor(2) as pool:
+        for saving in [pool.submit(snapshot.save, tmp_path / "tools.json") for _ in range(2)]:
+            saving.result()
+    assert [file.name for file in tmp_path.iterdir()] == ["tools.json"]
+    assert MCPToolSnapshot.load(tmp_path / "tools.json") == snapshot

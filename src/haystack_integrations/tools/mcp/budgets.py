@@ -270,6 +270,7 @@ def call_budget(
         because the model insists. Default: never; `max_agent_steps` of the Agent ends it.
     :returns: A context manager that gives the budget, with `calls`, `calls_by_tool` and `refused`.
     :raises MCPConfigurationError: If a parameter is invalid.
+    :raises RuntimeError: At the end of the block, if it began in another thread or task.
     """
     counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool, refusal_message=refusal_message)
     budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
@@ -277,7 +278,15 @@ def call_budget(
     try:
         yield budget
     finally:
-        call_budgets.reset(reset)
+        try:
+            call_budgets.reset(reset)
+        except ValueError:
+            msg = (
+                "call_budget: the block ends in another thread or task than it began in, so calls in between were not "
+                "limited. Put it around the code that runs the Agent; in FastAPI, into the endpoint or an `async def` "
+                "dependency"
+            )
+            raise RuntimeError(msg) from None
 
 
 # The messages of a loop of this package, which has no State.

@@ -21,6 +21,7 @@ import asyncio
 import hashlib
 import json
 import os
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -541,7 +542,7 @@ class MCPToolSnapshot:
         """
         target = Path(path)
         text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
-        written = target.with_name(f".{target.name}.new")
+        written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")  # others may write it at the same time
         try:
             written.write_text(text, encoding="utf-8", newline="\n")
             written.replace(target)
