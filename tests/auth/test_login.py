@@ -10,6 +10,7 @@ import asyncio
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -20,11 +21,19 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.oauth import FileTokenStorage, login, login_async, logout, logout_async
+from haystack_integrations.tools.mcp.oauth import (
+    FileTokenStorage,
+    InMemoryTokenStorage,
+    login,
+    login_async,
+    logout,
+    logout_async,
+)
 from tests.auth.conftest import info, said
 from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork, basic
+from tests.support.waiting import LIMIT
 
 
 @pytest.fixture(autouse=True)
@@ -126,3 +135,30 @@ async def test_tokens_are_revoked_by_the_client_that_got_them(network: TokenNetw
     assert await auth.storage.load(key) is None
     assert [(form["token_type_hint"], form["token"]) for form in network.forms("/revoke")] == list(tokens.items())
     assert {each.headers["authorization"] for each in network.asked("/revoke")} == {basic("me", "the-secret")}
+
+
+async def test_a_refresh_that_is_under_way_does_not_undo_a_logout() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    auth = network.auth(client_id="me", grant_type="authorization_code", token_storage=storage)
+    key = auth.holder_of(None).key
+    tokens = {"refresh_token": "the-refresh", "access_token": "the-access"}
+    await storage.save(key, {"tokens": tokens, "expires_at": 1, "authorization_server": network.metadata})
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        response = network(request)
+        if request.url.path == "/token":
+            asked.set()
+            await go_on.wait()
+        return response
+
+    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    async with asyncio.timeout(LIMIT):
+        using = asyncio.create_task(network.use(auth))
+        await asked.wait()
+        assert await auth.log_out(None) is True
+        go_on.set()
+        with pytest.raises(MCPAuthorizationError, match="the user has logged out meanwhile"):
+            await using
+    assert await storage.load(key) is None
+    assert [form["token"] for form in network.forms("/revoke")][-1] == "the-access-token"

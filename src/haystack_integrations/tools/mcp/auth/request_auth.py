@@ -119,6 +119,8 @@ class _Holder:
     record: Record | None = None
     renewal: _Renewal | None = None
     proofs: Proofs | None = None
+    # How often somebody has logged out.
+    logouts: int = 0
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
@@ -214,6 +216,7 @@ class OAuth(httpx2.Auth):
         """
         holder = self.holder_of(user)
         async with holder.storage.lock(holder.key):
+            holder.logouts += 1
             record = await _explained(holder.storage.load(holder.key))
             await _explained(holder.storage.delete(holder.key))
             holder.record = None
@@ -326,10 +329,17 @@ class OAuth(httpx2.Auth):
                 return False
             flow = self._flow(holder, stored or {}, *refusal)
             flow.refreshing = renewal.refreshing if renewal is not None else flow.refreshing
+            logouts = holder.logouts
             try:
-                holder.record = await flow.run(may_refresh=may_refresh)
+                record = await flow.run(may_refresh=may_refresh)
             finally:
                 self.learn(flow.secrets)
+            if holder.logouts != logouts:  # in memory, nothing is locked
+                await holder.storage.delete(holder.key)
+                await self._flow(holder, record).revoke()
+                msg = "authorization failed: the user has logged out meanwhile"
+                raise MCPAuthorizationError(msg)
+            holder.record = record
             return flow.has_logged_in
 
     def _flow(
