@@ -108,7 +108,7 @@ _LOOKALIKES: Final = str.maketrans(
     dict.fromkeys("\u2044\u2215\u29f8", "/") | dict.fromkeys("\u29f5\u2216", "\\") | {"\u3002": "."}
 )
 # On Windows, a drive replaces what it is joined to.
-_DRIVE: Final = re.compile("[/?#&=;][A-Za-z][:|](?=[/?#&=;]|$)")
+_DRIVE: Final = re.compile("[/?#&=;] *[A-Za-z] *[:|][ .]*(?=[/?#&=;]|$)")
 # Of these schemes, what follows `//` is a host.
 _WITH_HOST: Final = re.compile("(?:https?|wss?|ftps?|file)://([^/?#]*)", re.IGNORECASE)
 
