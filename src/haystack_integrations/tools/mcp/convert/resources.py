@@ -109,6 +109,7 @@ _LOOKALIKES: Final = str.maketrans(
 )
 # On Windows, a drive replaces what it is joined to.
 _DRIVE: Final = re.compile("[/?#&=;] *[A-Za-z] *[:|][ .]*(?=[/?#&=;]|$)")
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 # Of these schemes, what follows `//` is a host.
 _WITH_HOST: Final = re.compile("(?:https?|wss?|ftps?|file)://([^/?#]*)", re.IGNORECASE)
 
@@ -181,5 +182,8 @@ def _has_host(uri: str, pattern: str) -> bool:
     host = found.group(1)
     read = _folded(unquote(host))
     if re.search("[/?#%]", read) or ("@" in read and "@" not in pattern):
+        return False
+    # Some take what is behind a colon for a port, whatever it is.
+    if not _HOST_AND_PORT.fullmatch(read.rpartition("@")[2]):
         return False
     return any(fnmatchcase(host, re.split(end, rest)[0]) for end in ("/", "[/?]"))
