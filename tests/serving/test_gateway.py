@@ -21,11 +21,13 @@ from mcp.types import (
     ElicitResult,
     Icon,
     InputRequiredResult,
+    ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
     PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
+    Resource,
     ResourceLink,
     ResourceTemplate,
     ResourceTemplateReference,
@@ -47,6 +49,7 @@ from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_ser
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
+from tests.support.waiting import wait_until_async
 
 
 class Order(BaseModel):
@@ -256,7 +259,8 @@ async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
 
 
 async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_run(http_server, caplog):
-    info = StreamableHttpServerInfo(http_server("streamable-http").url, max_retries=1, base_delay=0.05)
+    server = http_server("streamable-http")
+    info = StreamableHttpServerInfo(server.url, max_retries=1, base_delay=0.05)
     with MCPToolset(info, tool_names=["die", "add"]) as toolset:
         async with Client(create_mcp_server("gate", tools=[toolset])) as client:
             with pytest.raises(ToolError) as failed:
@@ -264,6 +268,8 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
             assert str(failed.value) == (
                 "The server behind tool 'die' gave no answer that can be used. The tool may have run."
             )
+            # A dying process may still take a connection that it then cuts.
+            await wait_until_async(lambda: not server.running, "end of the server")
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("add", {"a": 1, "b": 2})
             assert str(failed.value) == "The server behind tool 'add' cannot be reached. The tool did not run."
@@ -467,6 +473,28 @@ async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_
         assert await client.list_resources() == []
         assert await client.list_prompts() == []
         assert await client.list_tools() != []
+
+
+async def test_resources_keep_their_uris_and_odd_ones_hide_no_others(upstream, mode):
+    uris = ["shelf://top", "notes/1", "shelf://left side/1", "shelf://über", "SHELF://Low"]
+
+    async def listing(_context, _parameters):
+        return ListResourcesResult(resources=[Resource(uri=each, name=each) for each in uris])
+
+    async def read(_context, parameters):
+        return ReadResourceResult(contents=[TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")])
+
+    low_level = upstream.server._lowlevel_server
+    low_level.add_request_handler("resources/list", PaginatedRequestParams, listing)
+    low_level.add_request_handler("resources/read", ReadResourceRequestParams, read)
+    toolset = MCPToolset(InProcessServerInfo(upstream.server))
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
+        assert [each.uri for each in await client.list_resources()] == uris
+        # By the session, as FastMCP's client writes URIs in another way.
+        for uri in uris:
+            assert (await client.session.read_resource(uri)).contents[0].text == f"read {uri}"
+        # As clients ask that know only URLs.
+        assert (await client.session.read_resource("shelf://%C3%BCber")).contents[0].text == "read shelf://über"
 
 
 async def test_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):

@@ -29,7 +29,7 @@ from haystack import logging
 from haystack.dataclasses import StreamingChunk
 from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
-from pydantic import PrivateAttr
+from pydantic import AnyUrl, PrivateAttr
 
 from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.errors import (
@@ -239,6 +239,8 @@ def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
 _RESOURCES, _PROMPTS = "resources", "prompts"
 # Expressions that FastMCP does not know.
 _OPERATOR = re.compile(r"\{[+#./;&]")
+# What FastMCP makes a resource with, before it has its own URI.
+_STAND_IN = "resource://stand-in"
 
 
 class _RemoteTemplate(ResourceTemplate):
@@ -342,7 +344,7 @@ class ForwardedReading(Source):
         :param uri: The URI.
         :returns: The resource; none if the server has said nothing of it.
         """
-        listed = [each for each in await self.list_resources() if str(each.uri) == uri]
+        listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
         if listed or not self._toolset.connection._was_given(uri):
             return listed
         return [self.resource(uri, name=uri)]
@@ -364,7 +366,9 @@ class ForwardedReading(Source):
                 raise ResourceError(msg) from error
             return ResourceResult([_content(each) for each in result.contents], meta=_own(result.meta))
 
-        return Resource.from_function(read, uri, **shown)
+        # FastMCP would write the URI in another way (blanks, umlauts, upper case), and refuse what is no URL, for which
+        # no resource of the server would be listed.
+        return Resource.from_function(read, _STAND_IN, **shown).model_copy(update={"uri": uri})
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
@@ -446,6 +450,14 @@ class ForwardedReading(Source):
         prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
+
+
+def _normalized(uri: str) -> str:
+    # Older clients ask for what pydantic makes of a URI.
+    try:
+        return str(AnyUrl(uri))
+    except ValueError:
+        return uri
 
 
 def _common(listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
