@@ -85,6 +85,9 @@ _LONGEST_LIFETIME = 100 * 365 * 86_400
 # is one: they differ in the word, and not in what they expect.
 _OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 
+# What refuses a refresh token without saying so (RFC 6749, 5.2). Others may come from what stands before the server.
+_REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
+
 # Errors of servers that do not have a registered client any more.
 _UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 
@@ -250,10 +253,11 @@ class Flow(ABC):
                 asked_for  # which says what the token is for, at Microsoft Entra ID; others keep what it was
             )
         response = await self._request_token(form, "refreshing the token")
-        if response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
+        if not is_refused and not response.is_success:  # it, or what stands before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
-        if response.is_client_error or json_object(response).get("error"):
+        if is_refused:
             stored = await self.storage.load(self.key)
             if has_token(stored) and not is_same(stored, self.record) and not has_expired(stored):
                 return stored  # of another process, which refreshed first although this one held the lock
