@@ -318,6 +318,24 @@ class TestStreams:
                 answers = await asyncio.gather(*map(wire.channel.request, exchanges))
         assert answers == [{"n": exchange.id} for exchange in exchanges]
 
+    async def test_an_answer_in_another_stream_does_not_wait_for_the_end_of_its_own(self) -> None:
+        asked: list[HttpRequest] = []
+        both = asyncio.Event()
+
+        async def answer(request: HttpRequest) -> bytes:
+            asked.append(request)
+            if len(asked) == 2:
+                both.set()
+            await both.wait()
+            written = asked if request is asked[1] else []
+            return chunked(*(event(result(each, n=each.message["id"])) for each in written), is_finished=False)
+
+        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
+            exchanges = [wire.exchange(), wire.exchange()]
+            async with asyncio.timeout(LIMIT):
+                answers = await asyncio.gather(*map(wire.channel.request, exchanges))
+        assert answers == [{"n": exchange.id} for exchange in exchanges]
+
     async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
         async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, Wire(transport(peer.url)) as wire:
             for _ in range(5):

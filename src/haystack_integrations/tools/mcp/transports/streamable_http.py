@@ -153,6 +153,8 @@ class StreamableHttpTransport(HttpTransport):
         """
         headers = self._headers(self._post_headers, exchange)
         with self._cancelled_by_closing() as scope:
+            # The answer may come in another stream, while this one stays open.
+            exchange.answer.add_done_callback(lambda _: scope.cancel())
             try:
                 response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
                 try:
