@@ -139,6 +139,13 @@ def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancel
         assert not connection.cancel_call(MCPPendingCall(tool_name="order"))
 
 
+def test_a_task_is_asked_for_at_the_end_of_patience_too(patient: Any) -> None:
+    info, log = patient
+    with MCPConnection(info, call_options=CallOptions(task_timeout=0.3)) as connection:
+        assert text(connection.call_tool("bake", {"seconds": 0, "interval": 30_000})) == "a plain cake"
+    assert len(log.events("@tasks/get")) == 1
+
+
 def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(
     patient_http_server: Any, cutting_proxy: Any
 ) -> None:

@@ -156,6 +156,7 @@ class PatientServer:
             raise Refusal(-32021, "This tool runs as a task.", {"requiredCapabilities": {"extensions": {TASKS: {}}}})
         self.record(name, **arguments)
         task = {"name": name, "began": time.time(), "seconds": arguments["seconds"], "id": uuid.uuid4().hex}
+        task["interval"] = arguments.get("interval", 50)
         self._save(task)
         return {"resultType": "task", **self._shown(task)}
 
@@ -178,7 +179,7 @@ class PatientServer:
             "createdAt": "2026-07-28T00:00:00Z",
             "lastUpdatedAt": "2026-07-28T00:00:00Z",
             "ttlMs": 600_000,
-            "pollIntervalMs": 50,
+            "pollIntervalMs": task["interval"],
             "status": "working",
             "statusMessage": f"in the oven for {time.time() - task['began']:.1f} s",
         }

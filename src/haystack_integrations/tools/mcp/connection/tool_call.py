@@ -474,10 +474,11 @@ class _TaskRun:
 
     async def _sleep(self, seconds: float) -> None:
         left = self._left()
-        await self._supervisor.sleep(seconds if left is None else max(min(seconds, left), 0.0))
-        self._check_open()
-        if left is not None and left <= seconds:
+        if left is not None and left <= 0:
             raise self._timed_out()
+        # The server is asked once more at the end: it may want to be asked more rarely than anybody waits for it.
+        await self._supervisor.sleep(seconds if left is None else min(seconds, left))
+        self._check_open()
 
     def _check_open(self) -> None:
         if self._supervisor.is_closed:  # for good: no other session is going to be opened
