@@ -76,6 +76,12 @@ class TestHeaders:
         assert "gzip" in sent["accept-encoding"]
         assert network.requests[0].extensions["timeout"] == PHASES
 
+    @rows(("method", "read"), [("tools/call", 2.0), ("subscriptions/listen", None)])
+    async def test_a_stream_of_changes_may_be_silent(self, method: str, read: float | None) -> None:
+        network = Network(200)
+        await post(network.sender(timeout={**PHASES, "read": 2.0}), Exchange(1, method))
+        assert network.requests[0].extensions["timeout"]["read"] == read
+
     async def test_cookies_come_back_to_their_server_for_the_session_alone(self) -> None:
         network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "node=7; Path=/"}))
         sender = network.sender()

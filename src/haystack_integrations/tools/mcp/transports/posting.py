@@ -150,7 +150,7 @@ class HttpSender:
         Send a request, again if the server was too busy, and go after redirects within the origin.
 
         :param method: The method. Only a POST waits while the server wants no requests; a GET is for an event stream,
-            which is idle by nature.
+            which is idle by nature, as is that of a subscription.
         :param url: The URL.
         :param headers: Headers of this request.
         :param content: The body.
@@ -170,7 +170,8 @@ class HttpSender:
         if identity is not None:
             fields |= _by_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
-        phases = {**self.timeout, "read": None} if method == "GET" else self.timeout
+        is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
+        phases = {**self.timeout, "read": None} if is_stream else self.timeout
         left, limit = self.time_left(), phases["connect"]
         if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
             phases = {**phases, "connect": _CONNECT_SHARE * left}
