@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.connection.listening import Attendant, Listening
+from haystack_integrations.tools.mcp.connection.listening import Attendant, Delivery, Listening
 from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
 from haystack_integrations.tools.mcp.protocol.mcp_client import ServerDetails
@@ -289,6 +289,21 @@ def test_a_function_that_fails_is_logged_and_called_for_the_next_change(reach, c
             connection.call_tool("write", {"text": text})
             assert calls.get(timeout=LIMIT) == NOTE
     assert "`subscribe_resource` failed: LookupError: no such thing" in caplog.text
+
+
+async def test_a_function_that_waits_for_what_is_cancelled_gets_the_next_change(caplog):
+    async def note(name: str) -> None:
+        got.append(name)
+        never = asyncio.get_running_loop().create_future()
+        never.cancel()
+        await never
+
+    got: list[str] = []
+    delivery = Delivery(note, "The function")
+    delivery.put("tools")
+    delivery.put("prompts")
+    await wait_until_async(lambda: len(got) == 2, "both changes")
+    assert "The function failed: RuntimeError: it was cancelled in its event loop" in caplog.text
 
 
 async def test_async_functions_run_in_the_loop_of_the_sessions(reach):

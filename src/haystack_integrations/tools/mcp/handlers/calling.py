@@ -55,27 +55,26 @@ async def call(function: Callable[..., Any], *args: Any) -> Any:
 
 
 async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
-    loop = caller_loop()
-    if loop is None or loop is asyncio.get_running_loop():
-        return await awaitable
+    loop, running = caller_loop(), awaitable
+    if loop is not None and loop is not asyncio.get_running_loop():
 
-    async def awaited() -> Any:
-        return await awaitable
+        async def awaited() -> Any:
+            return await awaitable
 
-    coro = awaited()
+        coro = awaited()
+        try:
+            running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coro, loop))
+        except RuntimeError:  # it was closed in this moment
+            coro.close()
+            raise
     try:
-        running = asyncio.run_coroutine_threadsafe(coro, loop)
-    except RuntimeError:  # it was closed in this moment
-        coro.close()
-        raise
-    try:
-        return await asyncio.wrap_future(running)
+        return await running
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
         # It would end this task, and with it what others wait for.
-        msg = "it was cancelled in the event loop of its caller"
+        msg = "it was cancelled in its event loop"
         raise RuntimeError(msg) from None
 
 
