@@ -164,7 +164,7 @@ class Watch:
         self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
-        self._is_second_look = False
+        self._is_second_look = self._was_late = False
 
     def begin(self, request: UnderWay) -> None:
         """
@@ -215,6 +215,11 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         now = monotonic()
+        # If the process stood still, the answers may have come meanwhile, and are read first.
+        self._was_late = not self._was_late and now - self._looks_at > _SECOND_LOOK
+        if self._was_late:
+            self._look_at(now + _SECOND_LOOK)
+            return
         moments = []
         for request in self.requests.values():
             if request.deadline is None:
