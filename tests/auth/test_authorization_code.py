@@ -8,10 +8,13 @@ People who allow the access, against the authorization server of the MCP SDK.
 
 import asyncio
 import socket
+import threading
 import webbrowser
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio.to_thread
 import httpx2
 import pytest
 from haystack.utils import Secret
@@ -26,8 +29,9 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.auth import authorization_code
+from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
@@ -174,6 +178,25 @@ class TestWithoutAListener:
         network = TokenNetwork()
         with pytest.raises(MCPAuthorizationError, match=r"nobody logged in within 0\.05 seconds \(`login_timeout`\)"):
             await network.use(self.auth(network, never, login_timeout=0.05))
+
+    async def test_a_function_that_waits_for_a_person_holds_up_nobody_else(self, tmp_path: Path) -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+        network, is_asked, may_answer = TokenNetwork(), asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def answer(request: MCPLoginRequest) -> Any:
+            loop.call_soon_threadsafe(is_asked.set)
+            may_answer.wait(LIMIT)
+            return {"code": "the-code", "state": request.state}
+
+        logging_in = asyncio.create_task(network.use(self.auth(network, answer)))
+        try:
+            async with asyncio.timeout(LIMIT / 2):
+                await is_asked.wait()
+                assert await FileTokenStorage(str(tmp_path)).load(TokenKey(network.url, "client")) is None
+        finally:
+            may_answer.set()
+        assert (await logging_in).text == "welcome"
 
     @rows(
         ("methods", "is_basic"),

@@ -16,9 +16,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anyio.to_thread
 from haystack.core.errors import SerializationError
 from haystack.utils import serialize_callable
+
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ def store_callable(what: str, function: Any) -> str:
 
 async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
     """
-    Call a function of the user: an async one here, any other one in a thread.
+    Call a function of the user: an async one here, any other one in a thread of its own.
 
     :param provider: The function, or its import path.
     :param argument: Its argument.
@@ -150,5 +151,6 @@ async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
 
     if inspect.iscoroutinefunction(provider):
         return await provider(argument)
-    result = await anyio.to_thread.run_sync(called, abandon_on_cancel=True)
+    # Of its own: one that waits for a person must not hold up others, as one of a pool may.
+    result = await start_in_thread(called, name="mcp-haystack-provider")
     return await result if inspect.isawaitable(result) else result
