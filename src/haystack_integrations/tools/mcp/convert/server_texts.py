@@ -205,7 +205,8 @@ def fenced_instructions(
             continue
         if len(text) > max_chars:
             text = f"{text[:max_chars].rstrip()} [… {len(text) - max_chars} more characters]"
-        text = _without_fences(text)
+        while (rest := _without_fences(text)) != text:
+            text = rest
         name = _NAME.sub("_", visible_text(server))[:_LONGEST_NAME]
         texts.append(template.format(server=name, instructions=text))
     return texts
