@@ -60,6 +60,15 @@ class DyingServerInfo(MCPServerInfo):
         return DyingClient(max_retries=self.client_retries, base_delay=0.01)
 
 
+def test_a_custom_client_that_returns_no_tools_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(_: DyingClient) -> None:
+        pass
+
+    monkeypatch.setattr(DyingClient, "connect", forget)
+    with pytest.raises(MCPConnectionError, match="`connect` of DyingClient must return the server's tools"):
+        MCPTool("pay", DyingServerInfo()).warm_up()
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_custom_client_says_how_often_to_reconnect(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     DyingClient.connects = 0

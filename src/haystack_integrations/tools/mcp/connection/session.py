@@ -393,6 +393,9 @@ class Session:
                 tools = await self.client.connect()
             finally:
                 self._is_connecting = False
+            if tools is None:
+                msg = f"`connect` of {type(self.client).__name__} must return the server's tools, it returned None"
+                raise TypeError(msg)
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
