@@ -9,6 +9,7 @@ Confirmation of tool calls by annotations: the hook of Haystack 3, and the strat
 import asyncio
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from typing import Any
 
@@ -40,6 +41,7 @@ from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+from tests.support.waiting import LIMIT
 
 if HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, AskOncePolicy, RichConsoleUI
@@ -486,3 +488,24 @@ class TestConfiguration:
 
 def _hook(_tools: Any, **parameters: Any) -> Any:
     return MCPConfirmationHook(ScriptedUI(), **parameters)
+
+
+async def test_users_who_think_take_no_threads_of_the_event_loop():
+    may_answer, is_asked, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    class Thinking:
+        def get_user_confirmation(self, *_: Any) -> ConfirmationUIResult:
+            loop.call_soon_threadsafe(is_asked.set)
+            may_answer.wait(LIMIT)
+            return ConfirmationUIResult("confirm")
+
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    strategy = MCPConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=Thinking())
+    asking = asyncio.create_task(strategy.run_async(tool_name="a", tool_description="", tool_params={}))
+    try:
+        async with asyncio.timeout(LIMIT / 2):
+            await is_asked.wait()
+            await asyncio.to_thread(lambda: None)
+    finally:
+        may_answer.set()
+    assert (await asking).execute

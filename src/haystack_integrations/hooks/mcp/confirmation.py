@@ -33,6 +33,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.budgets import ARGUMENT
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
 from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
@@ -380,9 +381,9 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
-        Ask the user like `run`, in a thread.
+        Ask the user like `run`, in a thread of its own: the few of the event loop would be taken by users who think.
         """
-        return await asyncio.to_thread(self.run, **question)
+        return await start_in_thread(partial(self.run, **question), name="mcp-haystack-confirmation")
 
 
 def _selectable(part: Tool | Toolset) -> list[Tool]:
