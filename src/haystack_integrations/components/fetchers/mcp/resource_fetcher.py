@@ -136,8 +136,8 @@ class MCPResourceFetcher(ReaderBase):
         :param prefix: Read every resource that the server lists and whose URI begins like this.
         :param variables: The values of the template's variables. A list becomes several values, as RFC 6570 says.
         :returns: A dictionary with:
-            - `documents`: A Document for each text, with `uri`, `mime_type`, `server` and what the server lists of the
-              resource (`name`, `title`, `size`, `last_modified`, `annotations`) in its `meta`.
+            - `documents`: A Document for each text, with `uri`, `mime_type`, `server` and, of what a prefix finds, what
+              the server lists (`name`, `title`, `description`, `size`, `last_modified`, `annotations`) in its `meta`.
             - `streams`: A ByteStream for everything else, with the same in its `meta`.
             - `failures`: For each resource that could not be read, its `uri` and the `error`.
         :raises MCPConnectionError: If the server cannot be reached and is required, or, with `raise_on_failure`, does
