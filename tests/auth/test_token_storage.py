@@ -388,6 +388,24 @@ async def test_a_process_that_was_forked_while_a_file_was_locked_does_not_keep_i
         os.close(waiting)
 
 
+async def test_a_lock_that_is_not_waited_for_any_more_is_free_again() -> None:
+    store = MemoryStore()
+    storage = KeyValueTokenStorage(store)
+    place = {"key": f"{KEY.digest}.lock", "collection": storage.collection}
+
+    async def lock() -> None:
+        async with storage.lock(KEY):
+            pytest.fail("it was given up before")
+
+    claiming = asyncio.create_task(lock())
+    async with asyncio.timeout(LIMIT):
+        while await store.get(**place) is None:
+            await asyncio.sleep(0)
+    claiming.cancel()
+    await asyncio.wait([claiming])
+    assert await store.get(**place) is None
+
+
 async def test_a_lock_of_a_process_that_died_ends() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)

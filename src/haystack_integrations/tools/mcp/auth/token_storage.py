@@ -433,11 +433,11 @@ class KeyValueTokenStorage(MCPTokenStorage):
         """
         store, owner = await self._store(), uuid.uuid4().hex
         place = {"key": f"{key.digest}.lock", "collection": self.collection}
-        while (held := await store.get(**place) or {}).get("owner") != owner:
-            if held.get("until", 0) < time.time():
-                await store.put(value={"owner": owner, "until": time.time() + _LEASE}, ttl=_LEASE, **place)
-            await asyncio.sleep(_SETTLE)
         try:
+            while (held := await store.get(**place) or {}).get("owner") != owner:
+                if held.get("until", 0) < time.time():
+                    await store.put(value={"owner": owner, "until": time.time() + _LEASE}, ttl=_LEASE, **place)
+                await asyncio.sleep(_SETTLE)
             yield
         finally:
             if (await store.get(**place) or {}).get("owner") == owner:
