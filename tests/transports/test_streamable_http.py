@@ -336,6 +336,15 @@ class TestStreams:
                 answers = await asyncio.gather(*map(wire.channel.request, exchanges))
         assert answers == [{"n": exchange.id} for exchange in exchanges]
 
+    async def test_a_late_answer_to_an_earlier_request_is_not_that_of_the_stream_in_which_it_comes(self) -> None:
+        def written(request: HttpRequest) -> bytes:
+            late = {**result(request, n="late"), "id": request.message["id"] - 1}
+            return chunked(event(late), event(result(request, n="own")))
+
+        async with ScriptedPeer(always(written)) as peer, Wire(transport(peer.url)) as wire:
+            wire.exchange()
+            assert await wire.channel.request(wire.exchange()) == {"n": "own"}
+
     async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
         async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, Wire(transport(peer.url)) as wire:
             for _ in range(5):
