@@ -320,6 +320,15 @@ def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pyte
         wait_until(lambda: not server.open_sessions, "the end of all sessions")
 
 
+def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
+    with SessionServer() as server, MCPConnection(StreamableHttpServerInfo(server.url)) as connection:
+        for token in ("1", "2"):
+            with mcp_request_context(user="somebody", token=token):
+                connection.call_tool("whoami")
+        connection.close()
+        assert sorted(server.ended) == ["", "Bearer 2"]
+
+
 @pytest.mark.parametrize("era", ["sessions"])
 class TestSessionsOfIdentities:
     def test_a_user_keeps_the_session_when_the_token_changes(self, server: IdentityServer) -> None:

@@ -21,13 +21,14 @@ class SessionServer:
     """
     `whoami` tells the token of the message. `open_sessions` has the token that opened each session that is not ended.
 
-    `crossed` counts messages in sessions that another token opened, or none.
+    `crossed` counts messages in sessions that another token opened, or none. `ended` has the tokens of their ends.
     """
 
     def __init__(self) -> None:
         self.open_sessions: dict[str, str] = {}
         self.most_sessions = 0
         self.crossed = 0
+        self.ended: list[str] = []
         self._count = 0
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._listener.bind(("127.0.0.1", 0))
@@ -67,6 +68,7 @@ class SessionServer:
         self.crossed += self.open_sessions.get(session) != token
         if method == "DELETE":
             self.open_sessions.pop(session, None)
+            self.ended.append(token)
             return "200 OK", {}, b""
         if "id" not in message:
             return "202 Accepted", {}, b""

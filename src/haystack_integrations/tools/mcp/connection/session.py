@@ -336,6 +336,7 @@ class Session:
         # Whether the client can, as far as is known.
         self._may_ping = True
         client.time_left = self._time_left
+        client.latest_identity = lambda: self._user or current_identity.get()
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.

@@ -299,8 +299,8 @@ class Channel:
                 answered.settle(frame["result"])
 
     def _answered(self, request_id: Any, exchange: Exchange | None) -> Exchange | None:
-        # In the stream of a request, whatever has no other request's id is its answer: not that to an earlier one, which
-        # was given up.
+        # In the stream of a request, whatever has no other request's id is its answer; but not what answers an earlier
+        # one, which was given up.
         if exchange is not None and isinstance(request_id, int) and 0 <= request_id < exchange.id:
             exchange = None
         return self.in_flight.get(request_id, exchange)

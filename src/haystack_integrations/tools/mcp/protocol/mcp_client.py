@@ -61,6 +61,7 @@ from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     read_requests,
 )
 from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -209,6 +210,9 @@ class MCPClient(ABC):
     # Returns how many seconds the request of the running task may still take, None for any number. Set before `connect`
     # by whoever opens the session.
     time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
+
+    # Returns the identity for what belongs to no request: that of the latest one, with the newest token. Set likewise.
+    latest_identity: Callable[[], Identity | None] = staticmethod(current_identity.get)
 
     # Makes what a handler runs in that the server wants something of. Set before `connect` by whoever opens the
     # session, as what follows.

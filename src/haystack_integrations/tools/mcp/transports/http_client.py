@@ -137,6 +137,7 @@ class _HttpClient(WireClient):
             rest=self.rest,
             max_message_size=self._server_info.max_message_size,
             time_left=self.time_left,
+            latest_identity=self.latest_identity,
             heard=self.life.heard,
             redact=self.redactor.text,
         )

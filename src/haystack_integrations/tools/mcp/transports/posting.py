@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
     wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
-from haystack_integrations.tools.mcp.request_context import current_identity
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports.http_route import redacted_logs
 from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
@@ -101,6 +101,7 @@ class HttpSender:
     :param rest: For how long the server wants to get no requests, as other sessions know it, too.
     :param max_message_size: How many bytes the body of a response may have after it was decompressed.
     :param time_left: Returns how many seconds the request of the running task may still take; None for any number.
+    :param latest_identity: Returns the identity of streams, and of the end of the session.
     :param heard: Called when something came from the server.
     :param redact: Removes secrets from what libraries log.
     """
@@ -113,6 +114,7 @@ class HttpSender:
     rest: ServerRest = field(default_factory=ServerRest)
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
+    latest_identity: Callable[[], Identity | None] = current_identity.get
     heard: Callable[[], None] = lambda: None
     redact: Callable[[str], str] | None = None
 
@@ -161,7 +163,7 @@ class HttpSender:
         :raises BusyError: If the server wants no requests, and there is no time to wait.
         :raises MCPAuthorizationError: If there are no credentials.
         """
-        identity = current_identity.get()
+        identity = current_identity.get() if method == "POST" else self.latest_identity()
         # What `httpx2.Request` would add to a content, in a quarter of the time: this is done for every call.
         fields = {"host": ("Host", url.netloc.decode())}
         if content is not None:
