@@ -527,7 +527,8 @@ def confirmation_strategies_for(
     Haystack 2.31 ignores the key `"*"` without a word, so each tool has a key of its own. The tools must be known:
     warm the toolsets up first, or give them `tool_names`. A tool that a server offers later is asked for, too, unless
     the strategies were copied into another dictionary, or stored with the Agent: it would run unasked then.
-    MCPConfirmationHook on Haystack 3 has no such gap.
+    A call is not looked at again if its tool changes while the user thinks about another call of the same reply.
+    MCPConfirmationHook on Haystack 3 has neither gap.
 
     :param tools: A toolset, or a list of toolsets and tools.
     :param confirmation_ui: How to ask the user.
