@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
+from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.running import _bind
 from tests.support.background import in_thread
 from tests.support.majors import on_one_major
@@ -425,6 +426,20 @@ async def test_the_application_runs_on_a_server_of_ones_own() -> None:
         assert response.status_code == 200
         response = await client.post("http://127.0.0.1/tools", json=body, headers={**headers, "host": "evil.example"})
         assert response.status_code == 421
+
+
+async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("haystack_integrations.tools.mcp.serving.calls._WRITING", LIMIT)
+    server = FastMCP("Embedded")
+    app = http_app(server)
+    transport = httpx2.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as client:
+        assert (await client.get("http://127.0.0.1/health")).status_code == 200
+        stopping = asyncio.create_task(guard_of(server).stop(LIMIT))
+        await asyncio.sleep(0)
+        for response in (await client.get("http://127.0.0.1/health"), await client.post("http://127.0.0.1/mcp")):
+            assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        stopping.cancel()
 
 
 @on_one_major

@@ -726,7 +726,7 @@ class CallGuard(Middleware):
         Initialize the CallGuard.
         """
         self._running: set[anyio.CancelScope] = set()
-        self._is_stopping = False
+        self.is_stopping: bool = False
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """
@@ -741,7 +741,7 @@ class CallGuard(Middleware):
         if failure is None:
             called = await _tool_of_call(context) if context.method == "tools/list" else None
             return await call_next(context) if called is None else [called]
-        if self._is_stopping:
+        if self.is_stopping:
             msg = "The server is stopping"
             raise failure(msg)
         _fail_tasks_that_exit(asyncio.get_running_loop())
@@ -773,14 +773,14 @@ class CallGuard(Middleware):
 
         :param seconds: For how long; then those that are left are cancelled, and answered with an error.
         """
-        self._is_stopping = True
+        self.is_stopping = True
         give_up = time.monotonic() + seconds
         while self._running and time.monotonic() < give_up:
             await asyncio.sleep(0.02)
         for scope in list(self._running):
             scope.cancel()
         await asyncio.sleep(_WRITING)
-        self._is_stopping = False
+        self.is_stopping = False
 
 
 async def _tool_of_call(context: MiddlewareContext[Any]) -> Tool | None:

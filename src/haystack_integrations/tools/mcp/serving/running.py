@@ -46,11 +46,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.parameters import checked
-from haystack_integrations.tools.mcp.serving.calls import guard_of
+from haystack_integrations.tools.mcp.serving.calls import CallGuard, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.server import auth_provider, keys_for_workers
 
@@ -232,7 +233,7 @@ def http_app(
         stateless_http=stateless,
         event_store=event_store,
         retry_interval=retry_interval,
-        middleware=[for_pages, *smaller_bodies],
+        middleware=[for_pages, Middleware(_UntilItStops, guard=guard), *smaller_bodies],
         # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
         # look at the Origin of requests to an address that is not a loopback one.
         host_origin_protection="auto",
@@ -264,6 +265,22 @@ def http_app(
 
     app.router.lifespan_context = stoppable
     return app
+
+
+class _UntilItStops:
+    """
+    Refuses requests while the server stops, so that clients and proxies send them again, to whoever serves then.
+    """
+
+    def __init__(self, app: ASGIApp, guard: CallGuard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if self._guard.is_stopping and scope["type"] == "http":
+            app = Response("The server is stopping", 503, {"Retry-After": "1", "Connection": "close"})
+        await app(scope, receive, send)
 
 
 async def _answer_health(_request: Request) -> JSONResponse:
