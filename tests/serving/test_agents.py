@@ -423,3 +423,25 @@ async def test_the_agent_itself_stays_as_it_was():
 
     assert agent.__dict__ == before
     assert agent.run([ChatMessage.from_user("x")])["last_message"].text == "direct"
+
+
+@component
+class LocalModel:
+    """Has to be loaded before it replies."""
+
+    def __init__(self) -> None:
+        self.loaded: list[str] = []
+
+    def warm_up(self) -> None:
+        self.loaded.append("a model")
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        return {"replies": [say(f"I am {self.loaded[0]}.")]}
+
+
+async def test_the_model_that_the_server_loads_is_the_one_that_replies():
+    model = LocalModel()
+    async with serving(Agent(chat_generator=model)) as client:
+        result = await client.call_tool("helper", {"task": "Who are you?"})
+    assert result.structured_content == {"answer": "I am a model."}

@@ -121,6 +121,11 @@ def observed_agent(agent: Any) -> Any:
         if method is not None:
             wrap = _observed_async if inspect.iscoroutinefunction(method) else _observed
             setattr(observed.chat_generator, name, wrap(method))
+    for name in ("warm_up", "warm_up_async", "close", "close_async"):
+        method = getattr(agent.chat_generator, name, None)
+        if method is not None:
+            # What this loads is the model of the one that runs.
+            setattr(observed.chat_generator, name, method)
     if HAS_HOOKS:
         observed.hooks = {**agent.hooks}
         # The chat generator does not see the State.
