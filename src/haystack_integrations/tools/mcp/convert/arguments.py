@@ -123,9 +123,9 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
-        if type(schema) is dict and "enum" in schema:
+        if type(schema) is dict and "enum" in schema and value not in schema["enum"]:
             # The model sees its texts without invisible characters.
-            texts = [each for each in schema["enum"] if isinstance(each, str)]
+            texts = (each for each in schema["enum"] if isinstance(each, str))
             value = next((each for each in texts if visible_text(each) == value), value)
         if type(schema) is dict and schema.get("type") == "string":
             return value
