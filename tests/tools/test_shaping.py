@@ -359,8 +359,9 @@ class TestNamesAndDescriptions:
             assert hidden[0] not in repr(shown)
             assert shown["parameters"]["properties"]["kind"]["enum"] == ["red", "blue"]
             server.answer = text_result("fine", structured_content={})
-            toolset["paint"].invoke(kind="red", of="x")
-        assert server.calls == [("paint", {"kind": f"red{hidden}", f"of{hidden}": "x"})]
+            toolset["paint"].invoke(kind="red", of="x", more={"inner": 1, "other": 2})
+        more = {f"inner{hidden}": 1, "other": 2}
+        assert server.calls == [("paint", {"kind": f"red{hidden}", f"of{hidden}": "x", "more": more})]
 
     def test_the_options_of_one_tool_are_its_own(self):
         server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))

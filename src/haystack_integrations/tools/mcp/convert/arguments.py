@@ -58,7 +58,10 @@ def fit_arguments(
     root = schema if root is None else root
     properties, required = schema.get("properties", {}), schema.get("required", ())
     fitted = {}
-    for name, value in arguments.items():
+    for given, value in arguments.items():
+        name = given
+        if given not in properties and depth:  # the model sees names without invisible characters
+            name = next((each for each in properties if visible_text(each) == given), given)
         of_property = properties.get(name, True)
         if type(value) is int:
             fitted[name] = value
