@@ -439,6 +439,9 @@ async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.
         await asyncio.sleep(0)
         for response in (await client.get("http://127.0.0.1/health"), await client.post("http://127.0.0.1/mcp")):
             assert (response.status_code, response.headers["retry-after"]) == (503, "1")
+        # It may answer what a running call asks.
+        of_session = await client.post("http://127.0.0.1/mcp", headers={"Mcp-Session-Id": "unknown"})
+        assert of_session.status_code != 503
         stopping.cancel()
 
 

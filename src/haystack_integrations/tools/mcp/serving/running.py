@@ -41,6 +41,7 @@ from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, Request
 from pydantic import AfterValidator, Field
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -270,6 +271,8 @@ def http_app(
 class _UntilItStops:
     """
     Refuses requests while the server stops, so that clients and proxies send them again, to whoever serves then.
+
+    Those of a session go on: they may be answers that a running call waits for, and new calls are refused in words.
     """
 
     def __init__(self, app: ASGIApp, guard: CallGuard) -> None:
@@ -278,7 +281,7 @@ class _UntilItStops:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
-        if self._guard.is_stopping and scope["type"] == "http":
+        if self._guard.is_stopping and scope["type"] == "http" and "mcp-session-id" not in Headers(scope=scope):
             app = Response("The server is stopping", 503, {"Retry-After": "1", "Connection": "close"})
         await app(scope, receive, send)
 
