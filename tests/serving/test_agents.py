@@ -430,14 +430,14 @@ class LocalModel:
     """Has to be loaded before it replies."""
 
     def __init__(self) -> None:
-        self.loaded: list[str] = []
+        self.model: str | None = None
 
     def warm_up(self) -> None:
-        self.loaded.append("a model")
+        self.model = "a model"
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        return {"replies": [say(f"I am {self.loaded[0]}.")]}
+        return {"replies": [say(f"I am {self.model}.")]}
 
 
 async def test_the_model_that_the_server_loads_is_the_one_that_replies():
