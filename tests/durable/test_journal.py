@@ -808,6 +808,46 @@ def test_a_streaming_callback_gets_the_recorded_text(journal, is_async):
         assert chunks == ([] if not attempt else ["hello"])
 
 
+@component
+class Client:
+    """What a chat generator with an HTTP client does with it."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def warm_up(self) -> None:
+        self.did.append("warm_up")
+
+    async def warm_up_async(self) -> None:
+        self.did.append("warm_up_async")
+
+    def close(self) -> None:
+        self.did.append("close")
+
+    async def close_async(self) -> None:
+        self.did.append("close_async")
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        return {"replies": []}
+
+
+def test_a_recorded_generator_is_warmed_up_and_closed_as_the_one_that_it_wraps(journal):
+    inner = Client()
+    generator, plain = journal.generator(inner), journal.generator(ScriptedChatGenerator([]))
+
+    async def in_loop() -> None:
+        for each in (generator, plain):
+            await each.warm_up_async()
+            await each.close_async()
+
+    for each in (generator, plain):
+        each.warm_up()
+        each.close()
+    asyncio.run(in_loop())
+    assert inner.did == ["warm_up", "close", "warm_up_async", "close_async"]
+
+
 def test_a_recorded_generator_survives_yaml(journal):
     pipeline = Pipeline()
     pipeline.add_component("llm", journal.generator(ScriptedChatGenerator([say("hello")]), name="writer"))

@@ -53,6 +53,31 @@ class JournaledChatGenerator:
         if hasattr(self.chat_generator, "warm_up"):
             self.chat_generator.warm_up()
 
+    async def warm_up_async(self) -> None:
+        """
+        Warm the chat generator up for an event loop.
+        """
+        if hasattr(self.chat_generator, "warm_up_async"):
+            await self.chat_generator.warm_up_async()
+        else:
+            await asyncio.to_thread(self.warm_up)
+
+    def close(self) -> None:
+        """
+        Release what the chat generator holds, such as its HTTP client.
+        """
+        if hasattr(self.chat_generator, "close"):
+            self.chat_generator.close()
+
+    async def close_async(self) -> None:
+        """
+        Release what the chat generator holds for an event loop.
+        """
+        if hasattr(self.chat_generator, "close_async"):
+            await self.chat_generator.close_async()
+        else:
+            self.close()
+
     @component.output_types(replies=list[ChatMessage])
     def run(
         self,
