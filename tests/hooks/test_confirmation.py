@@ -11,6 +11,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -454,12 +455,14 @@ class TestConfiguration:
                 MCPConfirmationHook(strategy=ui)
 
     @needs_hooks
-    @pytest.mark.parametrize("run", ["run", "run_async"])
+    @pytest.mark.parametrize("run", ["run", "run_async", "run_async of a strategy without"])
     def test_the_decisions_of_another_strategy_are_traced_once_and_without_arguments(self, server, toolset, run):
         from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy
 
         ui = ScriptedUI(look="reject", silent={"text": "edited"})
-        strategy = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=ui)
+        strategy: Any = BlockingConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=ui)
+        if run.endswith("without"):
+            strategy = SimpleNamespace(run=strategy.run)
         hooks: dict[Any, Any] = {"before_tool": [MCPConfirmationHook(strategy=strategy)]}
         agent = Agent(chat_generator=ScriptedChatGenerator([ALL, say("done")]), tools=toolset, hooks=hooks)
         with recorded_traces(content=False) as traces:

@@ -313,6 +313,8 @@ class TracedStrategy:
         """
         Return what the strategy decides like `run`, without blocking the event loop.
         """
+        if not hasattr(self._strategy, "run_async"):
+            return await start_in_thread(partial(self.run, **question), name="mcp-haystack-confirmation")
         recall = _recalled(question)
         if recall is not None and recall.is_recorded:
             return _recorded(recall, question)
