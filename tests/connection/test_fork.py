@@ -136,6 +136,33 @@ def test_a_fork_while_another_thread_notes_links_leaves_no_lock_shut(script_with
     assert parent == {"code": 0}
 
 
+def test_a_fork_while_another_thread_tells_of_a_change_leaves_no_lock_shut(script_with):
+    child, parent = script_with().run(
+        """
+        from haystack_integrations.tools.mcp import MCPToolset
+
+        toolset, seen = MCPToolset(server_info), MCPToolset._seen
+        toolset.on_change(print)
+
+        def fork(self):
+            MCPToolset._seen = seen
+            child = os.fork()
+            if not child:
+                signal.alarm(30)
+                toolset._announce()
+                report(has_told=True)
+                os._exit(0)
+            report(code=wait_for_end_of(child))
+            return seen(self)
+
+        MCPToolset._seen = fork
+        toolset._announce()
+        """
+    )
+    assert child == {"has_told": True}
+    assert parent == {"code": 0}
+
+
 POOL = """
 import multiprocessing
 
