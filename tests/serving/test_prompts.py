@@ -2,7 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
+import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.support.rows import rows
+from tests.support.waiting import LIMIT
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -159,6 +163,26 @@ class TestCompletion:
             ask = PromptReference(type="ref/prompt", name="ask")
             offered = await client.complete(ask, {"name": "thing", "value": "x"})
             assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
+
+    async def test_values_that_take_long_take_no_threads_of_the_event_loop(self) -> None:
+        loop, is_asked, may_answer = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def things(_value: str, _known: Mapping[str, str]) -> list[str]:
+            loop.call_soon_threadsafe(is_asked.set)
+            may_answer.wait(LIMIT)
+            return ["tea"]
+
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        async with client_of({"ask": ServeOptions(completions={"thing": things})}, ask=chat_builder()) as client:
+            ask = PromptReference(type="ref/prompt", name="ask")
+            completing = asyncio.create_task(client.complete(ask, {"name": "thing", "value": ""}))
+            try:
+                async with asyncio.timeout(LIMIT / 2):
+                    await is_asked.wait()
+                    await asyncio.to_thread(lambda: None)
+            finally:
+                may_answer.set()
+            assert (await completing).values == ["tea"]
 
     async def test_what_a_client_may_not_see_is_not_completed(self) -> None:
         options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}

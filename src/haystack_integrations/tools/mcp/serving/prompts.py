@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -169,7 +168,7 @@ class ServedPrompt(Prompt):
         if inspect.iscoroutinefunction(candidates):
             found = await candidates(value, known)
         else:
-            found = await asyncio.to_thread(candidates, value, known)
+            found = await self._places.run(candidates, value, known)
         return [str(each) for each in found]
 
 
