@@ -6,9 +6,12 @@
 Authentication that users bring: an `httpx2.Auth`, a token source of Haystack, a subclass of `OAuthConfig`.
 """
 
+import asyncio
+import threading
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
+import anyio.to_thread
 import httpx2
 import pytest
 
@@ -22,9 +25,11 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.auth.request_auth import TokenSourceAuth
 from tests.support.identity_server import IdentityServer
 from tests.support.oauth_server import OAuthServer
 from tests.support.rows import rows
+from tests.support.waiting import LIMIT
 
 
 class Numbered(httpx2.Auth):
@@ -83,6 +88,28 @@ class SyncSource:
 
     def resolve(self) -> Any:
         return self.token
+
+
+async def test_a_token_source_that_takes_long_holds_up_nobody_else() -> None:
+    loop, is_asked, may_answer = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+    anyio.to_thread.current_default_thread_limiter().total_tokens = 1
+
+    class SlowSource:
+        def resolve(self) -> str:
+            loop.call_soon_threadsafe(is_asked.set)
+            may_answer.wait(LIMIT)
+            return "a-slow-token"
+
+    auth = TokenSourceAuth(SlowSource(), lambda _: None)
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(200)), auth=auth) as client:
+        asking = asyncio.create_task(client.get(URL))
+        try:
+            async with asyncio.timeout(LIMIT / 2):
+                await is_asked.wait()
+                await anyio.to_thread.run_sync(lambda: None)
+        finally:
+            may_answer.set()
+        assert (await asking).request.headers["Authorization"] == "Bearer a-slow-token"
 
 
 @pytest.fixture

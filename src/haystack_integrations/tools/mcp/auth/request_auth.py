@@ -34,7 +34,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-import anyio.to_thread
 import httpx2
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
@@ -53,6 +52,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     is_same,
     secrets_of,
 )
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
@@ -499,5 +499,5 @@ class TokenSourceAuth(httpx2.Auth):
         if hasattr(self._source, "resolve_async"):
             token = self._source.resolve_async()
         else:
-            token = await anyio.to_thread.run_sync(self._source.resolve, abandon_on_cancel=True)
+            token = await start_in_thread(self._source.resolve, name="mcp-haystack-provider")
         return await token if inspect.isawaitable(token) else token
