@@ -174,7 +174,7 @@ class HttpSender:
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
         phases = {**self.timeout, "read": None} if is_stream else self.timeout
-        left, limit = self.time_left(), phases["connect"]
+        left, limit = self.time_left(), phases.get("connect")
         if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
             phases = {**phases, "connect": _CONNECT_SHARE * left}
         extensions = {"timeout": phases}
