@@ -287,7 +287,10 @@ def test_a_provider_that_returns_something_else_is_named(
         ),
         ({"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
         ({"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
-        ({"headers": {"X Key": "1"}}, "the name of the header 'X Key' is empty, or has a character"),
+        (
+            {"headers": {"X-Key: 5ecret": ""}},
+            "the name of a header that begins with 'X-Key' is empty, or has a character",
+        ),
     ],
 )
 def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(

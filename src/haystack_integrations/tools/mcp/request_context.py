@@ -108,7 +108,9 @@ def fault_of_headers(headers: Mapping[str, str]) -> str | None:
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            return f"the name of the header {name!r} is empty, or has a character that HTTP does not allow there"
+            begin = _HEADER_NAME.match(name)  # the rest may be a value, as in "X-Api-Key: …"
+            which = f"a header that begins with '{begin[0]}'" if begin else "a header"
+            return f"the name of {which} is empty, or has a character that HTTP does not allow there"
         if not value.isascii() or not value.isprintable() or value != value.strip():
             return (
                 f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "

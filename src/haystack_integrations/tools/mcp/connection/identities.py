@@ -271,6 +271,8 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
+    if fault := fault_of_headers(dict.fromkeys(context.headers or {}, "")):  # before a name is quoted
+        raise IdentityRefusedError(fault)
     own = {name: _plain(f"the header '{name}'", value) for name, value in (context.headers or {}).items()}
     if context.token is not None and not any(name.lower() == "authorization" for name in own):
         own["Authorization"] = bearer(_plain("the token", context.token))
