@@ -161,6 +161,8 @@ class TestHosts:
             ("[::1]:8000", "http://[::1]:8000/mcp"),
             ("::1", "http://[::1]/mcp"),
             ("fe80::1", "http://[fe80::1%25eth0]/mcp"),
+            ("fe80::1%25eth0", "http://[fe80::1%25eth0]/mcp"),
+            ("[fe80::1%25eth0]:8000", "http://[fe80::1%25eth0]:8000/mcp"),
             ("proxy:443", "https://proxy"),
             ("proxy:1080", "socks5://proxy"),
         ],
@@ -180,7 +182,8 @@ class TestHosts:
             ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
             ("localhost:8000", "http://localhost/mcp", "localhost:80"),
             ("[::1]", "http://[::2]/mcp", "[::2]:80"),
-            ("*.internal", "http://[::1%25.internal]/mcp", "[::1]:80"),
+            ("*.internal", "http://[::1%25.internal]/mcp", "[::1%25.internal]:80"),
+            ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
             ("", "http://localhost/mcp", "localhost:80"),
         ],
     )
