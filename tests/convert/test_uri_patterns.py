@@ -32,6 +32,9 @@ HOSTS = "https://*.example.com/docs/*"
         ("users://me@example.com/", "users://*"),
         ("file:///C:/public/a.md", "file:///C:/public/*"),
         ("file:///c%3A/public/q:1", "file:///c%3A/public/*"),
+        ("file:///C:/a.md", "*"),
+        ("file:///C:/a.md", "file:///*"),
+        ("file:///c%3A/a.md", "file:///*.md"),
     ],
 )
 def test_what_a_pattern_allows(uri: str, pattern: str) -> None:

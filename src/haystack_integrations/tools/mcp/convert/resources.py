@@ -161,9 +161,11 @@ def _matches(uri: str, pattern: str) -> bool:
         forms.append(uri.partition("#")[0])
     if "?" not in pattern:
         forms.append(forms[-1].partition("?")[0])
+    # Where all files are allowed, so are those of each drive.
+    are_all = uri.startswith("file:///") and "file:///".startswith(pattern.partition("*")[0])
     return (
         _has_host(uri, pattern)
-        and _drives(uri) <= _drives(pattern)
+        and _drives(uri.removeprefix("file:///") if are_all else uri) <= _drives(pattern)
         and all(fnmatchcase(form, pattern) for form in forms)
     )
 
