@@ -431,7 +431,7 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
         ({"args": ["$NOT_SET_1"]}, "$NOT_SET_1"),
         ({"args": ["a $API_KEY"]}, "a $API_KEY"),
         ({"args": ["$5 or $(x)"]}, "$5 or $(x)"),
-        ({"args": ["{env:API_KEY}"]}, KEY),
+        ({"args": ["{env:API_KEY}"]}, "{env:API_KEY}"),  # but OpenCode, whose files have another section
         ({"command": ["x", "a ${API_KEY}"]}, f"a {KEY}"),
     ],
 )
@@ -457,6 +457,11 @@ def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch:
     monkeypatch.setenv("PROGRAM", "x")
     [toolset] = load_mcp_toolsets(content)
     assert toolset.server_info == StdioServerInfo(Secret.from_env_var("PROGRAM"))
+
+
+def test_an_entry_may_have_the_environment_of_two_clients() -> None:
+    entry = {"command": "x", "environment": {"A": "other", "B": "2"}, "env": {"A": "1"}}
+    assert load(entry).server_info.env == {"A": "1", "B": "2"}
 
 
 @pytest.mark.parametrize("section", ["mcpServers", "servers", "context_servers"])

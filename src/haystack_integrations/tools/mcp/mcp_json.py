@@ -44,6 +44,9 @@ _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp",), ("cont
 
 _NAMES = ("mcpServers", "servers", "context_servers")
 
+# An entry of OpenCode may only turn off what another of its files has.
+_MARKS_OF_OPENCODE = ENTRY_MARKS | {"enabled", "disabled", "type"}
+
 # Which of their tools go by one alias: for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
 
@@ -153,6 +156,7 @@ class Configuration:
         self._is_checked = is_checked
         # What may be wrong, by the place that messages begin with.
         self.warnings: defaultdict[str, list[str]] = defaultdict(list)
+        self._is_of_opencode = False
         # The entries of the servers by name, which are not checked yet.
         self.entries, asked = self._find_entries()
         self._asked = self._checked_inputs(asked, inputs or {})
@@ -190,7 +194,7 @@ class Configuration:
             found: Any = content
             for key in section:
                 holder, found = found, found.get(key) if isinstance(found, Mapping) else None
-            if found is None or (section == ("mcp",) and not _are_entries(found)):
+            if found is None or (section == ("mcp",) and not _are_entries(found, _MARKS_OF_OPENCODE)):
                 continue
             if found == []:  # an empty object of PHP
                 found = {}
@@ -201,6 +205,7 @@ class Configuration:
             others = [str(key) for key in content if key not in known]
             if others:
                 self._warn(where, f"passed over {', '.join(others)}")
+            self._is_of_opencode = section[0] == "mcp"
             entries = {str(name): entry for name, entry in found.items()}
             return entries, holder.get("inputs") or content.get("inputs") or []
         # The files of Claude Code's plugins have the servers at the top.
@@ -302,7 +307,8 @@ class Configuration:
         if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
             # It may be a password as well, so it is one unless there is such a variable.
             return f"${{{named['name']}}}"
-        value = _OF_OPENCODE.sub(r"${\g<name>}", value)
+        if self._is_of_opencode:
+            value = _OF_OPENCODE.sub(r"${\g<name>}", value)
         return _PLACEHOLDER.sub(lambda match: self._text(match, place), value)
 
     def _text(self, match: re.Match[str], place: str) -> str:
@@ -366,9 +372,9 @@ class Configuration:
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
 
 
-def _are_entries(found: Any) -> bool:
+def _are_entries(found: Any, marks: frozenset[str] = ENTRY_MARKS) -> bool:
     entries = found.values() if isinstance(found, Mapping) else [found]
-    return all(isinstance(entry, Mapping) and ENTRY_MARKS & set(entry) for entry in entries)
+    return all(isinstance(entry, Mapping) and marks & set(entry) for entry in entries)
 
 
 def _of_project(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,6 +221,9 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     _check_object(entry)
     if (command := entry.get("command")) and isinstance(command, list) and not entry.get("args"):  # OpenCode
         entry = {**entry, "command": command[0], "args": command[1:] or None}
+    env, environment = entry.get("env"), entry.get("environment")
+    if isinstance(env, Mapping) and isinstance(environment, Mapping):
+        entry = {**entry, "env": {**environment, **env}, "environment": None}
     known: dict[str, Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
