@@ -425,7 +425,8 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
     key = auth.holder_of(None).key
     tokens = {"access_token": "old", "refresh_token": "again", "token_type": "Bearer", "expires_in": 1}
     await storage.save(key, {"tokens": tokens, "expires_at": 1.0, "authorization_server": network.metadata})
-    network.answers["/token"] = [httpx2.Response(status), httpx2.Response(200, json=network.token)]
+    body = {"error": "temporarily_unavailable"} if status in (429, 503) else {}
+    network.answers["/token"] = [httpx2.Response(status, json=body), httpx2.Response(200, json=network.token)]
     with pytest.raises(MCPAuthorizationError, match=f"the authorization server answered with HTTP {status}"):
         await network.use(auth)
     assert (await storage.load(key))["tokens"] == tokens

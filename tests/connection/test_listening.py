@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPServerInfo,
+    MCPTool,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
@@ -120,6 +121,14 @@ def test_a_toolset_hears_of_new_tools_and_has_them_at_the_next_warm_up(reach, wa
         assert changes.get(timeout=LIMIT) == MCPToolsChange(removed=("extra",))
         toolset.warm_up()
         assert [tool.name for tool in toolset] == before
+
+
+def test_a_single_tool_learns_at_its_next_warm_up_what_changed(reach):
+    with MCPTool("offer", reach("stdio").info) as tool:
+        tool.invoke(name="extra")
+        wait_until(tool.connection._has_unknown_changes, "the change")
+        tool.warm_up()
+        assert not tool.connection._has_unknown_changes()
 
 
 @every_way

@@ -508,7 +508,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         if isinstance(self._absence, TimeoutError) and self._retry.is_running:
             return True
         self._publish()
-        return self._absence is None and (self._stays_cold() or (self._is_warm() and not self._is_due))
+        is_known = self._is_warm() and not self._is_due and not self._connection._has_unknown_changes()
+        return self._absence is None and (self._stays_cold() or is_known)
 
     def refresh(self) -> None:
         """

@@ -446,7 +446,7 @@ class ToolBase(Connected):
         """
         Return whether warm-up has nothing to do.
         """
-        return self._is_warm() or self._stays_cold()
+        return (self._is_warm() and not self._connection._has_unknown_changes()) or self._stays_cold()
 
     def warm_up(self) -> None:
         """

@@ -253,8 +253,9 @@ class Flow(ABC):
                 asked_for  # which says what the token is for, at Microsoft Entra ID; others keep what it was
             )
         response = await self._request_token(form, "refreshing the token")
+        is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
-        if not is_refused and not response.is_success:  # it, or what stands before it, may answer later
+        if is_busy or not (is_refused or response.is_success):  # it, or what stands before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:

@@ -87,8 +87,9 @@ E = TypeVar("E", bound=MCPInvocationError)
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
 
-# How much time must be left for another attempt, in seconds.
+# How much time must be left for another attempt, in seconds; and of a call that may take less, which share of it.
 _SHORTEST_ATTEMPT = 0.5
+_SMALLEST_SHARE = 0.2
 
 # A timer of an event loop may fire a little early, in seconds.
 _CLOCK_TOLERANCE = 0.05
@@ -308,7 +309,8 @@ class ToolCall:
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
             return None
         # The deadline of an attempt that cannot come far would say that the tool may have run.
-        if self._left is not None and self._left < _SHORTEST_ATTEMPT:
+        limit = self.request.limits.invocation_timeout
+        if limit and self._left is not None and self._left < min(_SHORTEST_ATTEMPT, _SMALLEST_SHARE * limit):
             return None
         self._repeats += isinstance(error, MCPOutcomeUnknownError)
         logger.info(
