@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -210,6 +211,24 @@ write({"id": m["id"], "result": {}})
                 ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"answered": {"b": 2}}}),
                 ("reply", {"jsonrpc": "2.0", "id": 8, "error": error}),
             ]
+
+    @rows("users", [("alice",), ("alice", "bob")])
+    async def test_a_request_of_the_server_is_answered_in_the_context_of_a_call_if_there_is_only_one(self, users):
+        user = ContextVar("user", default="nobody")
+
+        async def answer(*_: Any) -> dict[str, Any]:
+            return {"user": user.get()}
+
+        async with served() as channel:
+            channel._make_answer = answer
+            code, calls = f'if len(seen) == {len(users)}: write({{"method": "ask", "id": "q"}})', []
+            for name in users:
+                user.set(name)
+                calls.append(channel.start("tools/call", {"name": "x", "code": code})[1])
+            await wait_until_async(lambda: channel.peer.notes, "the answer")
+            expected = "alice" if len(users) == 1 else "nobody"
+            assert channel.peer.notes == [("reply", {"jsonrpc": "2.0", "id": "q", "result": {"user": expected}})]
+        assert [type(await failure_of(call)) for call in calls] == [LostError] * len(users)
 
     async def test_those_that_are_no_message_are_skipped_and_logged_once_without_quoting_them(self, caplog):
         code = r"""

@@ -324,11 +324,11 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        context = None
-        # On a stream of the whole connection, nothing says for which call of ours it asks. Most often there is one.
-        latest = exchange or next((each for each in reversed(self.in_flight.values()) if each.name is not None), None)
-        if latest is not None:
-            context = latest.context.copy()
+        context = None  # that of whoever opened the session
+        # On a stream of the whole connection, nothing says for which call of ours it asks, unless there is only one.
+        calls = [each for each in self.in_flight.values() if each.name is not None] if exchange is None else [exchange]
+        if len(calls) == 1:
+            context = calls[0].context.copy()
             if exchange is None:
                 context.run(current_request.set, None)
         task = self._asked[request_id] = self._spawn(self._answer(request_id, method, params), context)
