@@ -9,6 +9,7 @@ import pytest
 from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     map_strings,
     map_texts,
@@ -394,12 +395,17 @@ def test_texts_for_readers_are_replaced_and_nothing_else():
     }
 
 
-def test_all_texts_are_replaced_and_none_is_in_a_list_twice():
-    value = {"b": {"enum": ["x", "X", 1], "examples": ["x", "X"], "n": None}, "c": [{"const": "y"}]}
+def test_all_texts_are_replaced_and_none_is_twice_in_a_list_because_of_it():
+    value = {"b": {"enum": ["x", "X", 1], "examples": ["x", "X"], "n": None}, "c": [{"const": "y"}, ["X", "X"]]}
     assert map_strings(value, str.upper) == {
         "B": {"ENUM": ["X", "X", 1], "EXAMPLES": ["X"], "N": None},
-        "C": [{"CONST": "Y"}],
+        "C": [{"CONST": "Y"}, ["X", "X"]],
     }
+
+
+def test_a_pattern_keeps_its_meaning_without_its_invisible_characters():
+    value = {"pattern": {"pattern": "^[^\x00-\x1f\u200b]$"}}
+    assert map_strings(value, visible_text) == {"pattern": {"pattern": r"^[^\u0000-\u001f\u200b]$"}}
 
 
 class TestHiddenProperties:

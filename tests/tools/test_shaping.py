@@ -348,20 +348,24 @@ class TestNamesAndDescriptions:
     def test_nothing_in_a_schema_hides_instructions_and_the_server_gets_its_own_names_and_values(self):
         hidden = "".join(chr(0xE0000 + ord(character)) for character in "hi")
         kind = {"enum": [f"red{hidden}", "blue"], "default": f"red{hidden}", "x-note": hidden}
-        inner = {"type": "object", "properties": {f"inner{hidden}": {"const": hidden}}}
-        properties = {"kind": kind, f"of{hidden}": {"type": "string"}, "more": inner}
+        inner = {"type": "object", "properties": {f"inner{hidden}": {"const": f"one{hidden}"}}}
+        kinds = {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/Kind"}, {"type": "null"}]}}
+        properties = {"kind": kind, f"of{hidden}": {"type": "string"}, "more": inner, "kinds": kinds}
         outputs = {"type": "object", "properties": {"r": {"enum": [hidden]}}}
-        schema = {"type": "object", "properties": properties}
+        definitions = {"Kind": {"type": "string", "enum": [f"red{hidden}", "blue"], "pattern": f"^[a-z{hidden}]*$"}}
+        schema = {"type": "object", "properties": properties, "$defs": definitions}
         server = ForeignServer(definition("paint", schema, output_schema=outputs))
         with MCPToolset(server.info, tool_options=ToolOptions(include_output_schema=True)) as toolset:
-            assert MCPToolSnapshot.capture(toolset).invisible_characters() == {"paint": {"U+E0068": 7, "U+E0069": 7}}
+            assert MCPToolSnapshot.capture(toolset).invisible_characters() == {"paint": {"U+E0068": 9, "U+E0069": 9}}
             shown = toolset["paint"].tool_spec
             assert hidden[0] not in repr(shown)
             assert shown["parameters"]["properties"]["kind"]["enum"] == ["red", "blue"]
             server.answer = text_result("fine", structured_content={})
-            toolset["paint"].invoke(kind="red", of="x", more={"inner": 1, "other": 2})
-        more = {f"inner{hidden}": 1, "other": 2}
-        assert server.calls == [("paint", {"kind": f"red{hidden}", f"of{hidden}": "x", "more": more})]
+            more = {"inner": "one", "other": 2}
+            toolset["paint"].invoke(kind="red", of="x", more=more, kinds=["red", "blue"])
+        more = {f"inner{hidden}": f"one{hidden}", "other": 2}
+        sent = {"kind": f"red{hidden}", f"of{hidden}": "x", "more": more, "kinds": [f"red{hidden}", "blue"]}
+        assert server.calls == [("paint", sent)]
 
     def test_the_options_of_one_tool_are_its_own(self):
         server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))

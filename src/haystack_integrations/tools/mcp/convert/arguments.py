@@ -36,6 +36,9 @@ _ALL_TYPES: Final = frozenset(_TYPES.values())
 # Keywords that may allow arguments which `properties` does not have.
 _SAY_OF_OTHERS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
 
+# Where a schema may list values.
+_CHOICES: Final = frozenset({"enum", "const", "$ref", "anyOf", "oneOf", "allOf"})
+
 Schema = Mapping[str, Any]
 
 
@@ -126,10 +129,8 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
-        if type(schema) is dict and "enum" in schema and value not in schema["enum"]:
-            # The model sees its texts without invisible characters.
-            texts = (each for each in schema["enum"] if isinstance(each, str))
-            value = next((each for each in texts if visible_text(each) == value), value)
+        if type(schema) is dict and value not in schema.get("enum", ()) and not _CHOICES.isdisjoint(schema):
+            value = _text_of_server(value, schema, root)
         if type(schema) is dict and schema.get("type") == "string":
             return value
         types = types_of(schema, root)
@@ -144,6 +145,18 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
         shapes = _shapes(schema, root, "items")
         return [_fit(each, shapes[0]["items"], root, depth + 1) for each in value] if len(shapes) == 1 else value
     return value
+
+
+def _text_of_server(text: str, schema: Schema, root: Schema) -> str:
+    """
+    Return the choice of a schema that a model sees as a text: without invisible characters.
+    """
+    shapes = _shapes(schema, root, "enum", "const")
+    choices = [each["enum"] if "enum" in each else [each["const"]] for each in shapes]
+    if any(text in each for each in choices):
+        return text
+    texts = (value for each in choices for value in each if isinstance(value, str))
+    return next((each for each in texts if visible_text(each) == text), text)
 
 
 def _read(text: str, types: frozenset[str]) -> Any:
@@ -163,9 +176,9 @@ def _read(text: str, types: frozenset[str]) -> Any:
     return value if kind in types or (kind == "integer" and "number" in types) else text
 
 
-def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
+def _shapes(schema: Any, root: Schema, *keywords: str) -> list[Schema]:
     """
-    Find the alternatives of a schema that have a keyword.
+    Find the alternatives of a schema that have one of some keywords.
     """
     found: dict[int, Schema] = {}
     seen: set[int] = set()
@@ -175,9 +188,10 @@ def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if keyword in each:
+        if not each.keys().isdisjoint(keywords):
             found[id(each)] = each
-        waiting += [option for key in ("anyOf", "oneOf", "allOf") for option in each.get(key, ())]
+        for key in ("anyOf", "oneOf", "allOf"):
+            waiting += each.get(key, ())
     return list(found.values())
 
 

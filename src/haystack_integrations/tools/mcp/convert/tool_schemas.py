@@ -29,6 +29,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from referencing import Registry
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -188,15 +189,20 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
 
     :param value: The value. It is not changed.
     :param change: Returns the new text for each.
-    :returns: The changed value. No text is in a list twice.
+    :returns: The changed value. No list has a text twice because of the change, and the `pattern` of a schema keeps its
+        meaning: its invisible characters are escaped.
     """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(name): map_strings(each, change) for name, each in value.items()}
+        result = {change(name): map_strings(each, change) for name, each in value.items()}
+        if isinstance(pattern := value.get("pattern"), str):
+            result[change("pattern")] = escaped_text(pattern)
+        return result
     if isinstance(value, list):
         changed = [map_strings(each, change) for each in value]
-        return [*dict.fromkeys(changed)] if all(isinstance(each, str) for each in changed) else changed
+        is_shorter = changed != value and all(isinstance(each, str) for each in changed)
+        return [*dict.fromkeys(changed)] if is_shorter else changed
     return value
 
 
