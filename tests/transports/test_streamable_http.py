@@ -345,6 +345,17 @@ class TestStreams:
             wire.exchange()
             assert await wire.channel.request(wire.exchange()) == {"n": "own"}
 
+    @rows(("stream", "cut_after"), [(chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0)])
+    async def test_streams_that_a_gateway_ends_because_calls_take_long_leave_the_session_as_it_is(
+        self, monkeypatch: pytest.MonkeyPatch, stream: bytes, cut_after: float
+    ) -> None:
+        monkeypatch.setattr(streamable_http, "_CUT_AFTER", cut_after)
+        async with ScriptedPeer(with_session(lambda _: stream)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            for _ in range(2):
+                await wire.fail()
+            assert wire.heard.drained_because == []
+
     async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
         async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, Wire(transport(peer.url)) as wire:
             for _ in range(5):

@@ -67,6 +67,9 @@ _MAX_REFUSALS = 10
 _MOST_DOUBLINGS = 5
 _GOOD_AFTER = 10.0
 
+# After how many seconds the end of a stream says nothing of the server: gateways end those that take long.
+_CUT_AFTER = 5.0
+
 # How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
 _LEFTOVER_TIMEOUT = 1.0
 
@@ -89,7 +92,7 @@ class _Cursor:
 
     last_id: str = ""
     pause: float = _PAUSE
-    # Whether no message came.
+    # Whether no message came, and not even a comment, which keeps a stream alive.
     is_silent: bool = True
 
 
@@ -235,8 +238,9 @@ class StreamableHttpTransport(HttpTransport):
         return not found
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> bool:
-        """Read the answer, and return whether the stream ended without any message."""
-        cursor = _Cursor()
+        """Read the answer, and return whether the stream soon ended without any message."""
+        now, cursor = asyncio.get_running_loop().time, _Cursor()
+        opened_at = now()
         reason = _CLOSED_EARLY
         try:
             await self._read_stream(response, cursor, exchange)
@@ -246,7 +250,7 @@ class StreamableHttpTransport(HttpTransport):
             await self._go_on(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
-        return cursor.is_silent and reason == _CLOSED_EARLY
+        return cursor.is_silent and reason == _CLOSED_EARLY and now() - opened_at < _CUT_AFTER
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
@@ -278,7 +282,7 @@ class StreamableHttpTransport(HttpTransport):
         """
         Read an event stream to its end, or until an exchange is settled.
         """
-        events = self._sender.events(response)
+        events, event = self._sender.events(response), None
         try:
             async for event in events:
                 cursor.last_id = event.id or cursor.last_id
@@ -288,6 +292,7 @@ class StreamableHttpTransport(HttpTransport):
                 if exchange is not None and exchange.is_settled:
                     self._spawn(self._read_leftover(events, exchange))
                     return
+            cursor.is_silent &= event is not None or response.num_bytes_downloaded == 0
         except BaseException:
             await events.aclose()
             raise
