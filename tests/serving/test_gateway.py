@@ -11,6 +11,7 @@ import anyio
 import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
+from fastmcp.server.middleware import Middleware
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.types import (
@@ -42,6 +43,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     StreamableHttpServerInfo,
+    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.handlers import answer_later
@@ -207,6 +209,21 @@ async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
+
+
+class SaysTheTenant(Middleware):
+    async def on_call_tool(self, context, call_next):
+        with mcp_request_context(meta={"tea.example/tenant": "operator"}):
+            return await call_next(context)
+
+
+async def test_what_a_client_says_replaces_nothing_that_the_operator_says(toolset, mode):
+    server = create_mcp_server("gate", tools=[toolset])
+    server.add_middleware(SaysTheTenant())
+    async with Client(server, mode=mode) as client:
+        meta = {"tea.example/table": 4, "tea.example/tenant": "client"}
+        result = await client.call_tool("reflect", {}, meta=meta)
+        assert result.structured_content == {"tea.example/table": 4, "tea.example/tenant": "operator"}
 
 
 async def test_what_a_client_says_beside_a_call_reaches_the_other_server(toolset, mode):

@@ -101,12 +101,14 @@ def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _meta_of(context: Context | None) -> Iterator[None]:
+def _meta_of(served: Context | None) -> Iterator[None]:
     """Send the other server what the client says in `_meta`, but for what concerns the connection to this one."""
-    request = context.request_context if context is not None else None
+    request = served.request_context if served is not None else None
     said = request.meta if request is not None else None
     meta = {name: value for name, value in (_own(said) or {}).items() if name not in _PROGRESS_TOKENS}
-    reset = current_context.set(replace(current_context.get() or MCPRequestContext(), meta=meta)) if meta else None
+    context = current_context.get() or MCPRequestContext()
+    # What a middleware of the operator says takes precedence.
+    reset = current_context.set(replace(context, meta={**meta, **(context.meta or {})})) if meta else None
     try:
         yield
     finally:
