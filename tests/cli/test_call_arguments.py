@@ -204,6 +204,14 @@ CHOICES = {
         "sizes": {"type": "array", "items": {"enum": ["s", "l"], "enumNames": ["Small", "L"]}},
     },
 }
+SIMILAR = {
+    "type": "object",
+    "properties": {
+        "unit": {"type": "string", "enum": ["m", "M"]},
+        "swapped": {"type": "string", "enum": ["a", "b"], "enumNames": ["b", "a"]},
+        "pairs": {"type": "array", "items": {"enum": ["a,b", "c"]}},
+    },
+}
 PAGE = {"mode": "url", "url": "https://example.com/pay\x1b[2J"}
 NO_FIELDS = {"type": "object", "properties": {}}
 OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more": True}}
@@ -226,6 +234,8 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
         (FORM, "2\n", None, "How many"),
         (CHOICES, "Red\nsmall, L\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
         (CHOICES, '\n["s"]\n', {"sizes": ["s"]}, "sizes (s (Small), l (L), separated by commas, optional): "),
+        (SIMILAR, "m\na\na,b\n", {"unit": "m", "swapped": "a", "pairs": ["a,b"]}, "unit ("),
+        (SIMILAR, "M\nb\nC\n", {"unit": "M", "swapped": "b", "pairs": ["c"]}, "unit ("),
     ],
 )
 def test_a_server_asks_in_the_terminal(

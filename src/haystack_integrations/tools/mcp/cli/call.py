@@ -188,8 +188,11 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         question = f"  {meaning} ({', '.join(facts)}): "
         while True:
             text = output.ask(question)
-            chosen = [part.strip() for part in text.split(",")] if is_list and text[:1] != "[" else [text]
-            value = typed(name, [titles.get(each.lower(), each) for each in chosen], schema) if text else default
+            is_several = is_list and text[:1] != "[" and text not in options
+            chosen = [part.strip() for part in text.split(",")] if is_several else [text]
+            # As it is written, before a title or another case.
+            chosen = [each if each in options else titles.get(each.lower(), each) for each in chosen]
+            value = typed(name, chosen, schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
                 break
