@@ -394,6 +394,8 @@ def test_what_is_shown_hides_nothing():
 
     assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
     assert asked.form["properties"]["arguments"]["default"] == asked.arguments
+    asked = Question.about("The agent 'x'", "pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok", {})
+    assert asked.message.endswith(r"'pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok' with {}")
 
 
 def test_nobody_edits_what_is_not_shown_in_whole():

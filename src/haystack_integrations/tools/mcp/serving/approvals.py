@@ -152,7 +152,9 @@ class Question:
         if len(shown) > _MOST_SHOWN:
             shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
         digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
-        message = f"{caller} wants to call the tool '{escaped_text(tool_name)}' with {shown}"
+        # A line end in the name would begin what looks like another question.
+        shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
+        message = f"{caller} wants to call the tool '{shown_name}' with {shown}"
         return cls(f"approve-{digest}", message, as_json)
 
     @property
