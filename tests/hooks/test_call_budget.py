@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -140,6 +141,19 @@ class TestBudget:
         result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
         assert [each.result for m in result["agent"]["messages"] for each in m.tool_call_results] == ["No."]
         loaded.get_component("agent").close()
+
+    @rows("copied", [copy.copy, copy.deepcopy])
+    def test_a_hook_with_parameters_of_its_own_can_be_copied(self, agent, copied):
+        class Named(package.MCPCallBudgetHook):
+            def __init__(self, label: str, **parameters: Any) -> None:
+                super().__init__(**parameters)
+                self.label = label
+
+        made = agent(ScriptedChatGenerator([echoes("x"), say("well")]))
+        hook = copied(Named("mine", max_calls=0))
+        made.hooks = {"before_tool": [hook]}
+        assert kinds(self.run(made)) == "uATa"
+        assert (hook.label, inprocess.calls) == ("mine", [])
 
     @rows("is_loaded", [False, True], ids=["made", "loaded"])
     def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone(self, is_loaded):

@@ -214,11 +214,17 @@ class MCPCallBudgetHook:
         loaded: Self = default_from_dict(cls, data)
         return loaded
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __getstate__(self) -> dict[str, Any]:
         """
-        Pickle the parameters. Runs stay where they are.
+        Pickle or copy everything but the runs, which stay where they are.
         """
-        return type(self).from_dict, (self.to_dict(),)
+        return {name: value for name, value in vars(self).items() if name != "_runs"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """
+        Begin without runs.
+        """
+        vars(self).update(state, _runs=WeakKeyDictionary())
 
 
 def _refusals(
