@@ -321,6 +321,25 @@ class TestAnswers:
         assert [call.arguments for message in told for call in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
 
+    @pytest.mark.parametrize("override", ["always", "never"])
+    def test_what_the_model_chose_wins_over_the_state(self, override):
+        got: list[Any] = []
+
+        def keep(text: str) -> None:
+            got.append(text)
+
+        own = Tool(name="own", description="d", parameters=TEXT, function=keep, inputs_from_state={"key": "text"})
+        agent, generator = Agents.make(
+            [own],
+            ScriptedUI(),
+            replies=calls(("own", {"text": "chosen"})),
+            state_schema={"key": {"type": str}},
+            overrides={"own": override},
+        )
+        agent.run(messages=GO, key="K-4711")
+        assert got == ["chosen"]
+        assert [message.text for message in generator.turns[1].messages if message.is_from("user")] == ["go"]
+
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):
         text, seen, shown = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe", []

@@ -347,8 +347,9 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
     Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
 
-    The user sees all of the arguments: invisible characters as escapes, and what looks like markup. Each question
-    leaves a span in the trace, with the name of the tool and the decision.
+    The user sees all of the arguments that the model chose: invisible characters as escapes, and what looks like
+    markup. Values of the State are not shown, but on Haystack 2.31 with a policy that is no MCPAnnotationPolicy. Each
+    question leaves a span in the trace, with the name of the tool and the decision.
     """
 
     def run(self, **question: Any) -> ToolExecutionDecision:
@@ -379,6 +380,8 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         policy = self.confirmation_policy
         tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
         of_state = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
+        # What the model may give wins over the State.
+        of_state.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
         return {name: each for name, each in arguments.items() if name not in of_state and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
