@@ -27,7 +27,7 @@ if HAS_HOOKS:
 
 GO = [ChatMessage.from_user("go")]
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}, "card": {"type": "string"}}}
-STEP = calls(("look", {"text": "a"}), ("wipe", {"text": "b"}), ("keep", {"text": "c"}))
+STEP = calls(("look", {"text": "a", "left": ["as it was\u200b"]}), ("wipe", {"text": "b"}), ("keep", {"text": "c"}))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[Cha
 def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
     card = {name: {"bound_arguments": {"card": FromState("card")}} for name in ("look", "wipe", "keep")}
     with MCPToolset(server.info, tool_overrides=card) as tools:
-        first = ScriptedUI(wipe="reject", look={"text": "edited"})
+        first = ScriptedUI(wipe="reject", look={"text": "edited", "left": [r"as it was\u200b"]})
         with pytest.raises(Exception, match="the script has only 1 replies"):
             continued(journal, tools, first, [STEP])
         assert sorted(first.asked) == ["keep", "look", "wipe"]
@@ -73,7 +73,9 @@ def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
         assert any("updated by the user" in text and "edited" in text for text in said)
         assert continued(journal, tools, later, []) == said
     assert len(server.calls) == 2
-    kinds = [entry.place.kind for entry in journal.calls("run")]
+    entries = journal.calls("run")
+    assert not any("as it was" in str(entry.result) for entry in entries if entry.place.kind == "decision")
+    kinds = [entry.place.kind for entry in entries]
     assert [kinds.count(kind) for kind in ("reply", "decision", "call")] == [2, 3, 2]
     journal.close()
     assert b"card-of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))

@@ -287,8 +287,13 @@ class TestAnswers:
         decisions = [each for each in traces.recorded if each.startswith("haystack.mcp.tool_call.decision=")]
         assert sorted(each.partition("=")[2] for each in decisions) == ["accepted", "declined", "edited"]
 
-    def test_the_markup_of_a_rich_console_hides_nothing(self, monkeypatch):
-        monkeypatch.setattr(Prompt, "ask", lambda *_, **__: "y")
+    @pytest.mark.parametrize(
+        ("answers", "edited"),
+        [(["y"], {}), (["m", None, None, "2"], {"n": 2}), (["m", None, '["q"]', "1"], {"more": ["q"]})],
+    )
+    def test_the_markup_of_a_rich_console_hides_nothing(self, monkeypatch, answers, edited):
+        given = iter(answers)
+        monkeypatch.setattr(Prompt, "ask", lambda *_, default, **__: next(given) or default)
         console = Console(file=StringIO(), width=200)
         arguments = {"text": "list[int] [/INST] [conceal]rm[/conceal]", "more": ["[conceal]x"], "n": 1}
         strategy = MCPConfirmationStrategy(
@@ -296,8 +301,9 @@ class TestAnswers:
         )
         decision = strategy.run(tool_name="run", tool_description="Runs[x].", tool_params=arguments)
         shown = console.file.getvalue()
-        assert all(text in shown for text in (arguments["text"], '["[conceal]x"]', "Runs[x]."))
-        assert decision.final_tool_params == arguments
+        assert all(text in shown for text in (arguments["text"], "['[conceal]x']", "Runs[x]."))
+        assert decision.final_tool_params == {**arguments, **edited}
+        assert str({**arguments, **edited} if edited else None) in str(decision.feedback)
 
     def test_neither_the_user_nor_the_model_is_told_values_of_the_state(self, server):
         shown = []
@@ -350,13 +356,16 @@ class TestAnswers:
                 return super().get_user_confirmation(tool_name, tool_description, tool_params)
 
         edited = {"text": seen, "more": ["other"]}
-        replies = calls(("silent", {"text": text, "more": [1, "x\u202e"]}), ("wipe", {"text": text}))
-        agent, _ = Agents.make(toolset, UI(silent=edited), replies=replies)
+        alike = {"\u202e": 1, r"\u202e": 2}
+        asked = {"text": text, "more": [1, {"k": "x\u202e"}]}
+        replies = calls(("silent", asked), ("wipe", {"text": text, "more": alike}))
+        agent, generator = Agents.make(toolset, UI(silent=edited), replies=replies)
         agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
-        assert sorted(map(repr, shown)) == sorted(
-            map(repr, [{"text": seen, "more": r'[1, "x\u202e"]'}, {"text": seen}])
-        )
-        assert sorted(server.calls) == [("silent", {"text": text, "more": ["other"]}), ("wipe", {"text": text})]
+        expected = [{"text": seen, "more": [1, {"k": r"x\u202e"}]}, {"text": seen, "more": str(alike)}]
+        assert sorted(map(repr, shown)) == sorted(map(repr, expected))
+        wanted = {"text": text, "more": ["other"]}
+        assert sorted(server.calls, key=str) == [("silent", wanted), ("wipe", {"text": text, "more": alike})]
+        assert any(str(wanted) in (message.text or "") for message in generator.turns[1].messages)
 
     async def test_the_event_loop_runs_on_while_the_user_thinks(self, server, toolset):
         may_answer = threading.Event()

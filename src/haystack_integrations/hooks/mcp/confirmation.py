@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +34,7 @@ from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.budgets import ARGUMENT
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
-from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
+from haystack_integrations.tools.mcp.convert.server_texts import takes_markup, text_for_ui
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -270,11 +269,19 @@ def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question:
     """
 
     def shown(value: Any) -> Any:
-        if not isinstance(value, str | list | dict):
+        if isinstance(value, str):
+            return text_for_ui(ui, value)
+        if not isinstance(value, list | dict):
             return value
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
-        escaped = text_for_ui(ui, text)
-        return value if escaped == text else escaped
+        if takes_markup(ui):
+            # It prints the text, and has people edit the JSON, in which escapes would be doubled.
+            text = text_for_ui(ui, str(value))
+            kind = list if isinstance(value, list) else dict
+            return type("Shown", (kind,), {"__str__": lambda _: text})(value)
+        if isinstance(value, list):
+            return [shown(each) for each in value]
+        named = {shown(name): shown(each) for name, each in value.items()}
+        return named if len(named) == len(value) else text_for_ui(ui, str(value))
 
     asked: dict[str, Any] = question["tool_params"]
     seen = {name: shown(value) for name, value in asked.items()}
@@ -284,7 +291,8 @@ def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question:
     if final is None:
         return decision
     wanted = {name: asked[name] if seen.get(name, _ABSENT) == value else value for name, value in final.items()}
-    return replace(decision, final_tool_params=wanted)
+    feedback = decision.feedback and decision.feedback.replace(str(final), str(wanted))
+    return replace(decision, final_tool_params=wanted, feedback=feedback)
 
 
 class TracedStrategy:

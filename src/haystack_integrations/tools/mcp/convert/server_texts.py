@@ -110,17 +110,26 @@ def escaped_text(text: str) -> str:
     )
 
 
+def takes_markup(ui: object) -> bool:
+    """
+    Return whether a ConfirmationUI is Haystack's RichConsoleUI, which shows `list[int]` as `list`.
+
+    :param ui: The UI.
+    :returns: Whether it is.
+    """
+    return any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__)
+
+
 def text_for_ui(ui: object, text: str) -> str:
     """
     Escape what a ConfirmationUI of Haystack would not show of a text.
 
     :param ui: The UI.
     :param text: The text.
-    :returns: The text without invisible characters and, for Haystack's RichConsoleUI, without markup: it would show
-        `list[int]` as `list`.
+    :returns: The text without invisible characters and, for Haystack's RichConsoleUI, without markup.
     """
     text = escaped_text(text)
-    if any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__):
+    if takes_markup(ui):
         from rich.markup import escape  # noqa: PLC0415 (only this UI needs it)
 
         text = escape(text)
