@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, KeyValueTokenStorage, MCPLoginRequest
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT
@@ -218,6 +219,31 @@ async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_an
             await client.post(server.url, json={})
     assert str(caught.value).endswith("refuses the token that was just issued for it (of another audience)")
     assert server.kinds() == expected
+
+
+@pytest.mark.parametrize("refused", [frozenset(), frozenset({"refresh_token"})], ids=["good", "refused"])
+async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(refused: frozenset[str]) -> None:
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, refused=refused))
+    storage = InMemoryTokenStorage()
+    auth = server.auth(**PERSON, token_storage=storage)
+    sender = HttpSender(httpx2.MockTransport(server), headers={}, timeout={}, auth=auth)
+
+    async def ask(method: str) -> int:
+        response = await sender.send(method, httpx2.URL(server.url), {}, may_log_in=method == "POST")
+        return response.status_code
+
+    tokens = {"access_token": "over", "refresh_token": "again"}
+    await storage.save(auth.holder_of(None).key, {"tokens": tokens, "expires_at": 1})
+    # The call waits for the refresh of the stream, and logs in by itself if that was refused.
+    assert await asyncio.gather(ask("GET"), ask("POST")) == [401 if refused else 200, 200]
+    expected = ["refresh_token", "login", "authorization_code"] if refused else ["refresh_token"]
+    assert server.kinds() == expected
+    server.valid.clear()
+    assert await ask("POST") == 200  # after a challenge, which is remembered
+    assert server.kinds() == expected * 2
+    assert await auth.log_out(None) is True
+    assert await ask("GET") == 401
+    assert server.kinds() == expected * 2
 
 
 @pytest.mark.parametrize(

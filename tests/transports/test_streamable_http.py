@@ -9,11 +9,13 @@ Messages over Streamable HTTP to a server that is told what to write, byte by by
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+import httpx2
 import pytest
 
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
 from haystack_integrations.tools.mcp.transports import streamable_http
 from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
@@ -473,6 +475,43 @@ class TestListening:
                 while not wire.heard.notifications:
                     await asyncio.sleep(0.01)
             assert wire.heard.gaps == 1
+
+    @rows("had_one", [True, False])
+    async def test_a_server_that_hangs_up_is_not_asked_for_its_stream_without_end(
+        self, monkeypatch: pytest.MonkeyPatch, had_one: bool
+    ) -> None:
+        monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 0)
+
+        def answer(request: HttpRequest) -> bytes | None:
+            if had_one and not any(each.method == "GET" for each in peer.requests[:-1]):
+                return chunked(b"retry: 10\n\n")
+            request.cut()
+            return None
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            async with asyncio.timeout(LIMIT):
+                await wire.transport._listen()
+            assert sum(each.method == "GET" for each in peer.requests) > 2
+
+    async def test_without_credentials_for_it_there_is_no_stream(self) -> None:
+        class NoCredentials(httpx2.Auth):
+            async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+                if request.method == "GET":
+                    asked.append(request)
+                    msg = "nobody is there"
+                    raise MCPAuthorizationError(msg)
+                yield request
+
+        asked: list[httpx2.Request] = []
+        async with (
+            ScriptedPeer(with_session(always(lambda _: response("200 OK")))) as peer,
+            Wire(transport(peer.url, auth=NoCredentials())) as wire,
+        ):
+            await shake_hands(wire)
+            async with asyncio.timeout(LIMIT):
+                await wire.transport._listen()
+        assert len(asked) == 1
 
     async def test_what_opens_a_session_can_wait_for_the_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(streamable_http, "_STREAM_TIMEOUT", LIMIT)

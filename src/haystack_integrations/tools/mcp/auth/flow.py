@@ -118,6 +118,8 @@ class Flow(ABC):
     version: str | None = None
     # Called when a refresh begins, and when it is over and a login is to follow.
     refreshing: Callable[[bool], None] = lambda _: None
+    # Whether a login may follow a refresh that was refused. If not, the record has no tokens then.
+    may_log_in: bool = True
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
 
@@ -172,6 +174,8 @@ class Flow(ABC):
             if refreshed is not None:
                 return refreshed
             self.refreshing(False)
+        if not self.may_log_in:
+            return self.record
         self.has_logged_in = True
         self.outgoing.step = "preparing to ask for a token"
         self.found = await self.discover()
@@ -386,7 +390,7 @@ class Flow(ABC):
         """
         Revoke the tokens (RFC 7009), where the authorization server says how. If it refuses, that is logged.
         """
-        tokens, found = self.record["tokens"], Discovered.of(self.record)
+        tokens, found = self.record.get("tokens", {}), Discovered.of(self.record)
         endpoint = found.server.revocation_endpoint if found is not None else None
         if found is None or endpoint is None or self.config.token_endpoint_auth_method == "private_key_jwt":
             return

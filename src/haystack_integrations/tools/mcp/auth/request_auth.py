@@ -137,6 +137,8 @@ class _Tries:
 
     holder: _Holder
     version: str | None = None
+    # Whether a person may be asked to log in, which nobody expects from a stream in the background.
+    may_log_in: bool = True
     has_renewed: bool = False
     has_logged_in: bool = False
     has_stepped_up: bool = False
@@ -179,7 +181,8 @@ class OAuth(httpx2.Auth):
             return
         identity = current_identity.get()
         user = identity.key if identity is not None and isinstance(identity.key, str) else None
-        tries = _Tries(self.holder_of(user), request.headers.get(_VERSION_HEADER))
+        may_log_in = request.extensions.get("may_log_in", True) or self.config.grant_type != "authorization_code"
+        tries = _Tries(self.holder_of(user), request.headers.get(_VERSION_HEADER), may_log_in)
         record = await _explained(self._current(tries))
         while True:
             response = yield self._with_token(request, tries.holder, record)
@@ -246,7 +249,8 @@ class OAuth(httpx2.Auth):
             holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
         record = holder.record
         if not has_token(record):
-            return await self._renew(tries, record, None) if self.server_url in _challenges else record
+            is_wanted = tries.may_log_in and self.server_url in _challenges
+            return await self._renew(tries, record, None) if is_wanted else record
         needs_person = self.config.grant_type == "authorization_code" and not record["tokens"].get("refresh_token")
         return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
 
@@ -305,7 +309,7 @@ class OAuth(httpx2.Auth):
             renewal = holder.renewal
             if renewal is None or not renewal.can_be_joined():
                 refusal = (challenge or _challenges.get(self.server_url), tries.version)
-                renewal, is_own = _Renewal(self._get(holder, refusal, serves, may_refresh=may_refresh)), True
+                renewal, is_own = _Renewal(self._get(tries, refusal, serves, may_refresh=may_refresh)), True
                 holder.renewal = renewal
             has_logged_in = await renewal.wait()
             # Another process may have got the tokens of a second renewal. That was the last one in any case.
@@ -315,13 +319,13 @@ class OAuth(httpx2.Auth):
 
     async def _get(
         self,
-        holder: _Holder,
+        tries: _Tries,
         refusal: tuple[Challenge | None, str | None],
         serves: Callable[[Record | None], bool],
         *,
         may_refresh: bool,
     ) -> bool:
-        renewal = holder.renewal
+        holder, renewal = tries.holder, tries.holder.renewal
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
             if serves(stored) and not has_expired(stored):
@@ -329,6 +333,7 @@ class OAuth(httpx2.Auth):
                 return False
             flow = self._flow(holder, stored or {}, *refusal)
             flow.refreshing = renewal.refreshing if renewal is not None else flow.refreshing
+            flow.may_log_in = tries.may_log_in
             logouts = holder.logouts
             try:
                 record = await flow.run(may_refresh=may_refresh)

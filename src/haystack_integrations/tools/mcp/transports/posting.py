@@ -157,7 +157,7 @@ class HttpSender:
         :param headers: Headers of this request.
         :param content: The body.
         :param exchange: The MCP request that is the body; it is marked as sent.
-        :param may_log_in: Whether new credentials may be got if those that there are were refused.
+        :param may_log_in: Whether new credentials may be got if those that there are were refused, also from a person.
         :returns: The response, to be closed. Its body is not read.
         :raises httpx2.HTTPError: If there is none.
         :raises BusyError: If the server wants no requests, and there is no time to wait.
@@ -177,7 +177,7 @@ class HttpSender:
         left, limit = self.time_left(), phases.get("connect")
         if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
             phases = {**phases, "connect": _CONNECT_SHARE * left}
-        extensions = {"timeout": phases}
+        extensions = {"timeout": phases, "may_log_in": may_log_in}
         attempt, status = 0, ""
         with redacted_logs(self.redact):
             while True:

@@ -23,6 +23,7 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.transports.posting import (
@@ -336,21 +337,24 @@ class StreamableHttpTransport(HttpTransport):
         now, cursor, was_open = asyncio.get_running_loop().time, _Cursor(), False
         failures = refusals = 0
         while True:
-            opened_at, response = now(), None
+            opened_at, response, most = now(), None, _MAX_REFUSALS if was_open else 0
             try:
                 try:
                     response = await self._open_stream(cursor)
                 finally:
                     self._is_answered.set()
-                refusals = 0 if response is not None else refusals + 1
                 if response is not None:
                     if was_open and not cursor.last_id:
                         self.channel.missed()
                     was_open = True
                     await self._read_stream(response, cursor)
+            except MCPAuthorizationError:
+                return
             except Exception as error:  # nobody waits for this
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
-            if refusals > (_MAX_REFUSALS if was_open else 0):
+                most = max(most, _MAX_TRIES)
+            refusals = 0 if response is not None else refusals + 1
+            if refusals > most:
                 return
             if now() - opened_at > _GOOD_AFTER:
                 failures = 0
