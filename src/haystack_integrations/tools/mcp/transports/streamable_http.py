@@ -355,6 +355,10 @@ class StreamableHttpTransport(HttpTransport):
                 most = max(most, _MAX_TRIES)
             refusals = 0 if response is not None else refusals + 1
             if refusals > most:
+                if was_open:
+                    logger.info(
+                        "{host} gives its stream of changes no more; they are not heard of", host=self._url.host
+                    )
                 return
             if now() - opened_at > _GOOD_AFTER:
                 failures = 0
