@@ -389,17 +389,8 @@ async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used
     network, store = TokenNetwork(), RemoteStore()
     storage = KeyValueTokenStorage(store)
     network.token["refresh_token"] = "second"
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def answer(request: httpx2.Request) -> httpx2.Response:
-        response = network(request)
-        if request.url.path == "/token":
-            asked.set()
-            await go_on.wait()
-        return response
-
     auth = network.auth(client_id="me", **HANDLERS, callback_handler=lambda _: "no", token_storage=storage)
-    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    asked, go_on = network.hold_tokens(auth)
     key = auth.holder_of(None).key
     await storage.save(key, {"tokens": {"access_token": "over", "refresh_token": "first"}, "expires_at": 1})
     async with asyncio.timeout(LIMIT):

@@ -10,7 +10,6 @@ import asyncio
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -143,16 +142,7 @@ async def test_a_refresh_that_is_under_way_does_not_undo_a_logout() -> None:
     key = auth.holder_of(None).key
     tokens = {"refresh_token": "the-refresh", "access_token": "the-access"}
     await storage.save(key, {"tokens": tokens, "expires_at": 1, "authorization_server": network.metadata})
-    asked, go_on = asyncio.Event(), asyncio.Event()
-
-    async def answer(request: httpx2.Request) -> httpx2.Response:
-        response = network(request)
-        if request.url.path == "/token":
-            asked.set()
-            await go_on.wait()
-        return response
-
-    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+    asked, go_on = network.hold_tokens(auth)
     async with asyncio.timeout(LIMIT):
         using = asyncio.create_task(network.use(auth))
         await asked.wait()

@@ -205,6 +205,14 @@ def test_what_changes_while_the_stream_of_a_session_is_away_is_noticed_when_it_i
         assert toolset.connection.status().sessions == 1
 
 
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_gap_in_the_stream_matters_only_where_the_server_reports_changes(reach, reports):
+    silent = InProcessServerInfo("tests.servers.inprocess:server", negotiation="handshake")
+    with MCPConnection(reach("stdio").info if reports else silent) as connection:
+        connection._acquire().base._changes_missed()
+        assert connection._has_unknown_changes() is reports
+
+
 def test_there_is_one_stream_for_all_and_none_for_those_who_do_not_want_any(reach):
     reached = reach("in process")
     with MCPConnection(reached.info) as connection:

@@ -6,6 +6,7 @@
 An MCP server that wants tokens, its authorization server and an identity provider, all without sockets.
 """
 
+import asyncio
 import base64
 import uuid
 from collections.abc import AsyncIterator
@@ -93,6 +94,22 @@ class TokenNetwork:
         """
         async with self.client(auth=auth) as client:
             return await client.post(self.url, json={})
+
+    def hold_tokens(self, auth: OAuth) -> tuple[asyncio.Event, asyncio.Event]:
+        """
+        Answer for tokens only when that is allowed: return what is set once they were asked for, and what to set.
+        """
+        asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def answer(request: httpx2.Request) -> httpx2.Response:
+            response = self(request)
+            if request.url.path == "/token":
+                asked.set()
+                await go_on.wait()
+            return response
+
+        auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
+        return asked, go_on
 
     def asked(self, path: str) -> list[httpx2.Request]:
         return [request for request in self.requests if request.url.path == path]

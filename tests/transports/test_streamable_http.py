@@ -302,7 +302,8 @@ class TestStreams:
         assert wire.heard.notifications == [("notifications/message", exchange)]
         assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"asked": "ping"}}]
 
-    async def test_an_answer_in_the_stream_of_another_request_is_that_of_its_own(self) -> None:
+    @pytest.mark.parametrize("is_open", [False, True], ids=["each in the other's", "both in one, the other stays open"])
+    async def test_an_answer_in_the_stream_of_another_request_is_that_of_its_own(self, is_open: bool) -> None:
         asked: list[HttpRequest] = []
         both = asyncio.Event()
 
@@ -311,26 +312,10 @@ class TestStreams:
             if len(asked) == 2:
                 both.set()
             await both.wait()
-            written = asked if request is asked[1] else reversed(asked)  # the other one's first
-            return chunked(*(event(result(each, n=each.message["id"])) for each in written))
-
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            exchanges = [wire.exchange(), wire.exchange()]
-            async with asyncio.timeout(LIMIT):
-                answers = await asyncio.gather(*map(wire.channel.request, exchanges))
-        assert answers == [{"n": exchange.id} for exchange in exchanges]
-
-    async def test_an_answer_in_another_stream_does_not_wait_for_the_end_of_its_own(self) -> None:
-        asked: list[HttpRequest] = []
-        both = asyncio.Event()
-
-        async def answer(request: HttpRequest) -> bytes:
-            asked.append(request)
-            if len(asked) == 2:
-                both.set()
-            await both.wait()
-            written = asked if request is asked[1] else []
-            return chunked(*(event(result(each, n=each.message["id"])) for each in written), is_finished=False)
+            others_first = [] if is_open else asked[::-1]
+            written = asked if request is asked[1] else others_first
+            events = (event(result(each, n=each.message["id"])) for each in written)
+            return chunked(*events, is_finished=not is_open)
 
         async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
             exchanges = [wire.exchange(), wire.exchange()]

@@ -253,9 +253,8 @@ class Flow(ABC):
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:
-            form["scope"] = (
-                asked_for  # which says what the token is for, at Microsoft Entra ID; others keep what it was
-            )
+            # At Microsoft Entra ID, it says what the token is for; others keep what that was.
+            form["scope"] = asked_for
         response = await self._request_token(form, "refreshing the token")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
