@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, marked
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 
@@ -304,14 +304,17 @@ class ForwardedReading(Source):
     The resources and prompts of one other server, as they are now.
     """
 
-    def __init__(self, toolset: MCPToolset) -> None:
+    def __init__(self, toolset: MCPToolset, options: ServeOptions) -> None:
         """
         Initialize the ForwardedReading.
 
         :param toolset: The toolset of the server.
+        :param options: What is said of all of it: who may see it holds for tools, resources and prompts.
         """
         super().__init__()
         self._toolset = toolset
+        self._options = options
+        self._shared = {name: each for name, each in options.of_component().items() if name in ("auth", "tags")}
         self._unwatch: Unsubscribe | None = None
 
     async def warm_up(self) -> None:
@@ -337,7 +340,8 @@ class ForwardedReading(Source):
         :returns: The resources; none if the server cannot be reached.
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
-        return [self.resource(each.uri, **_common(each), **_of_resource(each)) for each in listed]
+        resources = [self.resource(each.uri, **_common(each), **_of_resource(each)) for each in listed]
+        return [await marked(each, self._options) for each in resources]
 
     async def find_resources(self, uri: str) -> list[Resource]:
         """
@@ -349,7 +353,7 @@ class ForwardedReading(Source):
         listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
         if listed or not self._toolset.connection._was_given(uri):
             return listed
-        return [self.resource(uri, name=uri)]
+        return [await marked(self.resource(uri, name=uri), self._options)]
 
     def resource(self, uri: str, **shown: Any) -> Resource:
         """
@@ -370,7 +374,7 @@ class ForwardedReading(Source):
 
         # FastMCP would write the URI in another way (blanks, umlauts, upper case), and refuse what is no URL, for which
         # no resource of the server would be listed.
-        return Resource.from_function(read, _STAND_IN, **shown).model_copy(update={"uri": uri})
+        return Resource.from_function(read, _STAND_IN, **shown, **self._shared).model_copy(update={"uri": uri})
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
@@ -379,7 +383,7 @@ class ForwardedReading(Source):
         :returns: The templates; none if the server cannot be reached.
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resource_templates_async)
-        return [self._template(each) for each in listed]
+        return [await marked(self._template(each), self._options) for each in listed]
 
     async def list_prompts(self) -> list[_RemotePrompt]:
         """
@@ -387,7 +391,8 @@ class ForwardedReading(Source):
 
         :returns: The prompts; none if the server cannot be reached.
         """
-        return [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
+        listed = await self._list(_PROMPTS, self._toolset.list_prompts_async)
+        return [await marked(self._prompt(each), self._options) for each in listed]
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]
@@ -432,7 +437,7 @@ class ForwardedReading(Source):
 
     def _template(self, listed: types.ResourceTemplate) -> ResourceTemplate:
         template = _RemoteTemplate(
-            uri_template=listed.uri_template, parameters={}, **_common(listed), **_of_resource(listed)
+            uri_template=listed.uri_template, parameters={}, **_common(listed), **_of_resource(listed), **self._shared
         )
         template._source = self
         try:
@@ -449,7 +454,7 @@ class ForwardedReading(Source):
         # As its tools are, so that two servers may have a prompt of the same name.
         prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
-        prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments)
+        prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments, **self._shared)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
 

@@ -405,7 +405,7 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
         # Tools that it gets later may be background tasks, too.
         yield _LiveTools(thing, serve, may_be_tasks=any(each.task for each in (*options.values(), own) if each))
         if isinstance(thing, MCPToolset) and (own is None or own.forward):
-            yield ForwardedReading(thing)
+            yield ForwardedReading(thing, own or ServeOptions())
     elif callable(thing):
         yield Source([serve_function(thing, options_of=options_of, pool=pool)])
     else:
