@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from fastmcp import Client, FastMCP
+from fastmcp.dependencies import Depends
 from haystack import Document
 from haystack.components.builders import PromptBuilder
 from haystack.dataclasses import ByteStream
@@ -138,8 +139,9 @@ async def test_options_say_what_is_shown(store: InMemoryDocumentStore) -> None:
         assert len((await found(client, "documents://kb"))["documents"]) == 2
 
 
-async def test_filters_of_the_operator_cannot_be_avoided(store: InMemoryDocumentStore) -> None:
-    async with client_of(store, ServeOptions(bound={"filters": FRENCH})) as client:
+@pytest.mark.parametrize("bound", [FRENCH, Depends(lambda: FRENCH)], ids=["value", "computed for each read"])
+async def test_filters_of_the_operator_cannot_be_avoided(store: InMemoryDocumentStore, bound: Any) -> None:
+    async with client_of(store, ServeOptions(bound={"filters": bound})) as client:
         assert (await found(client, "documents://kb"))["count"] == 2
         english = {"field": "meta.language", "operator": "==", "value": "en"}
         either = {"operator": "OR", "conditions": [english, FRENCH]}

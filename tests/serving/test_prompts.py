@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastmcp import Client, FastMCP
+from fastmcp.dependencies import Depends
 from fastmcp.server.auth import StaticTokenVerifier
 from haystack import component
 from haystack.components.builders import ChatPromptBuilder, PromptBuilder
@@ -104,7 +105,7 @@ async def test_options_say_what_clients_see() -> None:
             description="Asks what something is.",
             tags={"qa"},
             version="2",
-            bound={"language": "German"},
+            bound={"language": Depends(lambda: "German")},
             inputs={"subject": "thing"},
         )
     }
@@ -156,6 +157,35 @@ class TestCompletion:
             assert (await client.complete(ask, {"name": "other", "value": ""})).values == []
             unknown = PromptReference(type="ref/prompt", name="unknown")
             assert (await client.complete(unknown, {"name": "language", "value": ""})).values == []
+
+    async def test_values_may_be_awaited_however_they_come(self) -> None:
+        async def things(value: str, known: Mapping[str, str]) -> list[str]:
+            return [f"{value}!"]
+
+        class Things:
+            async def __call__(self, value: str, known: Mapping[str, str]) -> list[str]:
+                return await things(value, known)
+
+        completions = {"thing": lambda value, known: things(value.lower(), known), "language": Things()}
+        async with client_of({"ask": ServeOptions(completions=completions)}, ask=chat_builder()) as client:
+            ask = PromptReference(type="ref/prompt", name="ask")
+            for name in completions:
+                assert (await client.complete(ask, {"name": name, "value": "x"})).values == ["x!"]
+
+    @pytest.mark.parametrize("mode", ["auto", "legacy"])
+    async def test_what_fails_stays_inside(self, mode: Any) -> None:
+        def things(_value: str, _known: Mapping[str, str]) -> list[str]:
+            msg = "hunter2"
+            raise ValueError(msg)
+
+        options = {"ask": ServeOptions(completions={"thing": things})}
+        async with Client(
+            create_mcp_server("Prompts", prompts={"ask": chat_builder()}, options=options), mode=mode
+        ) as client:
+            ask = PromptReference(type="ref/prompt", name="ask")
+            with pytest.raises(MCPError) as caught:
+                await client.complete(ask, {"name": "thing", "value": ""})
+        assert "hunter2" not in str(caught.value)
 
     async def test_functions_that_are_not_async_run_in_a_thread(self) -> None:
         options = {"ask": ServeOptions(completions={"thing": lambda value, known: (f"{value}{n}" for n in range(200))})}

@@ -355,6 +355,7 @@ class ProgressReporter:
 
 
 Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
+Injected = Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -369,7 +370,7 @@ class _Parts:
     arguments: ArgumentCheck
     results: ResultWriter
     bound: dict[str, Any]
-    injected: Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
+    injected: Injected
 
 
 class ServedTool(Tool):
@@ -435,15 +436,15 @@ class ServedTool(Tool):
             if options.task == "required"
             else TaskConfig.from_bool(options.task is True),
         )
-        dependencies = {name: each for name, each in options.bound.items() if isinstance(each, Dependency)}
+        bound, injected = split_bound(options.bound)
         tool._parts = _Parts(
             body=body,
             options=options,
             pool=own_pool(options, pool),
             arguments=ArgumentCheck(tool.name, shown, inputs),
             results=ResultWriter(tool.name, output_schema, options),
-            bound={name: each for name, each in options.bound.items() if name not in dependencies},
-            injected=_injected(dependencies),
+            bound=bound,
+            injected=injected,
         )
         return tool
 
@@ -557,16 +558,23 @@ def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "type": "object"}
 
 
-def _injected(dependencies: dict[str, Any]) -> Callable[[], AbstractAsyncContextManager[dict[str, Any]]]:
-    """Return what resolves dependencies for a call. FastMCP does it for the parameters of a function."""
+def split_bound(bound: Mapping[str, Any]) -> tuple[dict[str, Any], Injected]:
+    """
+    Split what is bound into values, and what resolves the dependencies for a call.
+
+    :param bound: Values and dependencies by name. FastMCP resolves those only that are parameters of a function.
+    :returns: The values, and a context manager that gives the others.
+    """
+    dependencies = {name: each for name, each in bound.items() if isinstance(each, Dependency)}
+    values = {name: each for name, each in bound.items() if name not in dependencies}
     if not dependencies:
-        return lambda: nullcontext({})
+        return values, lambda: nullcontext({})
 
     def function(**_resolved: Any) -> None:
         """Never called."""
 
     sign(function, (), dependencies)
-    return lambda: resolve_dependencies(function, {})
+    return values, lambda: resolve_dependencies(function, {})
 
 
 def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:

@@ -26,7 +26,14 @@ from haystack import logging
 from haystack.dataclasses import Document
 from haystack.errors import FilterError
 
-from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked, refused
+from haystack_integrations.tools.mcp.serving.calls import (
+    CallPool,
+    NoSuchThingError,
+    Reads,
+    marked,
+    refused,
+    split_bound,
+)
 from haystack_integrations.tools.mcp.serving.results import JsonWriter, well_formed
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
@@ -116,6 +123,7 @@ class _ServedStore:
         self._store = store
         self.options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
+        self._bound, self._injected = split_bound(self.options.bound)
         self._places = Reads(f"Reading from '{name}'", self.options, pool, ResourceError)
         self._limit = self.options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
@@ -154,7 +162,7 @@ class _ServedStore:
         The list of documents, and each document if there are few.
         """
         try:
-            documents = [*map(self._document_resource, await self._places.run(self._few_documents))]
+            documents = [*map(self._document_resource, await self._filter(None, most=self._limit))]
         # Of any kind: each store has errors of its own.
         except Exception as error:
             logger.warning(
@@ -178,14 +186,28 @@ class _ServedStore:
         # However the client wrote it, so that a document that is disabled is so by every name.
         return self._resource_of(unquote(written, errors="surrogatepass"), self._shared("document"))
 
-    def _few_documents(self) -> list[Document]:
+    async def _filter(self, filters: dict[str, Any] | None, *, most: int | None = None) -> list[Document]:
         """
-        Return all documents, or none if there are more than a listing has.
+        Find documents by filters, combined with those that clients neither see nor set.
+
+        :param filters: The filters.
+        :param most: With this, none are returned if the store has more.
+        :returns: The documents.
         """
-        if self._store.count_documents() > self._limit:
-            return []
-        documents: list[Document] = self._store.filter_documents(filters=self._restricted(None))
-        return documents
+        async with self._injected() as injected:
+            bound = {**self._bound, **injected}.get("filters")
+            conditions = [each for each in (bound, filters) if each]
+            combined = (
+                {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
+            )
+
+            def found() -> list[Document]:
+                if most is not None and self._store.count_documents() > most:
+                    return []
+                documents: list[Document] = self._store.filter_documents(filters=combined)
+                return documents
+
+            return await self._places.run(found)
 
     def _document_resource(self, document: Document) -> Resource:
         text = " ".join((document.content or "")[:_DESCRIPTION].split())
@@ -217,9 +239,7 @@ class _ServedStore:
 
     async def _found(self, filters: dict[str, Any] | None, limit: int, offset: int) -> ResourceResult:
         try:
-            found: list[Document] = await self._places.run(
-                lambda: self._store.filter_documents(filters=self._restricted(filters))
-            )
+            found = await self._filter(filters)
         except (FilterError, ValueError, TypeError, KeyError, AttributeError) as error:
             if filters is None:
                 raise
@@ -242,9 +262,7 @@ class _ServedStore:
 
     async def _read_document(self, document_id: str) -> ResourceResult:
         filters = {"field": "id", "operator": "==", "value": document_id}
-        found: list[Document] = await self._places.run(
-            lambda: self._store.filter_documents(filters=self._restricted(filters))
-        )
+        found = await self._filter(filters)
         if not found:
             msg = f"There is no document with this id in '{self._name}'"
             raise NoSuchThingError(msg)
@@ -257,14 +275,6 @@ class _ServedStore:
         if document.blob is not None:
             contents.append(ResourceContent(document.blob.data, mime_type=document.blob.mime_type, meta=meta))
         return ResourceResult(contents or [ResourceContent("", meta=meta)])
-
-    def _restricted(self, filters: dict[str, Any] | None) -> dict[str, Any] | None:
-        """
-        Combine filters with those that clients neither see nor set.
-        """
-        bound = self.options.bound.get("filters")
-        conditions = [each for each in (bound, filters) if each]
-        return {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
 
 
 def _parsed(filters: str) -> dict[str, Any] | None:

@@ -8,14 +8,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from fastmcp.exceptions import PromptError
+from fastmcp.exceptions import FastMCPError, PromptError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from haystack.dataclasses import ChatMessage
 from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, marked, refused
+from haystack_integrations.tools.mcp.serving.calls import CallPool, Injected, Reads, marked, refused, split_bound
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
@@ -79,6 +79,8 @@ class ServedPrompt(Prompt):
     _run: Callable[..., Any] = PrivateAttr()
     _options: ServeOptions = PrivateAttr()
     _places: Reads = PrivateAttr()
+    _bound: dict[str, Any] = PrivateAttr()
+    _injected: Injected = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
 
@@ -125,6 +127,7 @@ class ServedPrompt(Prompt):
         prompt._run = builder.run
         prompt._options = options
         prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
+        prompt._bound, prompt._injected = split_bound(options.bound)
         prompt._variables = shown
         check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt
@@ -145,7 +148,8 @@ class ServedPrompt(Prompt):
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
             raise refused(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
-        outputs = await self._places.run(lambda: self._run(**values, **self._options.bound))
+        async with self._injected() as injected:
+            outputs = await self._places.run(lambda: self._run(**values, **self._bound, **injected))
         prompt = outputs[_OUTPUT]
         messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt
         return PromptResult(
@@ -165,11 +169,20 @@ class ServedPrompt(Prompt):
         candidates = self._options.completions.get(argument, ())
         if not callable(candidates):
             return [each for each in candidates if each.casefold().startswith(value.casefold())]
-        if inspect.iscoroutinefunction(candidates):
-            found = await candidates(value, known)
-        else:
-            found = await self._places.run(candidates, value, known)
-        return [str(each) for each in found]
+        try:
+            if inspect.iscoroutinefunction(candidates):
+                found = candidates(value, known)
+            else:
+                found = await self._places.run(candidates, value, known)
+            # Also of a lambda that calls an async function, and of an object whose `__call__` is one.
+            found = await found if inspect.isawaitable(found) else found
+            return [str(each) for each in found]
+        except FastMCPError:
+            raise
+        except Exception as error:
+            # Clients until 2025-11-25 would get the text of any other error.
+            msg = f"Error completing '{argument}' of prompt '{self.name}'"
+            raise PromptError(msg) from error
 
 
 def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
