@@ -430,6 +430,10 @@ class MCPTool(ToolBase, Tool):
         else:
             await super().warm_up_async()
 
+    def _forget(self) -> None:
+        if self._toolset is not None:
+            self._toolset._forget()
+
     def _choice(self) -> ToolChoice:
         own = self.remote_name
         return ToolChoice(may_have=lambda name: name == own, selects=lambda definition: definition.name == own)
