@@ -406,6 +406,7 @@ class TestBoundArguments:
         assert outcome.result == "fine"
         assert server.calls == [("search", {"query": "x", "tenant": "acme", "api_key": SECRET})]
         assert "The argument 'tenant' of tool 'search' is bound" in caplog.text
+        assert "has no argument" not in caplog.text
         assert "evil" not in caplog.text and SECRET not in caplog.text
 
     def test_an_argument_that_the_tool_does_not_have_is_told(self, caplog):

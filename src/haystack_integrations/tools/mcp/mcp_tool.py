@@ -838,7 +838,8 @@ class MCPTool(ToolBase, Tool):
         return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
-        if unknown := undeclared(arguments, self._valid_inputs, self._schema):
+        known = self._valid_inputs.union(self._bound.state_inputs.values())
+        if unknown := undeclared(arguments, known, self._schema):
             logger.warning(
                 "Tool '{tool}' has no argument {unknown} and may ignore it; it has: {known}",
                 tool=self.name,
