@@ -13,6 +13,7 @@ from typing import Any
 
 import mcp
 import pytest
+from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent
@@ -623,6 +624,18 @@ class TestStateInputs:
         with MCPTool("add", COUNTER, inputs_from_state={"offset": "b"}) as tool:
             outcome = execute([tool], ("add", {"a": 5}), state_schema={"other": {"type": int}}, state={"other": 1})
         assert "'b' was not sent, because the State has no 'offset'" in outcome.results[0].result
+
+    @pytest.mark.parametrize(("required", "sent"), [([], {}), (["user"], {"user": None})])
+    def test_an_agent_in_a_pipeline_sends_no_null_for_a_key_that_nobody_gave_a_value(self, required, sent):
+        parameters = {"type": "object", "properties": {"user": {"type": "string"}}, "required": required}
+        server = ForeignServer(definition("search", parameters))
+        with MCPTool("search", server.info, inputs_from_state={"user": "user"}) as tool:
+            generator = ScriptedChatGenerator([call("search"), say("done")])
+            agent = Agent(chat_generator=generator, tools=[tool], state_schema={"user": {"type": str}})
+            pipeline = Pipeline()
+            pipeline.add_component("agent", agent)
+            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+        assert server.calls == [("search", sent)]
 
 
 def first_letter(value: Any) -> str:

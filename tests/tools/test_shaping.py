@@ -419,7 +419,8 @@ class TestBoundArguments:
         assert "a-value" not in caplog.text
 
     @every_executor
-    def test_without_the_value_nothing_is_sent(self, execute, monkeypatch):
+    @pytest.mark.parametrize("state", [{}, {"tenant": None}])  # None is what a pipeline gives an Agent
+    def test_without_the_value_nothing_is_sent(self, execute, state, monkeypatch):
         monkeypatch.delenv("SHAPING_KEY", raising=False)
         server = ForeignServer(definition("search", SEARCH))
         schema_of_state = {"tenant": {"type": str}}
@@ -429,7 +430,8 @@ class TestBoundArguments:
             (Secret.from_env_var("SHAPING_KEY", strict=False), "'tenant' is bound to a Secret that has no value"),
         ):
             with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"tenant": value}}}) as toolset:
-                outcome = execute(toolset, ("search", {"query": "x", "tenant": "evil"}), state_schema=schema_of_state)
+                made = ("search", {"query": "x", "tenant": "evil"})
+                outcome = execute(toolset, made, state_schema=schema_of_state, state=state)
             assert missing in outcome.error and "did not run" in outcome.error
         assert server.calls == []
 

@@ -835,7 +835,16 @@ class MCPTool(ToolBase, Tool):
                 argument=name,
                 tool=self.name,
             )
-        return self._bound.apply(fitted, self._custom_inputs_from_state or {})
+        inputs = self._custom_inputs_from_state or {}
+        # In a pipeline, a key of the State that nobody gives a value is there, as None.
+        unset = [name for name in inputs.values() if fitted.get(name, name) is None and name not in self._required]
+        fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
+        return self._bound.apply(fitted, inputs)
+
+    @property
+    def _required(self) -> list[Any]:
+        required = self._definition.input_schema.get("required") if self._definition is not None else None
+        return required if isinstance(required, list) else []
 
     def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
         known = self._valid_inputs.union(self._bound.state_inputs.values())
@@ -899,9 +908,8 @@ class MCPTool(ToolBase, Tool):
         failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
-        required = self._definition.input_schema.get("required") if self._definition is not None else None
         for key, name in (self._custom_inputs_from_state or {}).items():
-            if name not in sent.arguments and isinstance(required, list) and name in required:
+            if name not in sent.arguments and name in self._required:
                 redacted += (
                     f"\nThe parameter '{name}' was not sent, because the State has no '{key}' (`inputs_from_state`): "
                     "put it into the `state_schema` of the Agent, and pass it to `run`."

@@ -453,7 +453,8 @@ class BoundArguments:
         """
         inputs = set(self.state_inputs.values())
         given = {name: value for name, value in arguments.items() if name not in inputs and name not in self.values}
-        state = {key: arguments[name] for key, name in self.state_inputs.items() if name in arguments}
+        # In a pipeline, a key of the State that nobody gives a value is there, as None.
+        state = {key: value for key, name in self.state_inputs.items() if (value := arguments.get(name)) is not None}
         mapped = {name: state[key] for key, name in inputs_from_state.items() if key in state}
         hidden = {name: given[name] for name in inputs_from_state.values() if name in given} | {
             name: value for name, value in mapped.items() if name not in given
