@@ -7,6 +7,7 @@ A server over HTTP in this process, of the era before 2026-07-28, that answers a
 """
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -103,6 +104,18 @@ class HandshakeServer:
         self._thread = threading.Thread(target=self._server.serve_forever)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/mcp"
+
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """
+        Speak TLS from the next connection on, and answer one request over each.
+        """
+
+        def get_request() -> tuple[ssl.SSLSocket, Any]:
+            connection, address = self._server.socket.accept()
+            return context.wrap_socket(connection, server_side=True), address
+
+        self._server.get_request = get_request
+        self._server.RequestHandlerClass.protocol_version = "HTTP/1.0"
 
     def close(self) -> None:
         self.closing.set()

@@ -507,9 +507,11 @@ class TestTLS:
             said = await examine(f"{origin}/mcp", "streamable-http")
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
             assert await examine(f"{origin}/mcp", "streamable-http") is None
+            elsewhere = await examine(f"{origin.replace('127.0.0.1', 'localhost')}/mcp", "streamable-http")
         place = origin.removeprefix("https://")
         assert said is not None and said.startswith(f"The TLS certificate of {place} is not trusted: self")
         assert "SSL_CERT_FILE" in said
+        assert elsewhere is not None and "not valid for 'localhost'. Use a host name of the certificate" in elsewhere
 
     async def test_plain_http_to_a_tls_port_leads_to_https(self, certificate: tuple[Path, Path]) -> None:
         with self.mcp_over_tls(certificate) as origin:

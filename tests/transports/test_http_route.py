@@ -230,6 +230,10 @@ class TestTrust:
         assert await trusted() is other
         os.utime(bundle, (0, 0))
         assert await trusted() is not other
+        for parameters in ({}, {"client_cert": tuple(map(str, certificate))}):
+            monkeypatch.setenv("SSL_CERT_FILE", "/none.pem")
+            with pytest.raises(ValueError, match=r"SSL_CERT_FILE names cannot be read \(No such file or directory\)"):
+                await trusted(**parameters)
 
 
 class TestSockets:

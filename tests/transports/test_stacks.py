@@ -227,6 +227,19 @@ class TestFailures:
         async with ScriptedPeer(answer) as peer:
             assert await fail(peer.url) == "ReadError, LOST"
 
+    @rows("written", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+    async def test_tls_that_breaks_after_the_handshake(self, certificate: tuple[Path, Path], written: bytes) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(BODY)
+            writer.write(written)
+            os.write(writer.get_extra_info("socket").fileno(), b"no record of TLS")
+            await reader.read()
+
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.load_cert_chain(*certificate)
+        async with raw_server(serve, ssl=served) as url:
+            assert await fail(url, verify=ssl.create_default_context(cafile=str(certificate[0]))) == "ReadError, LOST"
+
     async def test_a_server_that_says_nothing(self) -> None:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             if b"begin" in await reader.readuntil(b"\r\n\r\n"):

@@ -6,9 +6,11 @@
 Private authorities, client certificates, proxies and custom transports, each against a real server of that kind.
 """
 
+import shutil
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -22,6 +24,7 @@ from haystack_integrations.tools.mcp.transports.http_route import find_route
 from haystack_integrations.tools.mcp.transports.server_infos import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
+from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.rows import rows
 
 PASSWORD = "proxy-pa55word"
@@ -118,6 +121,42 @@ class TestClientCertificate:
         info = describe(server, verify=bundle, client_cert=(certificate, key, password))
         assert sum_of(info) == 8
         assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
+
+
+class TestReplacedCertificates:
+    @pytest.mark.usefixtures("http_stack")
+    @pytest.mark.parametrize("whose", ["server", "client"])
+    def test_the_files_are_read_again_once_what_they_had_is_refused(
+        self, handshake_server: Callable[..., HandshakeServer], tmp_path: Path, whose: str
+    ) -> None:
+        def serve(server_authority: Authority, client_authority: Authority) -> None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.maximum_version = ssl.TLSVersion.TLSv1_2  # since 1.3, the refusal may be lost with the connection
+            context.load_cert_chain(*server_authority.sign("server"))
+            context.load_verify_locations(client_authority.bundle)
+            context.verify_mode = ssl.CERT_REQUIRED
+            server.use_tls(context)
+            for source, target in zip((server_authority.bundle, *client_authority.sign("client")), files, strict=True):
+                shutil.copy(source, target)
+
+        authorities = []
+        for name in ("old", "new"):
+            (folder := tmp_path / name).mkdir()
+            authorities.append(Authority(folder))
+        old, new = authorities
+        files = [str(tmp_path / name) for name in ("bundle.pem", "client.pem", "client.key")]
+        result = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}], "content": []}
+        server = handshake_server(lambda _, message, __: (200, result_of(message, result), None))
+        serve(old, old)
+        bundle, *client_cert = files
+        info = StreamableHttpServerInfo(
+            server.url.replace("http:", "https:"), verify=bundle, client_cert=tuple(client_cert)
+        )
+        with MCPConnection(info) as connection:
+            connection.call_tool("add")
+            serve(*((new, old) if whose == "server" else (old, new)))
+            connection.call_tool("add")
+            assert connection.status().sessions == 2
 
 
 class TestClientCertificateFaults:

@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import copyreg
 import errno
+from collections.abc import Iterator
 from typing import Any
 
 from haystack.tools.errors import ToolInvocationError
@@ -392,6 +393,20 @@ NO_DESCRIPTORS = (
 )
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """
+    Return what led to an exception.
+
+    :param error: The exception. anyio groups the failures if a host name has several addresses.
+    :returns: The exception, those in it, and their causes.
+    """
+    if error is not None:
+        yield error
+        nested = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        for cause in (*nested, error.__cause__ or error.__context__):
+            yield from causes(cause)
+
+
 def lacks_descriptors(error: BaseException | None) -> bool:
     """
     Return whether the operating system had no file descriptor left.
@@ -399,9 +414,4 @@ def lacks_descriptors(error: BaseException | None) -> bool:
     :param error: An exception, perhaps a group, or one with a cause.
     :returns: True if that is what went wrong.
     """
-    if error is None:
-        return False
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return True
-    causes = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return any(map(lacks_descriptors, (*causes, error.__cause__ or error.__context__)))
+    return any(isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE) for cause in causes(error))

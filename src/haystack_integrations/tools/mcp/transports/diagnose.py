@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +21,7 @@ from typing import Literal
 import anyio
 import httpx2
 
+from haystack_integrations.tools.mcp.errors import causes
 from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.transports.http_route import Route, environment_proxy, open_client
 from haystack_integrations.tools.mcp.transports.refusals import (
@@ -61,10 +62,7 @@ _FAILURES: dict[type[BaseException], str] = {
     httpx2.ProxyError: "The request does not get through to {place}; credentials for a proxy go into its URL.",
     socket.gaierror: "The host name of {place} does not resolve: check the URL and the DNS of this machine.",
     ConnectionRefusedError: "Connection refused: nothing listens at {place}. Is the server started, and on this port?",
-    ssl.SSLCertVerificationError: (
-        "The TLS certificate of {place} is not trusted: {error.verify_message}. Let verify= or SSL_CERT_FILE name the "
-        "authority that signed it, or repair the certificate."
-    ),
+    ssl.SSLCertVerificationError: "The TLS certificate of {place} is not trusted: {error.verify_message}. {remedy}",
     ssl.SSLError: (
         "The TLS handshake with {place} fails ({error}): the server speaks plain HTTP there (use http://), or refuses "
         "this client, perhaps for the lack of a client certificate (client_cert=)."
@@ -75,6 +73,16 @@ _FAILURES: dict[type[BaseException], str] = {
         "or demands a client certificate (client_cert=)."
     ),
     Exception: "{place} could not be examined ({error.__class__.__name__}).",
+}
+
+# What can be done about a certificate, by OpenSSL's number of what is wrong with it.
+_UNKNOWN_AUTHORITY = "Let verify= or SSL_CERT_FILE name the authority that signed it, or repair the certificate."
+_OTHER_HOST = "Use a host name of the certificate in the URL, or repair the certificate."
+_REMEDIES = {
+    9: "Set the clock of this machine, or repair the certificate.",
+    10: "The server needs a new certificate, unless the clock of this machine is wrong.",
+    62: _OTHER_HOST,
+    64: _OTHER_HOST,
 }
 
 
@@ -155,12 +163,14 @@ class _Diagnosis:
                     with suppress(httpx2.TransportError):
                         await self._look_elsewhere(client, answer)
         except Exception as failure:  # raised, it would hide the failure that is being diagnosed
-            causes = list(_causes(failure))
+            found = list(causes(failure))
             error, text = next(
-                (error, text) for kind, text in _FAILURES.items() for error in causes if isinstance(error, kind)
+                (error, text) for kind, text in _FAILURES.items() for error in found if isinstance(error, kind)
             )
-            reasons = [f": {cause.strerror}" for cause in causes if isinstance(cause, OSError) and cause.strerror]
-            self.finding = text.format(place=self._place(), error=error, reason="".join(reasons[:1]))
+            reasons = [f": {cause.strerror}" for cause in found if isinstance(cause, OSError) and cause.strerror]
+            remedy = _REMEDIES.get(getattr(error, "verify_code", 0), _UNKNOWN_AUTHORITY)
+            said = text.format(place=self._place(), error=error, reason="".join(reasons[:1]), remedy=remedy)
+            self.finding = said.replace("'.. ", "'. ")  # OpenSSL has full stops in some of its messages
 
     async def _ask(
         self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
@@ -267,15 +277,6 @@ async def _read(response: httpx2.Response) -> tuple[Transport | None, str]:
                 break
     is_text = media_type(response) in {"text/plain", "application/json", ""}
     return transport, body.decode(errors="replace").strip() if is_text else ""
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    yield error
-    # anyio groups the failures if a host name has several addresses.
-    nested = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    for cause in (*nested, error.__cause__ or error.__context__):
-        if cause is not None:
-            yield from _causes(cause)
 
 
 def _path(url: httpx2.URL) -> str:

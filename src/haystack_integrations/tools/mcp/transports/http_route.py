@@ -78,7 +78,7 @@ async def find_route(info: HttpServerInfo) -> Route:
 def _find_route(info: HttpServerInfo) -> Route:
     verify = _verify(info.verify)
     if info.client_cert is not None:
-        verify = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+        verify = verify if isinstance(verify, ssl.SSLContext) else _new_context(verify)
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
@@ -122,7 +122,17 @@ def _trusted_by_default() -> ssl.SSLContext:
 # To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
 @lru_cache(maxsize=1)
 def _default_context(*_: tuple[str | None, int | None]) -> ssl.SSLContext:
-    return httpx2.create_ssl_context()
+    return _new_context()
+
+
+def _new_context(verify: bool = True) -> ssl.SSLContext:
+    try:
+        return httpx2.create_ssl_context(verify)
+    except OSError as error:
+        name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
+        what = f"the certificates that the environment variable {name} names cannot be read"
+        msg = f"{what} ({error.strerror or error}); correct the variable, or name others with `verify`"
+        raise ValueError(msg) from error
 
 
 def _changed_at(file: str | None) -> int | None:
@@ -174,7 +184,7 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     # A proxy connects to wherever it wants, and reads the requests to servers without TLS.
     check_host(url, "the `proxy` of the server info, ")
     # A proxy with TLS is trusted as the servers behind it are.
-    context = verify if isinstance(verify, ssl.SSLContext) else httpx2.create_ssl_context(verify)
+    context = verify if isinstance(verify, ssl.SSLContext) else _new_context(verify)
     return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
 
 
@@ -237,12 +247,14 @@ async def open_client(
 
 class _Transport(PinnedTransport):
     """
-    The transport, without an `AttributeError` that httpcore2 leaks.
+    The transport, without the errors that httpcore2 leaks.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await super().handle_async_request(request)
+        except ssl.SSLError as error:  # since TLS 1.3, a client certificate is refused after the handshake
+            raise httpx2.ReadError(str(error), request=request) from error
         except AttributeError as error:
             if "setsockopt" not in str(error):
                 raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -22,7 +23,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import httpx2
 
-from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, lacks_descriptors
+from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, causes, lacks_descriptors
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import (
@@ -361,9 +362,12 @@ class _HeardStream(httpx2.AsyncByteStream):
         self._heard = heard
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._stream:
-            self._heard()
-            yield piece
+        try:
+            async for piece in self._stream:
+                self._heard()
+                yield piece
+        except ssl.SSLError as error:  # httpcore2 leaks it
+            raise httpx2.ReadError(str(error)) from error
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -387,7 +391,20 @@ def describe_failure(error: Exception) -> str:
         return f"{NO_CONNECTION}{place} ({type(error).__name__}: {error})"
     if isinstance(error, MCPAuthorizationError):
         return str(error)
-    return f"the connection was cut before the answer came ({type(error).__name__})"
+    refusal = tls_refusal(error)
+    why = type(error).__name__ if refusal is None else f"{type(error).__name__}: {refusal}"
+    return f"the connection was cut before the answer came ({why})"
+
+
+def tls_refusal(error: Exception) -> str | None:
+    """
+    Return what one side had against the TLS connection, which is mostly the certificate of the other.
+
+    :param error: The failure of a request.
+    :returns: OpenSSL's name of it, such as "TLSV13_ALERT_CERTIFICATE_REQUIRED"; None if the failure is another.
+    """
+    reasons = [getattr(cause, "reason", None) or "" for cause in causes(error) if isinstance(cause, ssl.SSLError)]
+    return next((reason for reason in reasons if "ALERT" in reason or "CERTIFICATE" in reason), None)
 
 
 def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:

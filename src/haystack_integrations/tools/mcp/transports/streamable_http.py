@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp.transports.posting import (
     HttpTransport,
     TooLargeError,
     describe_failure,
+    tls_refusal,
 )
 from haystack_integrations.tools.mcp.transports.refusals import (
     COMMON_METHODS,
@@ -168,6 +169,8 @@ class StreamableHttpTransport(HttpTransport):
                     raise
             except Exception as error:
                 self._sender.settle(exchange, error)
+                if tls_refusal(error) is not None:  # certificates are read for a session, and may be replaced since
+                    self.channel.drained(describe_failure(error))
         if scope.cancelled_caught:  # this was closed
             exchange.lose()
 
