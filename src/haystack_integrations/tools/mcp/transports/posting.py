@@ -222,13 +222,15 @@ class HttpSender:
         return left is None or seconds <= 0 or seconds < left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
+        # Not those that `auth` adds, which may be for this URL only: it adds its own for the target.
+        own = request.headers if self.auth is None else request.headers.copy()
         response = await self._authenticate(request, exchange, may_log_in=may_log_in)
         for _ in range(_MAX_REDIRECTS - 1):
             target = redirect_target(response)
             if target is None or not _is_followed(response, target):
                 break
             await self.read(response)
-            headers = request.headers.copy()
+            headers = own.copy()
             for name in ("Host", "Cookie"):
                 headers.pop(name, None)
             request = httpx2.Request(
