@@ -314,6 +314,21 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
     assert len(bank.calls) == 2
 
 
+def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
+    with journal.run("ann") as late:
+        journal._store.stop_renewing(late.beat)
+        of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)
+        with closing(sqlite3.connect(journal._store._url.database)) as database, database:
+            database.execute("UPDATE mcp_runs SET lease_until = 0")
+        assert journal.delete("ann")
+        with journal.run("bob") as other:
+            of_bob, _ = other.begin("balance", {}, may_repeat=lambda: False)
+            with pytest.raises(MCPRunError, match="another process"):
+                late.note(of_ann, "done", "of ann")
+            other.note(of_bob, "done", "of bob")
+    assert (of_ann.number, [each.result for each in journal.calls("bob")]) == (of_bob.number, ["of bob"])
+
+
 def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_path, monkeypatch):
     slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
     execute = Store._execute

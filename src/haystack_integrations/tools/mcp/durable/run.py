@@ -533,7 +533,7 @@ class OpenRun:
         until, is_told = self._deadline, False
         while True:
             try:
-                is_noted = self._store.finish(entry, state=state, result=result)
+                is_noted = self._store.finish(self._lease, entry, state=state, result=result)
                 break
             except MCPRunError as error:
                 if boot_clock() > until or self._ended.is_set():

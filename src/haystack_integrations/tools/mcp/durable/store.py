@@ -146,7 +146,10 @@ class _Statements:
         values = sql.select(*(given(each.name, type_=each.type) for each in written)).where(is_latest)
         self.insert = sql.insert(_ENTRIES).from_select(written, values).returning(entries.number)
         is_open = sql.or_(*(entries.state == each for each in _OPEN))
-        is_entry = sql.and_(entries.number == given("own_number"), entries.epoch == given("own_epoch"))
+        # With the run, because SQLite uses the numbers of deleted entries again.
+        is_entry = sql.and_(
+            entries.number == given("own_number"), entries.epoch == given("own_epoch"), entries.run == given("run")
+        )
         self.finish = sql.update(_ENTRIES).where(is_entry, is_open).values(new("state", "result", "ended"))
         again = new("epoch", "attempt", "started")
         begin = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest)
@@ -627,17 +630,19 @@ class Store:
             new_started=time.time(),
         )
 
-    def finish(self, entry: Entry, *, state: str, result: Any) -> bool:
+    def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any) -> bool:
         """
         Record what came of a call. A later lease of its run does not matter while nobody has sent it again.
 
+        :param lease: The lease.
         :param entry: The call.
         :param state: "done", "failed" or "pending".
         :param result: The result, the error or the handle.
         :returns: Whether it was recorded.
         """
         given = {"new_state": state, "new_result": self._codec.dumps(result), "new_ended": time.time()}
-        return self._changes(self._statements.finish, own_number=entry.number, own_epoch=entry.epoch, **given)
+        own = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
+        return self._changes(self._statements.finish, **own, **given)
 
     def forget(self, name: str, number: int) -> bool:
         """
