@@ -541,6 +541,35 @@ def test_a_database_that_is_gone_for_a_while_loses_no_result(journal, bank, monk
     assert [each.state for each in journal.calls("run")] == ["done"]
 
 
+def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journal, bank, monkeypatch):
+    insert, failures = journal._store.insert, [MCPRunError("The journal cannot be used: it is locked"), OSError("gone")]
+
+    def locked_at_first(*args: Any, **keywords: Any) -> Any:
+        if len(failures) == 2:
+            raise failures.pop(0)
+        return insert(*args, **keywords)
+
+    def make() -> int:
+        if failures:
+            raise failures.pop(0)
+        return time.time_ns()
+
+    def tried_again(do: Callable[[], Any]) -> Any:
+        try:
+            return do()
+        except (MCPRunError, OSError):
+            return do()
+
+    monkeypatch.setattr(journal._store, "insert", locked_at_first)
+    made = []
+    with MCPToolset(bank.info) as tools:
+        for _ in range(2):
+            with journal.run("run"):
+                tried_again(lambda: tools["pay"].call(amount=1))
+                made.append(tried_again(lambda: journal.value("now", make)))
+    assert (len(bank.calls), len({*made}), failures) == (1, 1, [])
+
+
 def test_declared_secrets_are_not_written(journal, tmp_path):
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("text", "token", "card")}}
     server = Bank()

@@ -142,7 +142,11 @@ class RunJournal:
         known = opened.recall("value", name)
         if known.is_recorded:
             return cast("T", known.result)
-        made = make()
+        try:
+            made = make()
+        except Exception:
+            opened.give_back(known.place)
+            raise
         try:
             json.dumps(made)
         except (TypeError, ValueError) as error:

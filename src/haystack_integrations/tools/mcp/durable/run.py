@@ -250,9 +250,31 @@ class OpenRun:
         self._seen[found_by] += 1
         return Place(*found_by, self._seen[found_by] - 1)
 
+    def give_back(self, place: Place) -> None:
+        """
+        Let what was neither recorded nor found have its place again at the next try, as in a continued run.
+
+        :param place: The place.
+        """
+        found_by = (place.scope, place.kind, place.step, place.name, place.fingerprint)
+        with self._lock:
+            if self._seen[found_by] == place.occurrence + 1:
+                self._seen[found_by] -= 1
+
+    def _check_before(self, place: Place, request: Any = None) -> None:
+        try:
+            self._check_may_go_on(place, request)
+        except MCPRunError:
+            self.give_back(place)
+            raise
+
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
-        self._check_may_go_on(place, request)
-        entry = self._store.insert(self._lease, place, request, **result)
+        self._check_before(place, request)
+        try:
+            entry = self._store.insert(self._lease, place, request, **result)
+        except MCPRunError:
+            self.give_back(place)
+            raise
         if entry is None:
             self._lost = "another process has taken it over"
         self._check_may_go_on(place)  # again, because the process may have stood still since
@@ -266,7 +288,7 @@ class OpenRun:
             place = self._next(kind, name)
             entry = self._entries.get(place)
         if entry is None:
-            self._check_may_go_on(place)
+            self._check_before(place)
         return Recalled(self, place, None, entry)
 
     # Replies of the model
@@ -398,11 +420,11 @@ class OpenRun:
             return self._write(place, request), True
         may_be_made = entry.state == "failed" and entry.result["outcome"] == "did_not_run" and self._refuse is None
         if may_be_made and not self._is_replied_to(place):
-            self._check_may_go_on(place, entry.request)
+            self._check_before(place, entry.request)
             return self._again(dataclasses.replace(entry, result=None)), True
         if entry.state in ("done", "failed"):
             return entry, False
-        self._check_may_go_on(place, entry.request)
+        self._check_before(place, entry.request)
         if entry.state == "pending" or may_repeat():
             return self._again(entry), True
         decision = self._decide(entry)
