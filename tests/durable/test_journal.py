@@ -704,6 +704,12 @@ def test_old_runs_are_deleted(journal):
     assert "runs.db" in repr(journal)
 
 
+def test_an_error_with_a_text_that_databases_refuse_ends_the_run_as_others_do(journal):
+    with pytest.raises(LookupError, match="caf"), journal.run("run"):
+        raise LookupError("no caf\udce9\0")
+    assert [(each.state, each.error) for each in journal.runs()] == [("unfinished", r"LookupError: no caf\udce9\x00")]
+
+
 def test_two_questions_at_once_are_told_apart_by_branches(journal):
     both = threading.Barrier(2, timeout=60)
 

@@ -545,6 +545,8 @@ class Store:
         """
         if error is not None and self._codec.encrypts:
             error = error.partition(":")[0]
+        if error is not None:  # databases refuse lone surrogates, and PostgreSQL NUL characters
+            error = error.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
         given = {"new_state": state, "new_error": error, "new_changed": time.time()}
         self._changes(self._statements.release, run=lease.run, epoch=lease.epoch, **given)
 
