@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -168,12 +167,21 @@ class Channel:
         self._tracer = trace.get_tracer("mcp-haystack")
         # The requests that are not settled, by their ids, in the order in which they were made.
         self.in_flight: dict[int, Exchange] = {}
-        # Returns an id that no request of this session had.
-        self.next_id: Callable[[], int] = itertools.count().__next__
+        # How many ids were given to requests.
+        self._ids = 0
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.has_ended: bool = False
+
+    def next_id(self) -> int:
+        """
+        Return an id that no request of this session had.
+
+        :returns: The id.
+        """
+        self._ids += 1
+        return self._ids - 1
 
     async def request(self, exchange: Exchange) -> dict[str, Any]:
         """
@@ -299,9 +307,9 @@ class Channel:
                 answered.settle(frame["result"])
 
     def _answered(self, request_id: Any, exchange: Exchange | None) -> Exchange | None:
-        # In the stream of a request, whatever has no other request's id is its answer; but not what answers an earlier
-        # one, which was given up.
-        if exchange is not None and isinstance(request_id, int) and 0 <= request_id < exchange.id:
+        # In the stream of a request, whatever has no other request's id is its answer; but not what answers another one
+        # that was given up.
+        if exchange is not None and isinstance(request_id, int) and 0 <= request_id < self._ids:
             exchange = None
         return self.in_flight.get(request_id, exchange)
 
