@@ -120,6 +120,33 @@ def test_a_server_that_is_too_busy_and_does_not_say_for_how_long_is_left_alone_a
     assert len(server.log.events("@post")) == 5
 
 
+@kinds("2026", "sessions")
+@pytest.mark.parametrize("status", [401, 403, 413])
+def test_a_server_is_not_left_alone_because_it_refuses_the_calls_of_somebody(refusing_server, kind, status):
+    server = refusing_server("--transport", kind.transport, *kind.options)
+    with MCPConnection(kind.reach(server.url, failure_pause=LIMIT), invocation_timeout=LONG) as connection:
+        for _ in range(6):
+            with pytest.raises(MCPInvocationError, match=f"HTTP {status} .*The tool did not run"):
+                connection.call_tool("echo", {"text": f"HTTP {status}"})
+        assert text(connection.call_tool("echo", {"text": "x"})) == "x"
+
+
+def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_refused(refusing_server):
+    server, calls = refusing_server("--transport", "streamable-http"), []
+
+    class Breaking(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request):
+            if b"tools/call" in request.content and not calls:
+                calls.append(request)
+                raise httpx2.ReadError("the connection was cut", request=request)
+            return await super().handle_async_request(request)
+
+    with MCPConnection(StreamableHttpServerInfo(server.url, http_transport=Breaking, base_delay=0.05)) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match=r"HTTP 403 .*The tool may have run") as failure:
+            connection.call_tool("echo", {"text": "HTTP 403"}, may_repeat=True)
+    assert "did not run" not in str(failure.value)
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [("7", 7.0), ("0", 0.0), ("0.5", 0.5), ("9" * 400, 86_400.0), ("-5", None), ("soon", None), ("inf", None)],

@@ -64,7 +64,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError
+from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError, RefusedError
 from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
 from haystack_integrations.tools.mcp.request_context import current_context, meta_of_call
@@ -279,8 +279,9 @@ class ToolCall:
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
                 gate.answered()
-            case MCPInvocationError(_outcome="did_not_run"):
-                gate.failed(str(error), entered_at)
+            case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str() as status)):
+                if status.startswith("429") and not self._supervisor.rest.seconds:
+                    gate.failed(str(error), entered_at)
             case MCPInvocationError():
                 # Without these, it may have been made here, of what could not be sent.
                 if error.code is not None or error.is_tool_error:
@@ -386,6 +387,9 @@ class ToolCall:
     def _failure(self, error: Exception) -> MCPInvocationError:
         name, arguments = self.request.display_name, self.request.tool_args
         if not isinstance(error, DeadlineError):
+            refusal = error.__cause__
+            if self._may_have_run and isinstance(error, MCPInvocationError) and isinstance(refusal, RefusedError):
+                error = CallDidNotRunError(str(refusal))  # which is true of the last attempt only
             return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
         limits, total, has_progressed = self.request.limits, self.request.limits.max_total_timeout, self._has_progressed
         parameter, what = limits.timeout_name, f"timed out after {limits.invocation_timeout:g} seconds"
