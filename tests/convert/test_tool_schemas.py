@@ -41,7 +41,7 @@ class TestForeignSchemas:
             "properties": {
                 "a": {"type": ["string", "null"], "pattern": "^a", "minLength": 1, "format": "date", "default": None},
                 "b": {"type": "array", "prefixItems": [{"const": 1}], "items": False, "uniqueItems": True},
-                "c": {"anyOf": [{"$ref": "#/$defs/X"}, True], "examples": [1, {"x": []}], "deprecated": True},
+                "c": {"anyOf": [{"$ref": "#/$defs/X"}, {}], "examples": [1, {"x": []}], "deprecated": True},
                 "d": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 7, "multipleOf": 0.5},
                 "e": {"nullable": True, "x-vendor": {"deep": [1, {"pattern": ODD}]}, "enum": ["a", None, {}]},
                 "head": {"$ref": "#/$defs/Node"},
@@ -70,7 +70,7 @@ class TestForeignSchemas:
             ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
             (
                 {"dependencies": {"a": ["b"], "c": {"items": [True]}}},
-                {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"prefixItems": [True]}}},
+                {"dependentRequired": {"a": ["b"]}, "dependentSchemas": {"c": {"prefixItems": [{}]}}},
             ),
             (
                 {"properties": {"c": {"type": "any", "required": True}}, "required": ["d"]},
@@ -82,6 +82,7 @@ class TestForeignSchemas:
             ({"enum": ["a", "b", "a", 1, True, 1]}, {"enum": ["a", "b", 1, True]}),
             ({"enum": []}, {}),
             ({"additionalProperties": {}}, {"additionalProperties": True}),
+            ({"properties": {"value": True}, "items": True}, {"properties": {"value": {}}, "items": {}}),
             ({"type": "array"}, {"type": "array", "items": {}}),
             ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
             ({"type": "STRING", "items": {"type": ["NULL", "null"]}}, {"type": "string", "items": {"type": ["null"]}}),

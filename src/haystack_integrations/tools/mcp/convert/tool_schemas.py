@@ -265,10 +265,11 @@ class _Conversion:
         return _with_definitions(result, self._definitions)
 
     def _schema(self, node: Any, path: Path) -> Any:
-        if isinstance(node, bool):
-            return node
-        if node == []:  # as PHP encodes an empty object
+        # PHP encodes an empty object as a list; `true`, which Rust has for any value, some chat generators cannot read.
+        if node is True or node == []:
             return {}
+        if node is False:
+            return node
         if not isinstance(node, dict):
             _fail(path, f"must be a schema, not {type(node).__name__}")
         if len(path) > _MAX_NESTING:
@@ -414,8 +415,8 @@ def _either(alternatives: list[_Object | None]) -> _Object | None:
 
 
 def _any_of(schemas: list[Any]) -> Any:
-    if len(schemas) == 1 or True in schemas:
-        return schemas[0] if len(schemas) == 1 else True
+    if len(schemas) == 1 or {} in schemas:
+        return schemas[0] if len(schemas) == 1 else {}
     # The property by whose value one alternative is meant.
     if all(isinstance(each, dict) and not {"const", "enum"}.isdisjoint(each) for each in schemas):
         values = [value for each in schemas for value in each.get("enum", [each.get("const")])]
