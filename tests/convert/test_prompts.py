@@ -42,6 +42,13 @@ def test_an_image_of_the_user_is_an_image_and_one_of_the_assistant_a_note():
     assert "[image: image/png" in converted("assistant", image).text
 
 
+def test_a_file_of_the_user_is_a_file_and_one_of_the_assistant_a_note():
+    resource = types.BlobResourceContents(uri="memo://report.pdf", blob="JVBERi0xLjQK", mime_type="application/pdf")
+    file = types.EmbeddedResource(type="resource", resource=resource)
+    assert converted("user", file).file.filename == "report.pdf"
+    assert converted("assistant", file).text == "[resource: memo://report.pdf, application/pdf, 9 B]"
+
+
 def test_an_embedded_text_says_where_it_is_from():
     resource = types.TextResourceContents(uri="memo://notes", text="Buy milk.", mime_type="text/plain")
     message = converted("user", types.EmbeddedResource(type="resource", resource=resource))

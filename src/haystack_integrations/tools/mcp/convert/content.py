@@ -348,7 +348,7 @@ def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
     return [_media_part(block) or TextContent(_block_text(block)) for block in blocks]
 
 
-def _media_part(block: Any) -> ImageContent | FileContent | None:
+def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileContent | None:
     filename: str | None = None
     is_image = False
     match block:
@@ -373,7 +373,7 @@ def _media_part(block: Any) -> ImageContent | FileContent | None:
             # The guess may be PDF, which Haystack accepts as an image type.
             if image.mime_type and image.mime_type.startswith("image/"):
                 return image
-    if TOOL_MESSAGES_TAKE_FILES:
+    if TOOL_MESSAGES_TAKE_FILES or is_users:  # which Haystack 2 takes in messages of the user only
         with suppress(ValueError):
             file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
             return file if file.mime_type else None
@@ -598,11 +598,6 @@ def prompt_messages(result: types.GetPromptResult) -> list[ChatMessage]:
 
 def _chat_message(message: types.PromptMessage) -> ChatMessage:
     block = message.content.model_dump(by_alias=True, mode="json", exclude_none=True)
-    envelope = {"content": [block], "isError": False}
-    is_text = block["type"] == "text"
     if message.role == "assistant":
-        return ChatMessage.from_assistant(block["text"] if is_text else model_text(envelope))
-    content = block["text"] if is_text else model_content(envelope)
-    if isinstance(content, str):
-        return ChatMessage.from_user(content)
-    return ChatMessage.from_user(content_parts=content)
+        return ChatMessage.from_assistant(_block_text(block))
+    return ChatMessage.from_user(content_parts=[_media_part(block, is_users=True) or TextContent(_block_text(block))])
