@@ -216,6 +216,15 @@ class TestWhoGetsIt:
             assert told(run(agent(toolset, call("f")), way)) == [(BROKEN, True)]
             assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), way))) is MCPInvocationError
 
+    @pytest.mark.parametrize("is_one_of_several", [False, True])
+    def test_a_handler_of_results_gets_no_failure(self, is_one_of_several):
+        shown = {"source": "docs", "handler": lambda docs: ", ".join(each["title"] for each in docs)}
+        outputs = {"outputs_to_string": {"f": {"titles": shown} if is_one_of_several else shown}}
+        with MCPToolset(FailingServer().info, tool_options=ToolOptions(on_tool_error="model"), **outputs) as toolset:
+            [(text, is_error)] = told(run(agent(toolset, call("f"), raises=True), "run"))
+        assert "[This tool call failed] Failed to invoke Tool `f`: broken" in text
+        assert not is_error
+
     def test_nothing_of_an_error_gets_into_the_state(self):
         outputs = {"outputs_to_state": {"f": {"found": {"source": "result"}}}}
         with MCPToolset(FailingServer().info, tool_options=ToolOptions(on_tool_error="model"), **outputs) as toolset:

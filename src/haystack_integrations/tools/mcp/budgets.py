@@ -349,11 +349,19 @@ def limit_reached(limit: int) -> str:
     return f"This tool has failed {times}. Do not call it again in this run: answer with what you have."
 
 
-def as_result(error: Exception) -> str:
+class ReturnedFailure(str):
+    """
+    A failure as the result of its tool.
+    """
+
+    __slots__ = ()
+
+
+def as_result(error: Exception) -> ReturnedFailure:
     """
     Write a failure as the result of its tool.
 
     :param error: The failure.
     :returns: The JSON string of an MCP result with `isError`.
     """
-    return json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True})
+    return ReturnedFailure(json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True}))

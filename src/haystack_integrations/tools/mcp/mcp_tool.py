@@ -72,6 +72,7 @@ from haystack_integrations.tools.mcp.options import (
     Sent,
     ToolOptions,
     limit_outputs,
+    show_failures,
     stored_arguments,
     unusable_by_model,
     with_output_schema,
@@ -351,6 +352,8 @@ class MCPTool(ToolBase, Tool):
         self.parameters: dict[str, Any] = permissive_schema()
         self.function: Any = self.invoke  # the two Haystack majors declare it differently
         shown = outputs_to_string or handler
+        if outputs_to_string and options.on_tool_error == "model":
+            shown = show_failures(outputs_to_string)
         if options.max_result_size is not None:
             shown = limit_outputs(shown, options.max_result_size)
         self.outputs_to_string: dict[str, Any] | None = shown

@@ -25,6 +25,7 @@ from haystack.utils import Secret, deserialize_callable
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.budgets import ReturnedFailure
 from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
@@ -626,12 +627,15 @@ def limit_outputs(outputs_to_string: dict[str, Any], size: int) -> dict[str, Any
     :param size: How many characters of text may remain, of each output if there are several.
     :returns: A configuration with limited handlers.
     """
+    return _each_output(outputs_to_string, functools.partial(_limited_output, size=size))
+
+
+def _each_output(
+    outputs_to_string: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
     if {"source", "handler", "raw_result"} & outputs_to_string.keys():
-        return _limited_output(outputs_to_string, size)
-    return {
-        name: _limited_output(output, size) if isinstance(output, dict) else output
-        for name, output in outputs_to_string.items()
-    }
+        return change(outputs_to_string)
+    return {name: change(output) if isinstance(output, dict) else output for name, output in outputs_to_string.items()}
 
 
 def _limited_output(output: dict[str, Any], size: int) -> dict[str, Any]:
@@ -642,6 +646,28 @@ def _limited_output(output: dict[str, Any], size: int) -> dict[str, Any]:
         return limit_result(handler(result), size)
 
     return {**output, "handler": limited}
+
+
+def show_failures(outputs_to_string: dict[str, Any]) -> dict[str, Any]:
+    """
+    Keep failures that are returned from the handlers of an `outputs_to_string`, which expect results.
+
+    :param outputs_to_string: The configuration.
+    :returns: A configuration with handlers that give the model a failure as it is.
+    """
+    return _each_output(outputs_to_string, _without_failures)
+
+
+def _without_failures(output: dict[str, Any]) -> dict[str, Any]:
+    handler = output.get("handler")
+    if handler is None:
+        return output
+
+    @functools.wraps(handler)
+    def handle(result: Any) -> Any:
+        return model_text(result) if isinstance(result, ReturnedFailure) else handler(result)
+
+    return {**output, "handler": handle}
 
 
 def _as_it_is(result: Any) -> Any:
