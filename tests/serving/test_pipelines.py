@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastmcp import Client
+from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.utilities.types import Image
 from haystack import Pipeline, SuperComponent, component
@@ -94,8 +95,10 @@ async def test_inputs_are_chosen_and_named(inputs: Any, arguments: dict[str, Any
     assert result.structured_content["prompt"].startswith("city ")
 
 
-async def test_bound_inputs_are_neither_seen_nor_set():
-    bound = {"retriever.filters": {"field": "meta.tenant", "operator": "==", "value": "nobody"}, "mark": "?"}
+@pytest.mark.parametrize("value_of", [lambda value: value, lambda value: Depends(lambda: value)])
+async def test_bound_inputs_are_neither_seen_nor_set(value_of: Any):
+    filters = {"field": "meta.tenant", "operator": "==", "value": "nobody"}
+    bound = {"retriever.filters": value_of(filters), "mark": value_of("?")}
     pipeline = rag_pipeline()
     pipeline.add_component("shout", Shout())
     pipeline.connect("prompt", "shout.text")

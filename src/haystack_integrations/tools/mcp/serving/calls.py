@@ -16,10 +16,11 @@ import inspect
 import logging as python_logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from keyword import iskeyword
 from math import inf
 from types import TracebackType
 from typing import Any, TypeVar, cast
@@ -573,8 +574,19 @@ def split_bound(bound: Mapping[str, Any]) -> tuple[dict[str, Any], Injected]:
     def function(**_resolved: Any) -> None:
         """Never called."""
 
-    sign(function, (), dependencies)
-    return values, lambda: resolve_dependencies(function, {})
+    # Names of inputs, such as `retriever.filters`, may be none of parameters.
+    names = {
+        name if name.isidentifier() and not iskeyword(name) else f"_dependency_{number}": name
+        for number, name in enumerate(dependencies)
+    }
+    sign(function, (), {parameter: dependencies[name] for parameter, name in names.items()})
+
+    @asynccontextmanager
+    async def injected() -> AsyncIterator[dict[str, Any]]:
+        async with resolve_dependencies(function, {}) as resolved:
+            yield {names[parameter]: value for parameter, value in resolved.items()}
+
+    return values, injected
 
 
 def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
