@@ -4,6 +4,7 @@
 
 import asyncio
 from base64 import b64decode
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -52,7 +53,7 @@ from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_ser
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import LIMIT, wait_until_async
 
 
 class Order(BaseModel):
@@ -243,6 +244,20 @@ async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
                 result = await client.call_tool("primes", {})
                 assert [block.text for block in result.content] == (texts or ["[2, 3]"])
                 assert result.structured_content is None
+
+
+async def test_servers_that_wait_for_each_other_are_started_at_the_same_time():
+    both = asyncio.Barrier(2)
+
+    @asynccontextmanager
+    async def wait_for_the_other(server):
+        await both.wait()
+        yield
+
+    servers = [MCPServer(name, lifespan=wait_for_the_other) for name in ("here", "there")]
+    toolsets = [MCPToolset(InProcessServerInfo(server), connection_timeout=LIMIT) for server in servers]
+    async with Client(create_mcp_server("gateway", tools=toolsets)) as client:
+        assert await client.list_tools() == []
 
 
 async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -316,8 +317,14 @@ class HaystackProvider(Provider, Changes):
             # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
             announcer_of(server).watch_providers([self])
         try:
+            # Servers at the same time, as each may take seconds to start. Other things may share what they load.
+            servers = [each for each in self.sources if isinstance(each, _LiveTools) and each.are_of_server]
+            outcomes = await asyncio.gather(*(each.warm_up() for each in servers), return_exceptions=True)
+            for failure in filter(None, outcomes):
+                raise failure
             for source in self.sources:
-                await source.warm_up()
+                if source not in servers:
+                    await source.warm_up()
             self._unique(self._known_tools(), may_raise=True)
             if self._options.unused is not None:
                 # Skills are looked up as they are listed.
@@ -434,6 +441,7 @@ class _LiveTools(Source):
         self._is_stale = True
         self._unsubscribe: Unsubscribe | None = None
         self._served: dict[int, _Made] = {}
+        self.are_of_server = isinstance(tools, MCPTool | MCPToolset)
         self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
         if isinstance(tools, HaystackTool) and not self.may_change:
             self._served = {id(tools): (tools, _definition(tools), serve(tools))}
