@@ -3,12 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from haystack import Pipeline
+from haystack import Document, Pipeline
 from haystack.dataclasses import ChatRole, ImageContent
 from mcp import MCPError, types
 from mcp.server.lowlevel import Server
@@ -127,6 +128,12 @@ def test_arguments_are_sent_as_strings_and_none_not_at_all(build, prompter):
     build(builder, name=["Ada", 2], arguments={"style": None})
     build(builder)
     assert prompter.requests == [{"name": '["Ada", 2]'}, {"name": "nobody", "style": "é"}]
+
+
+def test_objects_of_haystack_are_sent_as_json(build, prompter):
+    build(MCPPromptBuilder(prompter.info, "greet", ["name"]), name=[Document(content="Ada")])
+    [sent] = prompter.requests
+    assert json.loads(sent["name"])[0]["content"] == "Ada"
 
 
 def test_the_inputs_are_the_variables_and_required_as_told(prompter):

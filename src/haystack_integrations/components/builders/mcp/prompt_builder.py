@@ -13,7 +13,7 @@ from haystack import component, default_to_dict
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
-from haystack_integrations.tools.mcp.convert.content import prompt_messages
+from haystack_integrations.tools.mcp.convert.content import json_value, prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
@@ -196,7 +196,8 @@ class MCPPromptBuilder(ReaderBase):
         """
         Get the prompt.
 
-        Arguments of prompts are strings: other values are given as JSON, and None as no value.
+        Arguments of prompts are strings: other values, also objects of Haystack, are given as JSON, and None as no
+        value.
 
         :param arguments: Arguments of the prompt by name. They take precedence over `variables`.
         :param variables: Arguments of the prompt.
@@ -244,7 +245,7 @@ class MCPPromptBuilder(ReaderBase):
         given = {name: value for name, value in variables.items() if value is not None}
         values = {**self.arguments, **given, **(arguments or {})}
         return {
-            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            name: value if isinstance(value, str) else json.dumps(json_value(value), ensure_ascii=False)
             for name, value in values.items()
             if value is not None
         }
