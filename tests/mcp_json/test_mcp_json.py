@@ -509,6 +509,10 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
             {"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}},
             "server 'one': MCPToolset: `tool_name_prefix` must",
         ),
+        (
+            {"mcpServers": {"one": {"command": "x", "on_tool_error": "raise", "tool_options": "x"}}},
+            "server 'one': MCPToolset: `tool_options` must",
+        ),
         *(
             (
                 {"mcpServers": {"one": {"url": URL, "auth": auth}}},
@@ -609,6 +613,17 @@ def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(t
     file.write_text(json.dumps({"servers": {"one": {"command": "x", "args": arguments}}}))
     [toolset] = load_mcp_toolsets(file)
     assert toolset.server_info.args == [str(file.parents[1]), "project", str(Path.home()), os.sep * 2]
+    link = tmp_path / "linked" / ".cursor" / "mcp.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(file)
+    [toolset] = load_mcp_toolsets(link)
+    assert toolset.server_info.args[:2] == [str(link.parents[1]), "linked"]
+
+
+def test_a_file_is_read_where_nobody_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as in a container with any user
+    [toolset] = load_mcp_toolsets({"mcpServers": {"one": {"command": "x", "envFile": "~/.env"}}})
+    assert toolset.server_info.command == "x"
 
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:

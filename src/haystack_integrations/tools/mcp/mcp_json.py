@@ -164,14 +164,15 @@ class Configuration:
         self._prefix_tool_names = prefix_tool_names
         self._parameters = parameters or {}
         self._prefixes: set[str] = set()
-        folder = Path.cwd() if self._file is None else self._file.resolve().parent
+        # Of a link, the folder that it is in, as for the client.
+        folder = Path.cwd() if self._file is None else Path(os.path.abspath(self._file)).parent
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
             folder = folder.parent
         self._folder = folder
         self._places = {
             **dict.fromkeys(("workspaceFolder", "workspaceRoot", "cwd"), str(folder)),
             "workspaceFolderBasename": folder.name,
-            "userHome": str(Path.home()),
+            "userHome": os.path.expanduser("~"),  # in a container, there may be none
             **dict.fromkeys(("pathSeparator", "/"), os.sep),
         }
 
@@ -356,7 +357,7 @@ class Configuration:
         named = entry.get("envFile")
         if not isinstance(named, str) or not named:
             return entry
-        file = self._folder / Path(named).expanduser()
+        file = self._folder / os.path.expanduser(named)
         if not file.is_file() and self._file is not None:
             file = self._file.resolve().parent / named
         try:

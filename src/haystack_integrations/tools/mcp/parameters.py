@@ -273,8 +273,8 @@ def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
                 home, fields = name, dict(value) if isinstance(value, Mapping) else value.changed()
             if home is None:
                 combined[name] = value
-            else:
-                combined[home] = {**combined.get(home, {}), **fields}
+            elif isinstance(given := combined.get(home, {}), Mapping):  # what is no group is refused later
+                combined[home] = {**given, **fields}
         if "on_drift" in combined:
             combined["snapshot"] = {"snapshot": combined.get("snapshot"), "on_drift": combined.pop("on_drift")}
     return combined

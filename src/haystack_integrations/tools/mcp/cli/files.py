@@ -98,10 +98,14 @@ def settings_folder() -> Path:
     :returns: `XDG_CONFIG_HOME` or `~/.config`, and its counterparts on macOS and Windows.
     """
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
+        return _home() / "Library" / "Application Support"
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home())
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        return Path(os.environ.get("APPDATA") or _home())
+    return Path(os.environ.get("XDG_CONFIG_HOME") or _home() / ".config")
+
+
+def _home() -> Path:
+    return Path(os.path.expanduser("~"))  # unlike `Path.home`, no error in a container where there is none
 
 
 def token_folder() -> Path:
@@ -119,7 +123,7 @@ def config_files() -> list[Path]:
 
     :returns: Those of the working directory, then those of the user's editors and assistants.
     """
-    home, settings = Path.home(), settings_folder()
+    home, settings = _home(), settings_folder()
     candidates = [
         *(Path(name) for name in _IN_A_PROJECT),
         settings / "Claude" / "claude_desktop_config.json",
