@@ -70,10 +70,12 @@ def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, valu
 
 def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("seven")
-    (tmp_path / "all.json").write_text('{"a": 1, "b": 2}')
+    (tmp_path / "windows.txt").write_bytes(b"\xef\xbb\xbfa\r\n\xc3\xa4\r\n")
+    (tmp_path / "all.json").write_text('{"a": 1, "b": 2}', encoding="utf-8-sig")
     assert typed_arguments(["a=1", "a=[2,3]"], None, of(INTEGERS)) == {"a": [1, 2, 3]}
     assert typed_arguments(['a:="\\ud800"'], None, of({})) == {"a": "\ud800"}
     assert text_arguments([f"topic@{tmp_path / 'text.txt'}", "style=brief"]) == {"topic": "seven", "style": "brief"}
+    assert text_arguments([f"a@{tmp_path / 'windows.txt'}"]) == {"a": "a\r\n\u00e4\r\n"}
     assert typed_arguments(["a=5"], f"@{tmp_path / 'all.json'}", of({"type": "integer"})) == {"a": 5, "b": 2}
 
 

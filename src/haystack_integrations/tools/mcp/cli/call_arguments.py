@@ -98,7 +98,9 @@ def _split(word: str, takes: str = "") -> tuple[str, str, str]:
 
 def _content(file: str, word: str) -> str:
     try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        # As it is, with its ends of lines, but for the mark that programs on Windows begin files with.
+        text = sys.stdin.read() if file == "-" else Path(file).read_bytes().decode()
+        return text.removeprefix("\ufeff")
     except UnicodeDecodeError:
         msg = f"The file of '{word}' cannot be read: it is not in UTF-8"
         raise CommandError(msg) from None

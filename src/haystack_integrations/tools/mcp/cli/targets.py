@@ -147,11 +147,17 @@ class ServerOptions(OutputOptions):
             if not isinstance(info, HttpServerInfo):
                 msg = f"--header, --token-env and --oauth are for servers with a URL, not for the {info.describe()}"
                 raise CommandError(msg)
-            if self.header:
-                headers = (_pair(text, ":", "--header", "'Name: value'", "'X-Tenant: acme'") for text in self.header)
-                changes["headers"] = {**(info.headers or {}), **dict(headers)}
+            pairs = (_pair(text, ":", "--header", "'Name: value'", "'X-Tenant: acme'") for text in self.header or ())
+            headers = dict(pairs)
+            replaced = {name.lower() for name in headers}
             if self.token_env:
                 changes["token"] = secret_of("--token-env", self.token_env)
+                replaced.add("authorization")  # it would precede the token
+            if "authorization" in replaced:
+                changes |= {"auth": None, "oauth_config": None}
+            if replaced:
+                kept = {name: each for name, each in (info.headers or {}).items() if name.lower() not in replaced}
+                changes["headers"] = {**kept, **headers} or None
         if self.env or self.cwd:
             if not isinstance(info, StdioServerInfo):
                 msg = f"--env and --cwd are for servers that are started, not for the {info.describe()}"
@@ -259,24 +265,28 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     if not target.strip():
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
-    try:
-        words = shlex.split(target)
+    # A name in a file may have colons, too.
+    parts = target.split(":")
+    splits = [(":".join(parts[:end]), ":".join(parts[end:])) for end in range(1, len(parts))]
+    file, name = next((each for each in splits if os.path.isfile(each[0])), splits[-1] if splits else ("", target))
+    is_of_file = os.path.isfile(file)
+    try:  # a path may have a quotation mark, and a command be longer than any path
+        words = [target] if is_of_file or os.path.isfile(target) else shlex.split(target)
     except ValueError as error:
         msg = f"The command has a quotation mark too few or too many ({error})"
         raise CommandError(msg) from None
-    file, colon, name = target.rpartition(":")
-    if len(words) > 1 and not Path(target).is_file() and not Path(file).is_file():
+    if len(words) > 1:
         named = _file_with(target, options)
         if named is not None:
             return [_named(named, target)]
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
         return [Server(redact_url(target), server_info_from(target))]
-    if colon and Path(file).is_file():
+    if is_of_file:
         if Path(file).suffix in CONFIG_SUFFIXES:
             return [_named(Path(file), name)]
         return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
-    if colon:
+    if splits:
         _refuse_missing_file(file)
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
