@@ -30,7 +30,7 @@ from tests.conftest import HttpServerFactory, StdioServerFactory
 from tests.support.prepared import prepared_python
 from tests.support.processes import StdioServer, run_to_end
 from tests.support.rows import rows
-from tests.support.terminal import COMMAND, LIMIT, environment
+from tests.support.terminal import COMMAND, LIMIT, environment, in_a_terminal
 
 ROOT = Path(__file__).parents[2]
 IN_PROCESS = "tests.servers.inprocess:server"
@@ -121,6 +121,8 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "'unclosed quote"], 2, "quotation mark"),
+        (["call", "{folder}/it's.py:server", "add"], 2, "has no tool 'add'"),
+        (["list", "no-such-program " + "x" * 300], 3, "'no-such-program' was not found"),
         (["list", "ftp://127.0.0.1/mcp"], 2, "`url` must be like https://host/path"),
         (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
         (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
@@ -150,7 +152,6 @@ def test_a_call_that_cannot_be_is_not_made(
         (["read", IN_PROCESS, "memo://slow/{seconds}", "seconds=0", "s=1"], 2, "has no variable 's'"),
         (["read", IN_PROCESS, ""], 2, "The URI is empty. 'mcp-haystack list TARGET --resources' shows"),
         (["read", IN_PROCESS, "memo://hello", "--save", "docs"], 2, "--save takes a file here, and docs is a folder"),
-        (["call", IN_PROCESS, "image", "--save", "LICENSE/new"], 2, "LICENSE/new cannot be used: "),
         (["prompt", IN_PROCESS, "greet", "name=a", "name=b"], 2, "'name' is given more than once"),
         (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["doctor", "{folder}/empty.json"], 2, "empty.json has no servers."),
@@ -165,6 +166,7 @@ def test_a_call_that_cannot_be_is_not_made(
 def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list[str], code: int, told: str) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('out of order')")
     (tmp_path / "made.py").write_text("server = object()")
+    (tmp_path / "it's.py").write_text("from mcp.server import MCPServer\nserver = MCPServer('its')")
     (tmp_path / "empty.json").write_text('{"mcpServers": {}}')
     (tmp_path / "runs.py").write_text("from mcp.server import MCPServer\nMCPServer('runs').run('stdio')")
     (tmp_path / "utf8.py").write_text(
@@ -203,17 +205,13 @@ def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
         "def logo() -> bytes:\n"
         "    return b'\\x89PNG\\xff'\n"
     )
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
-    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in CI
     words = ["read", "files.py:server", "file:///logo", "--timeout", "100"]
     assert main(words) == 0
-    assert capfdbinary.readouterr().out == b"\x89PNG\xff"
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert main(words) == 0
-    shown = capfdbinary.readouterr()
-    assert shown.out == b""
-    assert b"file:///logo: 5 bytes (image/png). Use --save FILE, or a pipe." in shown.err
+    written = capfdbinary.readouterr()
+    assert (written.out, written.err) == (b"\x89PNG\xff", b"")
+    shown = in_a_terminal(*words, width=300, cwd=tmp_path).screen
+    assert shown == "file:///logo: 5 bytes (image/png). Use --save FILE, or a pipe.\n"
 
 
 def test_an_argument_that_the_tool_does_not_have_is_told(run: Run) -> None:
@@ -230,6 +228,13 @@ def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
         assert (folder / file).stat().st_size > 0
     assert (folder / "resource-1.txt").read_text() == "a note"
     assert "Nothing to save" in run("call", IN_PROCESS, "add", "a=5", "b=3", "--save", str(folder)).errors
+
+
+def test_the_result_of_a_tool_that_was_called_is_shown_if_its_files_cannot_be_saved(run: Run) -> None:
+    ran = run("call", IN_PROCESS, "mixed", "--save", "LICENSE/new", "--json")
+    assert ran.code == 1
+    assert "the files of the result are not saved: LICENSE/new cannot be used: Not a directory" in ran.errors
+    assert json.loads(ran.screen)["content"]
 
 
 def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path) -> None:
@@ -309,21 +314,41 @@ def test_headers_and_tokens_reach_the_server_and_nothing_else(
     assert run(*words, "name=authorization").screen == "Bearer hidden-token-value\n"
 
 
+@rows("entry", [{"headers": {"authorization": "Bearer old", "x-tenant": "old"}}, {"auth": "oauth"}])
+def test_headers_and_tokens_replace_those_of_a_file(
+    run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, entry: dict[str, Any]
+) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"one": {"url": shared_http_server().url, **entry}}}))
+    words = ["call", str(file), "header", "--header", "X-Tenant: acme"]
+    assert run(*words, "name=x-tenant", "--token-env", "HOME").screen == "acme\n"
+    assert run(*words, "name=authorization", "--token-env", "HOME").screen == f"Bearer {os.environ['HOME']}\n"
+    assert run(*words, "name=authorization", "--header", "Authorization: Basic x").screen == "Basic x\n"
+
+
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
     servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "a b": calculator}
+    servers["a:b"] = calculator
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.json").write_text(json.dumps({"mcpServers": {"one": calculator, "off": servers["off"]}}))
-    for words in (["maths"], ["a b"], ["one.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
+    for words in (
+        ["maths"],
+        ["a b"],
+        ["one.json"],
+        ["mcp.json:maths"],
+        ["mcp.json:a:b"],
+        ["maths", "--config", "mcp.json"],
+    ):
         assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
     for target, told in {
         "math": "Did you mean 'maths'?",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",
-        "mcp.json": "has 2 servers: maths, a b. Say which one, e.g. mcp.json:maths",
+        "mcp.json": "has 3 servers: maths, a b, a:b. Say which one, e.g. mcp.json:maths",
     }.items():
         ran = run("inspect", target)
         assert ran.code == 2
@@ -378,8 +403,9 @@ def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: 
         f"@server.tool(description={words!r})\n"
         "def add(a: int) -> int: ...\n"
     )
-    monkeypatch.delenv("COLUMNS")
-    assert words.strip() in run("list", f"{tmp_path / 'wordy.py'}:server").screen
+    for columns in ("", "0"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert words.strip() in run("list", f"{tmp_path / 'wordy.py'}:server").screen
     assert max(map(len, run("--help").screen.splitlines())) <= 120
 
 
@@ -469,11 +495,42 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     assert ran.stderr == ""
 
 
-@rows("words", [f"call {IN_PROCESS} big size=1", f"list {IN_PROCESS}", "--help"])
-def test_the_exit_code_says_that_nobody_reads_stdout(words: str) -> None:
+@rows(
+    ("words", "code", "told"),
+    [
+        (f"call {IN_PROCESS} big size=1", 141, ""),
+        (f"list {IN_PROCESS}", 141, ""),
+        ("--help", 141, ""),
+        ("list nowhere.json --json", 2, f"Error: There is no file nowhere.json in {ROOT}.\n"),
+    ],
+)
+def test_the_exit_code_says_that_nobody_reads_stdout(words: str, code: int, told: str) -> None:
     script = f"exec 3> >(true); wait $!; {' '.join(COMMAND)} {words} >&3"
     ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
-    assert (ran.returncode, ran.stderr) == (141, "")
+    assert (ran.returncode, ran.stderr) == (code, told)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+@rows(
+    ("redirected", "code", "told"),
+    [
+        (">/dev/full", 1, "Error: The result cannot be written: No space left on device\n"),
+        ("--json >/dev/full", 1, "Error: The result cannot be written: No space left on device\n"),
+        ("<&-", 0, ""),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_defect(redirected: str, code: int, told: str) -> None:
+    script = f"{' '.join(COMMAND)} call tests.servers.inprocess:server big size=1 {redirected}"
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
+    assert (ran.returncode, ran.stderr) == (code, told)
+
+
+def test_json_is_json_in_any_encoding() -> None:
+    script = f"{' '.join(COMMAND)} read examples/servers/notes.py:server notes://days/\U0001f600 --json"
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment(PYTHONIOENCODING="cp1252"))
+    assert json.loads(ran.stdout)["contents"][0]["text"].startswith("# \U0001f600")
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:

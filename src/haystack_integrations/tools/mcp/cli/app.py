@@ -21,6 +21,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.output import (
+    CommandError,
     ExitCode,
     Output,
     exit_code_of,
@@ -91,6 +92,8 @@ def run(words: list[str]) -> int:
     """
     _set_up_logs(is_verbose="--verbose" in words)
     signal.signal(signal.SIGTERM, _end)
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # the terminal was closed
+        signal.signal(signal.SIGHUP, _end)
     keep_stdout_for_results()
     output = Output(is_json="--json" in words)
     try:
@@ -110,8 +113,7 @@ def run(words: list[str]) -> int:
             hint += "\nArguments are written without dashes, as name=value"
         return _report(output, f"{error}{hint}\nTry: {command} --help", ExitCode.USAGE, error)
     except BrokenPipeError:
-        if sys.__stdout__ is not None:  # what is still buffered would make the interpreter complain when it ends
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+        _drop_results()
         return ExitCode.NO_READER
     except (Exception, KeyboardInterrupt) as error:
         code = exit_code_of(error)
@@ -125,8 +127,16 @@ def _report(output: Output, text: str, code: ExitCode, error: BaseException) -> 
     text = redact_text(text)  # it may quote what was typed
     output.note(text if code is ExitCode.INTERRUPTED else f"Error: {text}", style="red")
     if output.is_json:
-        output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})
+        try:
+            output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})
+        except (BrokenPipeError, CommandError):
+            _drop_results()
     return code
+
+
+def _drop_results() -> None:
+    if sys.__stdout__ is not None:  # what is still buffered would make the interpreter complain when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
 
 
 def _in_quotes(words: list[str]) -> str:

@@ -32,8 +32,10 @@ from haystack_integrations.tools.mcp.cli.call_arguments import (
 from haystack_integrations.tools.mcp.cli.output import (
     OUTPUT,
     CommandError,
+    ExitCode,
     Output,
     as_json,
+    for_terminal,
     one_line,
     protocol_json,
     save_bytes,
@@ -65,7 +67,7 @@ def call(
     input: Annotated[str | None, Parameter(metavar="JSON", allow_leading_hyphen=True)] = None,  # noqa: A002 - the option's name
     save: Annotated[Path | None, Parameter(metavar="FOLDER", group=OUTPUT)] = None,
     options: ServerOptions = ServerOptions(),
-) -> None:
+) -> ExitCode:
     """
     Call a tool, and print its result.
 
@@ -108,12 +110,17 @@ def call(
         bar.add_task(name, total=None)
         with bar:
             result = session.connection.call_tool(tool, given)
+    code = ExitCode.OK
     if save is not None:
         files = list(_files_in(result))
         if not files:
             output.note("Nothing to save: the result has no images, sounds or files", style="yellow")
-        for number, (data, mime_type) in enumerate(files, 1):
-            save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
+        try:
+            for number, (data, mime_type) in enumerate(files, 1):
+                save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
+        except OSError as error:  # the tool was called, so its result is shown all the same
+            output.note(f"Error: the files of the result are not saved: {for_terminal(error)}", style="red")
+            code = ExitCode.FAILED
     if output.is_json:
         output.json(result)
     elif not result.content and result.structured_content is not None:
@@ -123,6 +130,7 @@ def call(
         for block in shown["content"]:
             block.pop("annotations", None)  # a person sees what is not for a model, too
         output.text(model_text(shown))
+    return code
 
 
 def _files_in(result: types.CallToolResult) -> Iterator[tuple[bytes, str | None]]:

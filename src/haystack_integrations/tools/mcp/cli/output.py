@@ -14,12 +14,13 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any, Self, TextIO
 
 from cyclopts import Group, Parameter
@@ -66,14 +67,15 @@ def one_line(text: object) -> str:
     return visible(" ".join(str(text).split()))
 
 
-def as_json(value: Any) -> str:
+def as_json(value: Any, *, ensure_ascii: bool = False) -> str:
     """
     Write a value for a script.
 
     :param value: JSON, and objects of the MCP SDK in it.
+    :param ensure_ascii: Whether to escape all that is not in ASCII, too.
     :returns: Indented JSON, with the names of the protocol. Control characters are escaped.
     """
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=protocol_json)
+    text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii, default=protocol_json)
     # Within strings. What JSON does not escape, a terminal may obey.
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -110,7 +112,9 @@ class Output:
 
         :param value: The result.
         """
-        self._write(as_json(value))
+        # An escape of `backslashreplace` is none of JSON.
+        is_unicode = str(self.results.encoding).startswith("utf")
+        self._write(as_json(value, ensure_ascii=not is_unicode))
 
     def text(self, text: str) -> None:
         """
@@ -121,8 +125,9 @@ class Output:
         self._write(visible(text) if self.results.is_terminal else text)
 
     def _write(self, text: str) -> None:
-        self.results.file.write(text if text.endswith("\n") else f"{text}\n")
-        self.results.file.flush()
+        with _telling_what_failed():
+            self.results.file.write(text if text.endswith("\n") else f"{text}\n")
+            self.results.file.flush()
 
     def bytes(self, data: bytes) -> None:
         """
@@ -130,9 +135,10 @@ class Output:
 
         :param data: The bytes.
         """
-        self.results.file.flush()
-        self.results.file.buffer.write(data)  # type: ignore[attr-defined]
-        self.results.file.flush()
+        with _telling_what_failed():
+            self.results.file.flush()
+            self.results.file.buffer.write(data)  # type: ignore[attr-defined]
+            self.results.file.flush()
 
     def print(self, renderable: Any = "", *, style: str | None = None) -> None:
         """
@@ -141,16 +147,18 @@ class Output:
         :param renderable: A text, which is taken literally, or something of rich.
         :param style: Its style.
         """
-        self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
+        with _telling_what_failed():
+            self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """
-        Show something that is no result.
+        Show something that is no result. If nobody can read stderr, the command goes on.
 
         :param text: The text, which is taken literally.
         :param style: Its style.
         """
-        self.notes.print(_literal(text, style), soft_wrap=True)
+        with suppress(OSError):
+            self.notes.print(_literal(text, style), soft_wrap=True)
 
     def ask(self, question: str) -> str:
         """
@@ -184,6 +192,17 @@ class Output:
         :returns: A context manager.
         """
         return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
+
+
+@contextmanager
+def _telling_what_failed() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # such as a full disk; a tool may have been called
+        msg = f"The result cannot be written: {error.strerror}"
+        raise CommandError(msg, ExitCode.FAILED) from error
 
 
 @cache
@@ -290,15 +309,26 @@ def _literal(renderable: Any, style: str | None) -> Any:
 
 
 class _Console(Console):
+    @property
+    def is_terminal(self) -> bool:
+        # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
+        return not self.file.closed and self.file.isatty()
+
     def on_broken_pipe(self) -> None:
         # rich ends the process with exit code 1, as if the server had answered with an error
         raise BrokenPipeError from None
 
 
 def _console(stream: Any, width_in_a_pipe: int) -> Console:
-    console = _Console(file=stream, highlight=False, emoji=False, markup=False)
-    if not console.is_terminal and console._environ.get("COLUMNS") is None:
+    colors: Any = "standard" if os.environ.get("FORCE_COLOR") else "auto"
+    console = _Console(file=stream, highlight=False, emoji=False, markup=False, color_system=colors)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit() and int(columns) > 0:  # rich takes 0 as it is, and shows nothing
+        return console
+    if not console.is_terminal:
         console.width = width_in_a_pipe
+    elif columns:
+        console.width = get_terminal_size().columns
     return console
 
 
@@ -348,7 +378,13 @@ class ExitCode(IntEnum):
         return code
 
     OK = 0, "it worked"
-    FAILED = 1, "the server answered with an error, or doctor found problems of other or several kinds"
+    FAILED = (
+        1,
+        (
+            "the server answered with an error, a result could not be written, or doctor found problems of other or "
+            "several kinds"
+        ),
+    )
     USAGE = 2, "the command line, a file or an argument is wrong; nothing was called"
     UNREACHABLE = 3, "the server could not be reached, or the connection was lost"
     UNAUTHORIZED = 4, "the server wants a login, or the login failed"
