@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from typing import Annotated, Any
 
 import pytest
@@ -118,6 +119,33 @@ def test_nan_passes_no_limit(number: float, strict: bool):
     for arguments, where in (({"share": number}, "share"), ({"counts": {"a": number}}, r"counts\.a")):
         with pytest.raises(ToolError, match=f"'{where}' must be of type"):
             checked(arguments, strict=strict)
+
+
+MANY = 200_000
+
+
+@rows(
+    ("items", "values", "problem"),
+    [
+        ({"type": "number"}, [0.5] * MANY, None),
+        ({"type": ["number", "null"]}, [1, None] * (MANY // 2), None),
+        ({"type": "string"}, ["a"] * MANY, None),
+        ({"type": "number"}, [0.5] * MANY + [float("inf")], rf"'values\[{MANY}\]' must be of type number"),
+        ({"type": "integer"}, [1] * MANY + [True], rf"'values\[{MANY}\]' must be of type integer"),
+        ({"type": "integer"}, ["x"] * MANY, r"'values\[0\]' must be of type integer; .*and 9990 more"),
+    ],
+    ids=str,
+)
+def test_long_lists_do_not_take_long(items: dict[str, Any], values: list[Any], problem: str | None):
+    schema = {"type": "object", "properties": {"values": {"type": "array", "items": items}}}
+    check, begin = ArgumentCheck("tool", schema), time.process_time()
+    if problem is None:
+        assert check.check({"values": values}, strict=False) == {"values": values}
+    else:
+        with pytest.raises(ToolError, match=problem):
+            check.check({"values": values}, strict=True)
+    # Nobody else is served meanwhile.
+    assert time.process_time() - begin < 4
 
 
 @rows("others", [True, {}, {"type": "string"}])

@@ -8,7 +8,7 @@ import base64
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
@@ -69,6 +69,19 @@ class Source:
     document: Document
     weight: float = 1.0
     tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Tree:
+    branches: list[Tree] = field(default_factory=list)
+
+
+def nested(levels: int) -> Any:
+    """A dataclass in a dataclass in a dataclass ..."""
+    kind: Any = int
+    for level in range(levels):
+        kind = make_dataclass(f"Level{level}", [("one", kind | None), ("more", list[kind] | None, None)])
+    return kind
 
 
 def converted(declared: Any, value: Any) -> Any:
@@ -159,6 +172,7 @@ def test_sources_are_sent_as_contents_and_never_as_paths_of_the_server(declared:
         list[Tool] | Toolset,
         Callable[[str], None],
         Callable | None,
+        Tree,
         InMemoryDocumentStore,
         "NotDefined",
     ],
@@ -167,6 +181,10 @@ def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
     assert not is_servable(declared)
     with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
         InputSchema({"x": ServedInput(declared)})
+
+
+def test_dataclasses_in_dataclasses_are_described_in_a_time_that_does_not_double_with_each_level() -> None:
+    assert converted(nested(8), {"one": {"one": None}}).one.more is None
 
 
 def test_a_union_is_served_without_its_callbacks() -> None:

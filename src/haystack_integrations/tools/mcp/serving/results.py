@@ -32,13 +32,12 @@ from fastmcp.utilities.types import Audio, File, Image
 from haystack import logging
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent, TextContent
 from haystack.utils import Secret
-from jsonschema import Draft202012Validator
 from mcp import types
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, writes_aliases
+from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, ResultValidator, writes_aliases
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -252,7 +251,7 @@ class ResultWriter:
         self._options = options
         self._validator: Any = None
         if output_schema is not None:
-            self._validator = Draft202012Validator(output_schema, registry=Registry())
+            self._validator = ResultValidator(output_schema, registry=Registry())
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
     def result(self, value: Any) -> ToolResult:
@@ -421,6 +420,8 @@ def _media_inside(value: Any, writer: JsonWriter) -> Iterator[types.ContentBlock
     """Find what only content can show: images and files in the outputs of a pipeline, e.g. in replies."""
     if isinstance(value, Mapping):
         value = list(value.values())
+    if isinstance(value, str | int | float):
+        return  # as most of what is in long lists
     if isinstance(value, list | tuple):
         for each in value:
             yield from _media_inside(each, writer)

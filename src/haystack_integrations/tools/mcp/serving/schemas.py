@@ -13,17 +13,32 @@ from __future__ import annotations
 import collections.abc
 import copy
 import dataclasses
+import functools
 import inspect
 import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from enum import Enum
+from itertools import islice
 from math import isfinite
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Required,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from fastmcp.exceptions import ToolError
 from haystack.dataclasses import (
@@ -229,7 +244,7 @@ def _input_type(declared: Any) -> Any:
     if declared in _FROM_JSON:
         return _FROM_JSON[declared]
     if dataclasses.is_dataclass(declared):
-        return _dataclass(declared)
+        return _dataclass(cast("Any", declared))
     origin, parts = get_origin(declared) or declared, get_args(declared)
     if origin in (Union, UnionType):
         return Union[tuple(map(_input_type, _arms(parts)))]  # noqa: UP007
@@ -274,10 +289,27 @@ def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     return servable
 
 
+# Those that are being described, from the outermost one on.
+_describing: ContextVar[tuple[Any, ...]] = ContextVar("mcp_haystack_describing", default=())
+
+
+# Each is described once: one within others is looked at again for each of them, and each union around it.
+@functools.cache
 def _dataclass(declared: Any) -> Any:
     """
     Any other dataclass: an object with its fields.
     """
+    if declared in _describing.get():
+        msg = f"{declared} refers to itself; a pydantic model may."
+        raise UnservableTypeError(msg)
+    token = _describing.set((*_describing.get(), declared))
+    try:
+        return _object_with_fields(declared)
+    finally:
+        _describing.reset(token)
+
+
+def _object_with_fields(declared: Any) -> Any:
     hints = get_type_hints(declared, include_extras=True)
     is_of_haystack = declared.__module__.startswith("haystack.")
     fields: dict[str, Any] = {}
@@ -503,6 +535,8 @@ _NAMING: Final = frozenset(
 )
 # How many reasons a client is told, and how much of each: it may have made up a name.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
+# How much may be wrong for a text to be read as what is wanted: finding 500,000 wrong items takes minutes.
+_MOST_ERRORS = 10_000
 # How a text is read where the schema wants something else, which models send as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
     "integer": TypeAdapter(int),
@@ -535,12 +569,40 @@ def _is_integer(_checker: Any, value: Any) -> bool:
     return type(value) is int
 
 
+# What the values of a type are in Python, if they need no closer look.
+_PYTHON: Final[dict[str, set[type]]] = {
+    "string": {str},
+    "integer": {int},
+    "number": {int, float},
+    "boolean": {bool},
+    "null": {NoneType},
+    "object": {dict},
+    "array": {list},
+}
+
+
+def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
+    # A closer look at each number would hold up the event loop for seconds: a few embeddings have 100,000 of them.
+    kinds = items["type"] if isinstance(items, dict) and list(items) == ["type"] else ()
+    fine = set[type]().union(*(_PYTHON.get(kind, ()) for kind in ([kinds] if isinstance(kinds, str) else kinds)))
+    if not fine or not isinstance(instance, list):
+        yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
+        return
+    for index in range(len(schema.get("prefixItems", ())), len(instance)):
+        each = instance[index]
+        if type(each) not in fine or (type(each) is float and not isfinite(each)):
+            yield from validator.descend(each, items, path=index)
+
+
 _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(
     Draft202012Validator,
-    {"pattern": _pattern, "$ref": _ref},
+    {"pattern": _pattern, "$ref": _ref, "items": _items},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer}),
 )
+
+
+ResultValidator = _extend(Draft202012Validator, {"items": _items})
 
 
 def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
@@ -591,6 +653,8 @@ class ArgumentCheck:
         :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
+        if len(errors) == _MOST_ERRORS:
+            raise invalid_arguments(self._tool_name, map(describe_violation, errors))
         if errors and not strict:
             # Models send null for what they do not want to set.
             optional = {error.path[0] for error in errors if error.instance is None and len(error.path) == 1}
@@ -612,7 +676,7 @@ class ArgumentCheck:
             raise invalid_arguments(self._tool_name, reasons_of(error)) from None
 
     def _errors(self, arguments: dict[str, Any]) -> list[SchemaViolation]:
-        return sorted(self._validator.iter_errors(arguments), key=lambda error: error.json_path)
+        return sorted(islice(self._validator.iter_errors(arguments), _MOST_ERRORS), key=lambda error: error.json_path)
 
 
 def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -> bool:
