@@ -625,15 +625,19 @@ async def test_the_other_server_completes_arguments(toolset, mode, reference, ar
     assert bool(completion.has_more) is bool(offered)  # whether there are more, only the other server knows
 
 
-async def test_clients_are_told_when_the_other_server_has_more_resources():
+@pytest.mark.parametrize("is_added", [False, True], ids=["from the start", "added later"])
+async def test_clients_are_told_when_the_other_server_has_more_tools_or_resources(is_added):
     told = asyncio.Queue()
 
     async def note(message):
         await told.put(getattr(message, "method", None))
 
     toolset = MCPToolset(InProcessServerInfo(build_changing_server()))
-    server = create_mcp_server("gate", tools=[toolset])
+    server = create_mcp_server("gate", tools=[] if is_added else [toolset])
     async with Client(server, mode="legacy", message_handler=note) as client:
+        if is_added:
+            server.add_tool(toolset)
+        assert "more" not in {each.name for each in await client.list_tools()}
         before = {str(each.uri) for each in await client.list_resources()}
         # The first may be of the beginning, when something may have been missed.
         for _ in range(2):
@@ -641,6 +645,10 @@ async def test_clients_are_told_when_the_other_server_has_more_resources():
             with anyio.fail_after(30):
                 while await told.get() != "notifications/resources/list_changed":
                     pass
+        await client.call_tool("offer", {"name": "more"})
+        with anyio.fail_after(30):
+            while "more" not in {each.name for each in await client.list_tools()}:
+                await told.get()
         assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}
 
 

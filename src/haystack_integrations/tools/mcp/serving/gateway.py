@@ -424,6 +424,7 @@ class ForwardedReading(Source):
             return None
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        await self.warm_up()  # of a toolset that was added while the server runs
         if capability not in (self._toolset.capabilities or {}):
             return []
         try:

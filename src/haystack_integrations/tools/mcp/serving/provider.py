@@ -504,13 +504,13 @@ class _LiveTools(Source):
         """
         Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
         """
-        watch = getattr(self._tools, "on_change", None)
-        if self._unsubscribe is None and watch is not None:
-            self._unsubscribe = watch(self._note_change)
         await self._warm_up()
         self._look()
 
     async def _warm_up(self) -> None:
+        watch = getattr(self._tools, "on_change", None)
+        if self._unsubscribe is None and watch is not None:
+            self._unsubscribe = watch(self._note_change)
         # Before it begins: what changes meanwhile is not heard twice.
         self._is_stale = False
         try:
