@@ -6,10 +6,13 @@
 What becomes of what a tool returns, for functions and for tools of Haystack.
 """
 
+import asyncio
 import datetime as dt
 import enum
+import threading
 import uuid
 from base64 import b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +22,9 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import ToolResult
 from fastmcp.utilities.types import Audio, File, Image
+from haystack import Pipeline, component
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent
-from haystack.tools import Tool
+from haystack.tools import Tool, create_tool_from_function
 from haystack.utils import Secret
 from mcp.types import BlobResourceContents, EmbeddedResource, TextContent
 from mcp.types import ImageContent as MCPImageContent
@@ -28,6 +32,7 @@ from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.support.rows import rows
+from tests.support.waiting import LIMIT, wait_until_async
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 NO_UTF8 = b"\xff\xd8\xff"
@@ -193,3 +198,29 @@ async def test_an_output_schema_must_be_of_an_object_and_is_kept_to(returned):
             await returned(wrong, None, options)
     with pytest.raises(ValueError, match="must be a JSON schema of"):
         ServeOptions(output_schema={"type": "array"})
+
+
+async def test_a_generator_that_waits_holds_up_nobody():
+    started, may_go = threading.Event(), threading.Event()
+
+    def wait() -> Iterator[str]:
+        started.set()
+        yield "went" if may_go.wait(LIMIT / 2) else "was held up"
+
+    @component
+    class Waiter:
+        @component.output_types(said=Iterator[str])
+        def run(self, name: str) -> dict[str, Any]:
+            return {"said": wait()}
+
+    pipeline = Pipeline()
+    pipeline.add_component("waiter", Waiter())
+    tools = [create_tool_from_function(wait, name="tool", description="Waits."), wait]
+    async with Client(create_mcp_server("shop", tools=tools, pipelines={"pipeline": pipeline})) as client:
+        for name, arguments in (("tool", {}), ("wait", {}), ("pipeline", {"name": "x"})):
+            started.clear()
+            may_go.clear()
+            calling = asyncio.create_task(client.call_tool(name, arguments))
+            await wait_until_async(started.is_set, "the generator runs")
+            may_go.set()
+            assert "went" in (await calling).content[0].text

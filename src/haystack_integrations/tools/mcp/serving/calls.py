@@ -229,6 +229,17 @@ class ServedCall:
         running.add_done_callback(self._thread_ended)
         return await asyncio.shield(running)
 
+    async def listed(self, value: Any) -> Any:
+        """
+        Read what a generator gives, which may take long, so that it holds up nobody else.
+
+        :param value: Any value.
+        :returns: A list of what a generator gives; any other value as it is.
+        """
+        if inspect.isasyncgen(value):
+            return [each async for each in value]
+        return await self.in_thread(list, value) if inspect.isgenerator(value) else value
+
     def _thread_ended(self, running: asyncio.Future[Any]) -> None:
         self._leave()
         if not running.cancelled():

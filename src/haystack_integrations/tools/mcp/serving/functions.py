@@ -313,7 +313,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         defaults = {name: each.get_default(call_default_factory=True) for name, each in fields.items()}
-        result = await _invoke(tool, {**defaults, **arguments}, call)
+        result = await call.listed(await _invoke(tool, {**defaults, **arguments}, call))
         if not tool.outputs_to_string:
             return result
         # The model sees what it would see of the tool in an Agent, and nobody sees the steps of another Agent.

@@ -109,7 +109,7 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         async with ProgressReporter(call, total=count, patient=True) as progress:
             found = await run(pipeline, {"data": inputs.to_run(arguments), **run_options}, call, progress)
-        return _results(found, outputs)
+        return {name: await call.listed(value) for name, value in _results(found, outputs).items()}
 
     return ServedTool.create(
         name=name,
