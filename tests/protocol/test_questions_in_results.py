@@ -190,6 +190,19 @@ async def test_a_task_leaves_the_call_open_and_is_asked_for_by_its_name():
         await call(await scripted({**TASK, "status": "odd"}))
 
 
+async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else():
+    async def elicit(_):
+        await asyncio.wait([other])
+        return {"size": "small"}
+
+    client = await scripted(DONE, elicitation=elicit)
+    other = asyncio.ensure_future(asyncio.sleep(0.01))
+    other.cancel()
+    client._server_requests.callbacks.requests_under_way = lambda: [other]
+    responses = await client.answer_for_task({"a": question()})
+    assert responses == {"a": {"action": "accept", "content": {"size": "small"}}}
+
+
 async def test_a_kind_of_result_that_nobody_knows_is_an_error():
     with pytest.raises(RuntimeError, match="of an unknown type"):
         await call(await scripted({"resultType": "ticket", "number": 5}))

@@ -61,7 +61,7 @@ from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     read_requests,
 )
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import Identity, current_identity
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -803,11 +803,14 @@ class MCPClient(ABC):
         """
         callbacks = self._server_requests.callbacks
         wanted = dict(callbacks.wanted)
+        reset = current_request.set(asyncio.current_task())  # the questions are for no other call that is under way
         try:
             return await self._server_requests.answers(read_requests(requests))
         except ProtocolError as error:
             # Not the server's, as all other errors of this kind are.
             raise AnswerRefusedError(callbacks.advice(wanted, error.code, error.data) or error.message) from None
+        finally:
+            current_request.reset(reset)
 
     async def update_task(self, task_id: str, responses: Responses) -> None:
         """
