@@ -8,10 +8,12 @@ Many users of one connection: each call arrives with the identity of its caller,
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -35,7 +37,7 @@ from tests.support.foreign_server import ForeignServer, definition
 from tests.support.identity_server import IdentityServer
 from tests.support.rows import rows
 from tests.support.session_server import SessionServer
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 HERE = "tests.connection.test_identities"
 USERS = 50
@@ -321,6 +323,32 @@ def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pyte
         assert server.most_sessions <= 10 + 20
         # Nobody closes anything.
         wait_until(lambda: not server.open_sessions, "the end of all sessions")
+
+
+def test_closing_ends_the_calls_that_wait_to_know_whether_the_server_has_sessions() -> None:
+    asked = threading.Event()
+
+    class SlowAtFirst(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.sleep(600)
+            return await super().handle_async_request(request)
+
+    def call(name: str) -> None:
+        with mcp_request_context(user=name), pytest.raises(MCPInvocationError, match="connection was closed"):
+            connection.call_tool("whoami")
+
+    with SessionServer() as server, ThreadPoolExecutor(2) as threads:
+        connection = MCPConnection(StreamableHttpServerInfo(server.url, http_transport=SlowAtFirst))
+        first = threads.submit(call, "alice")
+        assert asked.wait(LIMIT)
+        second = threads.submit(call, "bob")
+        wait_until(lambda: connection._identities._finding_out._waiters, "a call that waits for the first one")
+        connection.close()
+        for each in (first, second):
+            each.result(LIMIT)
+        assert server.open_sessions == {}
 
 
 def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:

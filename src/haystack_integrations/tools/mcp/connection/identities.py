@@ -211,12 +211,14 @@ class Identities:
         except BaseException:
             self._close(key)
             raise
-        if session.is_stateless:
+        if session.is_stateless and self.others.get(key) is supervisor:  # otherwise it was closed in this moment
             supervisor.serves = _ALL
             self.others[_ALL] = self.others.pop(key)
         return session.is_stateless
 
     def _own_of(self, key: Any) -> Supervisor:
+        if self.base.is_closed:
+            return self.base  # another one would open a session that nobody closes
         if key not in self.others:
             self.others[key] = Supervisor(self.base.server_info, self.base.handlers, base=self.base, serves=key)
         return self.others[key]
@@ -255,6 +257,7 @@ class Identities:
         for timer in self._idle.values():
             timer.cancel()
         supervisors = (self.base, *self.others.values())
+        self.base.is_closed = True
         self._reset()
         await asyncio.gather(*(supervisor.close() for supervisor in supervisors))
 
