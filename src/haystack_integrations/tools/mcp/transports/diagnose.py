@@ -56,7 +56,9 @@ _OVERLOADED = "the server is overloaded or broken; try again later, and look at 
 # may quote a header.
 _NO_HEADER = "The request cannot be sent: a header has a line break or another character that HTTP forbids."
 _FAILURES: dict[type[BaseException], str] = {
-    httpx2.ConnectTimeout: "No connection to {place} in time: the host is down or a firewall drops it.",
+    httpx2.ConnectTimeout: (
+        "No connection to {place} in time: the host is down, a firewall drops it, or the DNS does not answer."
+    ),
     httpx2.LocalProtocolError: _NO_HEADER,
     UnicodeEncodeError: _NO_HEADER,
     httpx2.ProxyError: "The request does not get through to {place}; credentials for a proxy go into its URL.",

@@ -86,7 +86,8 @@ class _HttpClient(WireClient):
 
         :returns: A clause.
         """
-        return super().progress() or "the server has not answered"
+        nothing = "nothing came from its host: it is down, a firewall or the DNS lets no request through, or it hangs"
+        return super().progress() or ("the server has not answered" if self.life.heard_at else nothing)
 
     async def _advice(self) -> str | None:
         if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):
