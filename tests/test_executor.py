@@ -8,6 +8,7 @@ The executor by itself: how coroutines are run in its loop, from anywhere, and h
 
 import asyncio
 import gc
+import socket
 import sys
 import threading
 import weakref
@@ -34,6 +35,25 @@ def executor() -> Iterator[AsyncExecutor]:
     executor = AsyncExecutor()
     yield executor
     executor.shutdown()
+
+
+def test_names_for_which_no_dns_server_answers_hold_up_no_other(executor, monkeypatch):
+    released, real = threading.Event(), socket.getaddrinfo
+
+    def look_up(host, *args, **options):
+        assert host == "quick.test" or released.wait(LIMIT)
+        return real("127.0.0.1", *args, **options)
+
+    async def addresses(name):
+        return await asyncio.get_running_loop().getaddrinfo(name, 80, type=socket.SOCK_STREAM)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    hung = [in_thread(executor.run, addresses(f"hung{number}.test")) for number in range(40)]
+    ((*_, address),) = executor.run(addresses("quick.test"), timeout=LIMIT)
+    assert address == ("127.0.0.1", 80) and not any(each.done() for each in hung)
+    released.set()
+    for each in hung:
+        each.result(timeout=LIMIT)
 
 
 class Sleeper:

@@ -9,7 +9,9 @@ import atexit
 import concurrent.futures
 import contextvars
 import ctypes
+import errno
 import os
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -20,6 +22,8 @@ from math import inf
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
+
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -50,12 +54,25 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     # which is never touched, a message of 1 MB need not get its memory anew, which would take longer than reading it.
     bytes(_KEPT_MEMORY)
     # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
+    loop: asyncio.AbstractEventLoop
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        loop = asyncio.new_event_loop()
+    else:
+        loop = uvloop.new_event_loop()
+    loop.getaddrinfo = _look_up  # type: ignore[method-assign]
     return loop
+
+
+async def _look_up(*args: Any, **options: Any) -> Any:
+    # Event loops have as few as four threads for it, each of which a name that no DNS server answers for takes for some
+    # 20 s. The connections to all other servers would wait for them.
+    try:
+        found = start_in_thread(partial(socket.getaddrinfo, *args, **options), name="mcp-haystack-dns")
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, str(error)) from error
+    return await found
 
 
 def _check_descriptors() -> None:
