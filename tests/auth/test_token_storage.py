@@ -45,6 +45,7 @@ from tests.support.waiting import LIMIT, wait_until
 ROOT = Path(__file__).parents[2]
 
 KINDS = ("memory", "file", "key-value")
+BACK = "https://me.example.com/back"
 
 
 def storage_of(kind: str, folder: Path) -> MCPTokenStorage:
@@ -270,7 +271,7 @@ async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetw
     storage = SDKStorage()
     options: dict[str, Any] = {
         "token_storage": storage,
-        "redirect_uri": "https://me.example.com/back",
+        "redirect_uri": BACK,
         "redirect_handler": lambda _: None,
         "callback_handler": lambda request: {"code": "the-code", "state": request.state},
     }
@@ -282,6 +283,31 @@ async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetw
         await network.auth(**options).log_in(httpx2.Response(401), "bob")
     with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
         await network.auth(**options).log_out(None)
+
+
+async def test_a_registered_client_and_its_refresh_token_go_to_no_other_issuer(network: TokenNetwork) -> None:
+    client = OAuthClientInformationFull(
+        client_id="old", client_secret="of-the-old-one", redirect_uris=[BACK], issuer="https://old.example.com"
+    )
+    tokens = OAuthToken(access_token="over", refresh_token="of-the-old-issuer")
+    auth = network.auth(
+        token_storage=SDKStorage({"client": client, "tokens": tokens}),
+        redirect_uri=BACK,
+        redirect_handler=lambda _: None,
+        callback_handler=lambda request: {"code": "the-code", "state": request.state},
+    )
+    assert (await network.use(auth)).text == "welcome"
+    assert [(form["grant_type"], form["client_id"]) for form in network.forms()] == [
+        ("authorization_code", "registered")
+    ]
+
+
+async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
+    network.token["token_type"] = "DPoP"
+    tokens = OAuthToken(access_token="the-access-token")
+    options = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value"), "dpop": True}
+    assert (await network.use(network.auth(**options, token_storage=SDKStorage({"tokens": tokens})))).text == "welcome"
+    assert len(network.forms()) == 1
 
 
 @dataclass

@@ -44,6 +44,7 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import (
     Discovered,
     Discovery,
     ResourceMetadata,
+    same_issuer,
 )
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing, json_object
@@ -250,6 +251,9 @@ class Flow(ABC):
     async def _refresh(self, client_id: str) -> Record | None:
         tokens = self.record["tokens"]
         self.found = Discovered.of(self.record) or await self.discover()
+        issuer = self.client.issuer if self.client is not None else None
+        if issuer is not None and not same_issuer(issuer, self.found.server.issuer):
+            return None  # a storage of the SDK keeps no metadata, and what they are now, the MCP server says
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:

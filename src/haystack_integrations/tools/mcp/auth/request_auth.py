@@ -255,7 +255,8 @@ class OAuth(httpx2.Auth):
         return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
 
     def _with_token(self, request: httpx2.Request, holder: _Holder, record: Record | None) -> httpx2.Request:
-        if not has_token(record):
+        # A storage of the SDK keeps no key, without which a token that is bound to it is of no use.
+        if not has_token(record) or (self.config.dpop and "dpop_key" not in record):
             request.headers.pop("Authorization", None)
             return request
         token = record["tokens"]["access_token"]
