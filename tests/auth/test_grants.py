@@ -289,6 +289,15 @@ class TestProofsOfPossession:
         assert len(network.forms()) == 1
         assert self.claims(network.requests[-1])["nonce"] == "new"
 
+    async def test_an_authorization_server_that_wants_a_nonce_gets_no_assertion_twice(
+        self, network: TokenNetwork
+    ) -> None:
+        refusal = httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers={"dpop-nonce": "new"})
+        network.answers["/token"] = [refusal, httpx2.Response(200, json={**network.token, "token_type": "DPoP"})]
+        assert (await network.use(network.auth(client_id="me", private_key=pem_of(P256), dpop=True))).text == "welcome"
+        assert [self.claims(request).get("nonce") for request in network.asked("/token")] == [None, "new"]
+        assert len({form["client_assertion"] for form in network.forms()}) == 2
+
     async def test_a_token_that_is_not_bound_is_refused(self, network: TokenNetwork) -> None:
         text = await failure(network, **self.options())
         assert "gave a token that is not bound to the client's key, although `dpop` is set" in text

@@ -281,10 +281,20 @@ class Flow(ABC):
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
-        headers: dict[str, str] = {}
         resource = self.resource()
         if resource is not None:
             form = {**form, "resource": resource}
+        response = await self._post_authenticated(form, step)
+        if self._proofs is not None and self._proofs.wants_another(response, json_object(response).get("error")):
+            response = await self._post_authenticated(form, step)
+        if "client" in self.record and json_object(response).get("error") in _UNKNOWN_CLIENT:
+            await self.forget_client()
+            self.client = self._known_client()
+        return response
+
+    async def _post_authenticated(self, form: dict[str, str], step: str) -> httpx2.Response:
+        # For each request anew: servers take an assertion only once.
+        headers: dict[str, str] = {}
         if self.config.token_endpoint_auth_method == "private_key_jwt":
             has_key = self.config.private_key is not None
             signed = _client_assertion(self.config, self.audience()) if has_key else None
@@ -292,11 +302,7 @@ class Flow(ABC):
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
             form, headers = self._authenticated(self.client, form)
-        response = await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
-        if "client" in self.record and json_object(response).get("error") in _UNKNOWN_CLIENT:
-            await self.forget_client()
-            self.client = self._known_client()
-        return response
+        return await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
 
     async def forget_client(self) -> None:
         """

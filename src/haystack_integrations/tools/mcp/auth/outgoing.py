@@ -214,9 +214,6 @@ class Outgoing:
                 if proofs is not None:
                     proofs.prove(request)
                 response = await self._send(request, shown)
-                if proofs is not None and proofs.wants_another(response, json_object(response).get("error")):
-                    proofs.prove(request)
-                    response = await self._send(request, shown)
         except TimeoutError:
             msg = f"{shown} has not answered within {REQUEST_TIMEOUT:g} seconds"
             raise MCPAuthorizationError(msg) from None
