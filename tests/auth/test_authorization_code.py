@@ -256,6 +256,7 @@ class Pages(webbrowser.BaseBrowser):
     def __init__(self, works: bool) -> None:
         super().__init__()
         self.works = works
+        self.closed = threading.Event()
         self.opened: list[str] = []
 
     def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
@@ -264,6 +265,7 @@ class Pages(webbrowser.BaseBrowser):
             query = parse_qs(urlsplit(url).query)
             answer = {"code": "the-code", "state": query["state"][0]}
             httpx2.get(query["redirect_uri"][0], params=answer)
+            self.closed.wait(LIMIT)  # as of programs in `BROWSER`
         return self.works
 
 
@@ -276,7 +278,9 @@ async def test_the_browser_of_this_machine_shows_the_page(works: bool, monkeypat
     webbrowser.register("a-browser", None, pages, preferred=True)
     auth = network.auth()
     if works:
-        assert (await network.use(auth)).text == "welcome"
+        async with asyncio.timeout(LIMIT / 2):
+            assert (await network.use(auth)).text == "welcome"
+        pages.closed.set()
     else:
         with pytest.raises(MCPAuthorizationError, match="the browser does not open"):
             await network.use(auth)

@@ -20,7 +20,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-import anyio.to_thread
 import httpx2
 from haystack import logging
 from mcp.client.auth import PKCEParameters
@@ -41,6 +40,7 @@ from haystack_integrations.tools.mcp.auth.oauth_config import (
     login_under_way,
 )
 from haystack_integrations.tools.mcp.auth.outgoing import json_object
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import repair
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
@@ -55,6 +55,9 @@ _REQUEST_LIMIT = 64 * 1024
 
 # Seconds that a connection has for its request.
 _REQUEST_TIMEOUT = 10.0
+
+# After so many seconds, a browser that still opens the page is taken for one that returns only when it is closed.
+_OPENING_TIMEOUT = 5.0
 
 _OTHER_STATE = "the answer has another `state` than the login under way"
 
@@ -229,12 +232,9 @@ class AuthorizationCode(Flow):
         self.outgoing.step = "opening the page of the authorization server"
         if self.config.redirect_handler is not None:
             await self._asked("redirect_handler", request)
-        # In a thread: it starts a program, and may wait for it.
-        elif await anyio.to_thread.run_sync(webbrowser.open, request.url, abandon_on_cancel=True):
-            logger.info("Waiting for a login in the browser")
         else:
-            msg = "the browser does not open"
-            raise MCPAuthorizationError(msg)
+            await self._open_browser(request.url, listener)
+            logger.info("Waiting for a login in the browser")
         self.outgoing.step = "waiting for the login"
         try:
             async with asyncio.timeout(self.config.login_timeout):
@@ -250,6 +250,18 @@ class AuthorizationCode(Flow):
             msg = f"`callback_handler` must give a URL or a dict, it gave {type(answer).__name__}"
             raise MCPAuthorizationError(msg)
         return answer
+
+    async def _open_browser(self, url: str, listener: Listener | None) -> None:
+        # In a thread: it starts a program, and may wait for it until it is closed.
+        opening = start_in_thread(webbrowser.open, url, name="mcp-haystack-browser")
+        waited_for: set[asyncio.Future[Any]] = {opening} if listener is None else {opening, listener.answer}
+        try:
+            await asyncio.wait(waited_for, timeout=_OPENING_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done() and not opening.result():
+                msg = "the browser does not open"
+                raise MCPAuthorizationError(msg)
+        finally:
+            opening.cancel()
 
     def _code_in(self, answer: Mapping[str, str | None], expected: str) -> str:
         code, state, iss = (answer.get(name) for name in ("code", "state", "iss"))
