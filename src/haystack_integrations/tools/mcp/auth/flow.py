@@ -250,19 +250,27 @@ class Flow(ABC):
 
     async def _refresh(self, client_id: str) -> Record | None:
         tokens = self.record["tokens"]
-        self.found = Discovered.of(self.record) or await self.discover()
-        issuer = self.client.issuer if self.client is not None else None
-        if issuer is not None and not same_issuer(issuer, self.found.server.issuer):
-            return None  # a storage of the SDK keeps no metadata, and what they are now, the MCP server says
+        known = None if self.record.get("may_have_moved") else Discovered.of(self.record)
+        self.found = known or await self.discover()
+        issuer = self.record.get("authorization_server", {}).get("issuer") or (self.client and self.client.issuer)
+        if issuer and not same_issuer(issuer, self.found.server.issuer):
+            return None  # which one there is now, the MCP server says
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:
             # At Microsoft Entra ID, it says what the token is for; others keep what that was.
             form["scope"] = asked_for
-        response = await self._request_token(form, "refreshing the token")
+        try:
+            response = await self._request_token(form, "refreshing the token")
+        except MCPAuthorizationError as error:
+            if isinstance(error.__cause__, httpx2.ConnectError):
+                await self._note_move()
+            raise
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
         if is_busy or not (is_refused or response.is_success):  # it, or what stands before it, may answer later
+            if not is_busy:
+                await self._note_move()
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
@@ -279,6 +287,11 @@ class Flow(ABC):
         kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
         new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
+
+    async def _note_move(self) -> None:
+        # Where the authorization server is now, the next attempt asks.
+        self.record = {**self.record, "may_have_moved": True}
+        await self.storage.save(self.key, self.record)
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()
