@@ -331,6 +331,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "a b": calculator}
     servers["a:b"] = calculator
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.json").write_text(json.dumps({"mcpServers": {"one": calculator, "off": servers["off"]}}))
@@ -344,7 +345,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     ):
         assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
     for target, told in {
-        "math": "Did you mean 'maths'?",
+        "math": "Did you mean 'maths'? Available servers: maths, off, a b.",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",

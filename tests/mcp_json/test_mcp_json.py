@@ -314,6 +314,15 @@ def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(key: str, ca
     assert "s3ntinel" not in caplog.text
 
 
+@pytest.mark.parametrize("key", ["servers", "input", "preferences", "$schema", "editor.fontSize", "numStartups"])
+def test_of_the_settings_of_an_editor_only_those_that_look_like_ours_are_warned_of(
+    key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert len(load_mcp_toolsets({"mcpServers": {"one": {"command": "x"}}, key: {}})) == 1
+    assert ("passed over" in caplog.text) == (key in ("servers", "input"))
+
+
 @pytest.mark.parametrize(
     ("typo", "meant"),
     [
@@ -417,6 +426,7 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
     assert "s3ntinel" not in caplog.text
     stored = json.dumps(one.to_dict())
     assert "s3ntinel" not in stored + repr(one) + repr(one.server_info.env["QUOTED"])
+    assert "'QUOTED': '***'" in repr(one.server_info)
     loaded = MCPToolset.from_dict(json.loads(stored))
     assert loaded.server_info == one.server_info
     (tmp_path / "project" / "own.env").unlink()

@@ -50,6 +50,9 @@ _MARKS_OF_OPENCODE = ENTRY_MARKS | {"enabled", "disabled", "type"}
 # Which of their tools go by one alias: for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
 
+# The keys of a file that mean something.
+_KEYS = (*(section[0] for section in _SECTIONS), "inputs", TOOL_CONFIGS)
+
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
@@ -202,9 +205,9 @@ class Configuration:
             if not isinstance(found, Mapping):
                 msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
                 raise ValueError(msg)
-            known = (section[0], "inputs", "$schema", TOOL_CONFIGS, "projects")
-            others = [str(key) for key in content if key not in known]
-            if others:
+            # Other keys are no business of MCP: editors have their settings in the same file.
+            others = [str(key) for key in content if key not in (section[0], "inputs", TOOL_CONFIGS)]
+            if others := [key for key in others if difflib.get_close_matches(key, _KEYS, 1, 0.8)]:
                 self._warn(where, f"passed over {', '.join(others)}")
             self._is_of_opencode = section[0] == "mcp"
             entries = {str(name): entry for name, entry in found.items()}

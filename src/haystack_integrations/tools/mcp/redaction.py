@@ -202,7 +202,7 @@ def _redact_field(value: Any, *, is_secret: bool) -> Any:
         return {key: _redact_field(item, is_secret=is_secret) for key, item in value.items()}
     if isinstance(value, Secret):
         variables = vars(value).get("_env_vars")
-        return REDACTED if variables is None else f"env:{'|'.join(variables)}"
+        return f"env:{'|'.join(variables)}" if variables else REDACTED
     if is_secret:
         return value if value is None else REDACTED
     return redact_text(value) if isinstance(value, str) else value

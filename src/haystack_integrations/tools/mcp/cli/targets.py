@@ -314,7 +314,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     if shutil.which(name):
         return Server(name, server_info_from([name]))
     _refuse_missing_file(name)
-    known = [each for file in config_files() for each in names_in(file)]
+    known = list(dict.fromkeys(each for file in config_files() for each in names_in(file)))
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     url = f"Did you mean http://{name}? " if re.fullmatch(r"[\w.-]+:\d+(/.*)?", name) else ""
     msg = (
