@@ -90,6 +90,7 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
         (["add", "b@nowhere.txt"], "nowhere.txt cannot be used: No such file or directory"),
         (["add", "x-secret"], "is given as name=value"),
         (["add", "--a", "6"], "Arguments are written without dashes, as name=value"),
+        (["add", "--password=x-secret"], "Unknown option: --password.\nArguments are written without dashes"),
         (["add", "a=1", "a=2", "b=1"], "'a' is given more than once, and is no list"),
         (["add", "a=1", "b=1", "--save", "LICENSE"], "--save takes a folder here, and LICENSE is none"),
     ],
@@ -420,8 +421,12 @@ def test_the_version_is_told_without_importing_haystack() -> None:
 def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     file = tmp_path / "completion"
-    assert run("--install-completion", "--shell", "fish", "--output", str(file)).code == 0
-    assert "inspect" in file.read_text()
+    assert run("--install-completion", "--shell", "bash", "--output", str(file)).code == 0
+    script = f"""
+        source {file}; COMP_WORDS=(mcp-haystack call READ); COMP_CWORD=2
+        _mcp_haystack mcp-haystack READ call; echo "${{COMPREPLY[*]}}"
+    """
+    assert run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment()).stdout == "README.md\n"
 
 
 def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:

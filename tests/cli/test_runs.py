@@ -88,5 +88,6 @@ def test_what_is_no_journal_is_named(run: Run, tmp_path: Path, journal: str) -> 
     assert (broken.code, "cannot be used: file is not a database" in broken.errors) == (2, True)
     unknown = run("runs", "invoice-1", "--journal", journal)
     assert (unknown.code, "has no run 'invoice-1'" in unknown.errors) == (2, True)
-    wrong = run("runs", "--journal", "nonsense://")
-    assert (wrong.code, "Traceback" in wrong.errors) == (2, False)
+    for url in ("nonsense://", "oracle+cx_oracle://h"):
+        wrong = run("runs", "--journal", url)
+        assert (wrong.code, "Traceback" in wrong.errors) == (2, False)

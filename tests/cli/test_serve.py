@@ -303,6 +303,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["answer.yaml", "--http", "--path", "mcp"], "--path must"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
+        (["off.json:one"], "the whole of off.json, and not a part of it: leave out ':one'"),
         (["off.json"], "off.json has no servers, or none that is enabled"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),

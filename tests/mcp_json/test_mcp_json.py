@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     load_mcp_toolsets,
+    mcp_json,
     warm_up_toolsets,
 )
 
@@ -634,6 +635,13 @@ def test_a_file_is_read_where_nobody_has_a_home(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as in a container with any user
     [toolset] = load_mcp_toolsets({"mcpServers": {"one": {"command": "x", "envFile": "~/.env"}}})
     assert toolset.server_info.command == "x"
+
+
+def test_a_file_without_comments_is_not_searched_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_json, "_COMMENT", None)  # it takes ten times as long as reading the JSON
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"a": {"command": "x"}}}')
+    assert len(load_mcp_toolsets(file)) == 1
 
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -403,9 +404,6 @@ def _read(file: Path, where: str) -> Any:
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
-    # In place of a comment white space of the same length, so that an error names the right place.
-    text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-    text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -416,6 +414,11 @@ def _read(file: Path, where: str) -> Any:
             raise ValueError(msg)
         return found
 
+    with suppress(json.JSONDecodeError):  # Claude Code's has many megabytes, and no comments
+        return json.loads(text, object_pairs_hook=unique)
+    # In place of a comment white space of the same length, so that an error names the right place.
+    text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+    text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:

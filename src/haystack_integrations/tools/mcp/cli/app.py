@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -108,10 +109,11 @@ def run(words: list[str]) -> int:
         return int(result) if isinstance(result, int) else ExitCode.OK
     except CycloptsError as error:
         command = f"mcp-haystack {words[0]}" if words[:1] and words[0] in _COMMANDS else "mcp-haystack"
-        hint = _in_quotes(words)
+        # What was meant as the value of an argument may be a secret.
+        text, hint = re.sub(r"(?s)(Unknown option: [^=\s]+)=.*", r"\1.", str(error)), _in_quotes(words)
         if isinstance(error, UnknownOptionError) and words[0] in ("call", "read", "prompt"):
             hint += "\nArguments are written without dashes, as name=value"
-        return _report(output, f"{error}{hint}\nTry: {command} --help", ExitCode.USAGE, error)
+        return _report(output, f"{text}{hint}\nTry: {command} --help", ExitCode.USAGE, error)
     except BrokenPipeError:
         _drop_results()
         return ExitCode.NO_READER

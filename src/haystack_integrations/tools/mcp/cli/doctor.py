@@ -33,7 +33,15 @@ from haystack_integrations.tools.mcp.cli.output import (
     one_line,
     visible,
 )
-from haystack_integrations.tools.mcp.cli.targets import TARGET, ServerOptions, Session, connected, for_each, servers_of
+from haystack_integrations.tools.mcp.cli.targets import (
+    TARGET,
+    ServerOptions,
+    Session,
+    TargetText,
+    connected,
+    for_each,
+    servers_of,
+)
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -87,7 +95,7 @@ class Finding(NamedTuple):
 
 def doctor(
     target: Annotated[
-        str | None, Parameter(help=f"{TARGET} Of a file, all servers are looked at. Default: this machine.")
+        TargetText | None, Parameter(help=f"{TARGET} Of a file, all servers are looked at. Default: this machine.")
     ] = None,
     /,
     *,

@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp.cli.targets import (
     TARGET,
     ServerOptions,
     Target,
+    TargetText,
     connected,
     for_each,
     named,
@@ -56,7 +57,7 @@ _HINTS = {
 
 def list_tools(
     target: Annotated[
-        str | None,
+        TargetText | None,
         Parameter(help=f"{TARGET} Of a file, all servers are listed. Default: the files in which names are looked up."),
     ] = None,
     /,

@@ -51,6 +51,9 @@ def runs(
             msg = f"The journal has no run '{name}'. 'mcp-haystack runs' lists those that it has."
             raise CommandError(msg)
         _show(run, opened.calls(name, with_values=False), options.output)
+    except ImportError as error:
+        msg = f"The journal's database needs a driver that is not installed: {error}"
+        raise CommandError(msg) from None
     finally:
         opened.close()
 

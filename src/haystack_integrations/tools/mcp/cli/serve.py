@@ -22,7 +22,7 @@ from haystack.core.pipeline.base import PipelineBase
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
+from haystack_integrations.tools.mcp.cli.files import CONFIG_SUFFIXES, YAML_SUFFIXES, read_yaml, servers_in
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,
@@ -31,7 +31,13 @@ from haystack_integrations.tools.mcp.cli.output import (
     for_terminal,
     stdout_for_protocol,
 )
-from haystack_integrations.tools.mcp.cli.targets import module_of, modules_are_found_here, object_in_file, secret_of
+from haystack_integrations.tools.mcp.cli.targets import (
+    TargetText,
+    module_of,
+    modules_are_found_here,
+    object_in_file,
+    secret_of,
+)
 from haystack_integrations.tools.mcp.convert.tool_names import provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
@@ -110,7 +116,7 @@ class Http:
 
 def serve(
     target: Annotated[
-        str,
+        TargetText,
         Parameter(
             help="The YAML of a pipeline, an mcp.json, a Python file (server.py or server.py:name), or an import path "
             "(package.module:name)."
@@ -231,6 +237,9 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
     name = provider_safe_name(path.stem)
     file, colon, attribute = target.rpartition(":")
     if colon and Path(file).is_file():
+        if Path(file).suffix in CONFIG_SUFFIXES:
+            msg = f"serve takes the whole of {file}, and not a part of it: leave out ':{attribute}'"
+            raise CommandError(msg)
         return attribute, _kinds(object_in_file(Path(file), attribute), attribute)
     if path.is_file() and path.suffix == ".py":
         module = module_of(path)

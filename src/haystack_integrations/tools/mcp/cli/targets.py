@@ -34,7 +34,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
@@ -75,6 +75,10 @@ from haystack_integrations.tools.mcp.transports.shorthand import server_info_fro
 if TYPE_CHECKING:
     import mcp_types as types
 
+    TargetText: TypeAlias = str
+else:
+    TargetText = str | Path  # it is always a text, for which shells complete the names of files
+
 T = TypeVar("T")
 Named = TypeVar("Named", "types.Tool", "types.Prompt")
 R = TypeVar("R")
@@ -97,7 +101,7 @@ TARGET = (
     "configuration file, or a name from one."
 )
 
-Target = Annotated[str, Parameter(help=TARGET)]
+Target = Annotated[TargetText, Parameter(help=TARGET)]
 
 
 @Parameter(name="*", group=Group("How to reach the server", sort_key=1))
