@@ -12,13 +12,14 @@ from typing import Annotated, Any
 import pytest
 from haystack.components.agents import State
 from haystack.dataclasses import ChatMessage, StreamingChunk, ToolCall
-from haystack.tools import Tool
+from haystack.tools import Tool, Toolset
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPInvocationError,
+    MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
@@ -355,13 +356,26 @@ def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
 
 def test_it_warms_up_all_its_tools_and_closes_them(make):
     toolsets = [MCPToolset(COUNTER), MCPToolset(COUNTER, tool_name_prefix="other", share=False)]
-    caller = MCPToolCaller([*toolsets, tool("mine", lambda: "mine")])
-    assert not any(toolset.connection.is_ready for toolset in toolsets)
+    single = MCPTool("add", COUNTER, exposed_name="single", share=False)
+    caller = MCPToolCaller([*toolsets, Toolset([single]), tool("mine", lambda: "mine")])
+    connections = [each.connection for each in (*toolsets, single)]
+    assert not any(connection.is_ready for connection in connections)
     caller.warm_up()
-    assert all(toolset.connection.is_ready for toolset in toolsets)
+    assert all(connection.is_ready for connection in connections)
     caller.close()
-    assert not any(toolset.connection.is_ready for toolset in toolsets)
+    assert not any(connection.is_ready for connection in connections)
     assert results(make(caller, calls(("other_add", {"a": 5, "b": 3})))) == [("8", False)]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_it_warms_up_the_tools_of_a_plain_toolset_and_closes_them(number):
+    single = [MCPTool("add", COUNTER, exposed_name=f"add_{place}", share=False) for place in range(number)]
+    caller = MCPToolCaller(Toolset([*single]))
+    for warm_up, close in ((caller.warm_up, caller.close), (caller.warm_up_async, caller.close_async)):
+        for each, is_ready in ((warm_up, True), (close, False)):
+            if (awaitable := each()) is not None:
+                await awaitable
+            assert all(each.connection.is_ready is is_ready for each in single)
 
 
 def test_a_server_that_dies_of_a_call_fails_that_call_and_answers_the_next_reply(stdio_server, make):

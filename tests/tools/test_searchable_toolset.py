@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPRegistry,
     MCPSearchableToolset,
+    MCPTool,
     MCPToolset,
     MCPToolSnapshot,
     SnapshotCheck,
@@ -476,8 +477,12 @@ class TestCatalogs:
             parameters={"type": "object", "properties": {}},
             function=lambda: "p",
         )
-        with MCPSearchableToolset([MCPToolset(server.info), Toolset([plain])]) as toolset:
+        single = MCPTool("one", ForeignServer(definition("one", description="Weld steel.")).info)
+        with MCPSearchableToolset([MCPToolset(server.info), Toolset([plain, single])]) as toolset:
             assert search(toolset, "wood") == ["plain"]
+            assert search(toolset, "steel") == ["plain", "one"]
+            assert toolset["one"].description == "Weld steel."
+        assert not single.connection.is_ready
 
     def test_two_tools_of_a_name_are_refused_and_the_servers_let_go(self, server):
         other = many(2)

@@ -57,7 +57,7 @@ def tool_items(tools: Any) -> list[Any]:
 
 def connected_items(tools: Any) -> list[ToolBase]:
     """
-    Find what has a connection to a server, also in toolsets that consist of toolsets.
+    Find what has a connection to a server, also in toolsets that consist of tools or toolsets.
 
     :param tools: A Tool, a Toolset, or a list of them.
     :returns: The MCPTools and MCPToolsets.
@@ -67,9 +67,14 @@ def connected_items(tools: Any) -> list[ToolBase]:
         if isinstance(item, ToolBase):
             found.append(item)
         elif isinstance(item, Toolset):
-            parts = getattr(item, "toolsets", ())
-            found += connected_items(list(parts.values()) if isinstance(parts, Mapping) else parts)
+            found += connected_items(_parts_of(item))
     return found
+
+
+def _parts_of(toolset: Toolset) -> list[Any]:
+    # Of several toolsets, or of tools. One of Haystack 3 cannot be warmed up or closed as a whole.
+    parts: Any = getattr(toolset, "toolsets", None) or getattr(toolset, "tools", ())
+    return list(parts.values() if isinstance(parts, Mapping) else parts)
 
 
 def _checked_toolsets(toolsets: Any) -> list[ToolBase]:
@@ -151,6 +156,8 @@ def warm_up_tools(tools: Any) -> None:
             continue
         if hasattr(item, "warm_up"):
             item.warm_up()
+        elif isinstance(item, Toolset):
+            warm_up_tools(_parts_of(item))
 
 
 async def warm_up_tools_async(tools: Any) -> None:
@@ -168,6 +175,8 @@ async def warm_up_tools_async(tools: Any) -> None:
             await item.warm_up_async()
         elif hasattr(item, "warm_up"):
             item.warm_up()
+        elif isinstance(item, Toolset):
+            await warm_up_tools_async(_parts_of(item))
 
 
 def close_tools(tools: Any) -> None:
@@ -179,6 +188,8 @@ def close_tools(tools: Any) -> None:
     for item in tool_items(tools):
         if hasattr(item, "close"):
             item.close()
+        elif isinstance(item, Toolset):
+            close_tools(_parts_of(item))
 
 
 async def close_tools_async(tools: Any) -> None:
@@ -192,6 +203,8 @@ async def close_tools_async(tools: Any) -> None:
             await item.close_async()
         elif hasattr(item, "close"):
             item.close()
+        elif isinstance(item, Toolset):
+            await close_tools_async(_parts_of(item))
 
 
 # What a call comes to if it has no result.
