@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     ToolOptions,
+    warm_up_toolsets,
 )
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
@@ -532,6 +533,20 @@ class TestAddingTools:
         toolset = MCPToolset(COUNTER)
         toolset.add(Toolset([plain_tool("p"), plain_tool("q")]))
         assert names(toolset) == ["p", "q"]
+
+    @rows(
+        "warm_up",
+        [MCPToolset.warm_up, lambda each: asyncio.run(each.warm_up_async()), lambda each: warm_up_toolsets([each])],
+    )
+    def test_they_are_warmed_up_with_the_toolset(self, warm_up):
+        infos = [ForeignServer(definition(name, description=name)).info for name in ("one", "two", "three")]
+        toolset = MCPToolset(infos[0])
+        toolset.add(MCPTool("two", infos[1]))
+        toolset.add(MCPToolset(infos[2], tool_names=["three"]))
+        warm_up(toolset)
+        assert [tool.description for tool in toolset] == ["one", "two", "three"]
+        for tool in toolset:
+            tool.close()
 
     def test_a_toolset_without_tools_yet_adds_none_and_a_warning_says_so(self, caplog):
         toolset, cold = MCPToolset(COUNTER), MCPToolset(ForeignServer(definition("one")).info)

@@ -177,15 +177,16 @@ class TestWhichTools:
 
     def test_a_filter_may_use_the_toolset(self):
         toolset: MCPToolset
-        server = ForeignServer(definition("add"))
+        server, other = ForeignServer(definition("add")), ForeignServer(definition("other"))
 
         def adds(_tool: types.Tool) -> bool:
-            toolset.add(MCPTool("other", server.info))
+            toolset.add(MCPTool("other", other.info))
             return True
 
         toolset = MCPToolset(server.info, tool_selection=ToolSelection(tool_filter=adds))
         with toolset:
             assert sorted(names(toolset)) == ["add", "other"]
+            toolset["other"].close()
 
 
 class TestMistakes:

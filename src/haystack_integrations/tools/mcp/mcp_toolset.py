@@ -31,6 +31,8 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from pydantic import SkipValidation
 
+from haystack_integrations.tools.mcp.any_tools import warm_up_tools, warm_up_tools_async
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Delivery, Watching
@@ -477,7 +479,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Add a tool that is not one of the server's.
 
-        Added tools are not serialized: `to_dict` contains only how to reach the server.
+        Added tools are warmed up with the toolset, and neither closed nor serialized with it: `to_dict` contains only
+        how to reach the server.
 
         :param tool: A Tool, or a Toolset; those of its tools are added that it has now.
         :raises ValueError: If a tool of the same name is already there.
@@ -501,6 +504,42 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return tools
 
     # Warm-up
+
+    def warm_up(self) -> None:
+        """
+        Connect and load the tools of the server like an MCPTool, and warm up the tools that were added.
+
+        :raises MCPConnectionError: As `MCPTool.warm_up`.
+        :raises MCPDriftError: As `MCPTool.warm_up`.
+        :raises MCPToolNotFoundError: As `MCPTool.warm_up`.
+        :raises ValueError: As `MCPTool.warm_up`.
+        """
+        super().warm_up()
+        if added := self._cold_additions():
+            warm_up_tools(added)
+
+    async def warm_up_async(self) -> None:
+        """
+        Do the same without blocking the event loop.
+        """
+        await super().warm_up_async()
+        if not (added := self._cold_additions()):
+            return
+        # The loop of all sessions must not wait for tools of the user.
+        if AsyncExecutor.get_instance().in_loop_thread():
+            await start_in_thread(warm_up_tools, added, name="mcp-haystack-warm-up")
+        else:
+            await warm_up_tools_async(added)
+
+    def _cold_additions(self) -> list[Tool]:
+        """
+        Return the tools that were added and may have to be warmed up: not those of a toolset that was warm already.
+        """
+        return [
+            tool
+            for tool in self._added_tools()
+            if not isinstance(tool, MCPTool) or tool._toolset is None or tool._definition is None
+        ]
 
     def _is_current(self) -> bool:
         # A server that refuses connections is tried at once. One that does not answer would hold up every run of an
