@@ -14,6 +14,9 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import StaticTokenVerifier
 from fastmcp.server.middleware import Middleware
+from haystack import Document
+from haystack.components.builders import PromptBuilder
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.types import (
@@ -532,6 +535,27 @@ async def test_who_may_not_use_the_tools_of_the_other_server_may_not_read_it_eit
             assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Praise tea."
             praise = PromptReference(type="ref/prompt", name="praise")
             assert (await client.complete(praise, {"name": "what", "value": "t"})).values == ["tea"]
+
+
+async def test_what_is_served_here_is_read_without_asking_another_server_which_may_hang():
+    asked = []
+    toolset = MCPToolset(InProcessServerInfo(build_changing_server(lambda what, **_: asked.append(what))))
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(id="jam", content="Jam.")])
+    prompts = {"praise": PromptBuilder("Praise {{ what }}")}
+    server = create_mcp_server("gate", tools=[toolset], document_stores={"shelf": store}, prompts=prompts)
+    async with Client(server) as client:
+        asked.clear()
+        assert (await client.read_resource("documents://shelf/jam"))[0].text == "Jam."
+        assert "Jam." in (await client.read_resource("documents://shelf?limit=1"))[0].text
+        with pytest.raises(MCPError, match="not found"):
+            await client.read_resource("documents://shelf/tea")
+        assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Praise tea"
+        listings = {"@resources/list", "@resources/templates/list", "@prompts/list"}
+        assert listings.isdisjoint(asked)
+        with pytest.raises(MCPError, match="not found"):
+            await client.read_resource("documents://other/tea")
+        assert not listings.isdisjoint(asked)
 
 
 async def test_resources_keep_their_uris_and_odd_ones_hide_no_others(upstream, mode):

@@ -202,8 +202,7 @@ class HaystackProvider(Provider, Changes):
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         named = self._unique([tool for tool in await self._tools() if tool.name == name])
-        matching = [tool for tool in named if version is None or version.matches(tool.version)]
-        found = max(matching, key=version_sort_key, default=None)
+        found = _highest(named, version)
         return None if found is None else await _marked(found)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
@@ -219,19 +218,42 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resources())
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        found: list[Resource] = await self._collect(lambda source: source.find_resources(uri))
-        matching = [each for each in found if version is None or version.matches(each.version)]
-        return max(matching, key=version_sort_key, default=None)
+        found: Resource | None = None
+        for sources in self._near_and_far(uri):
+            if found is None:
+                found = _highest(await self._collect(lambda each: each.find_resources(uri), sources), version)
+        return found
 
     async def _list_resource_templates(self) -> Sequence[ResourceTemplate]:
         return await self._collect(lambda source: source.list_resource_templates())
 
+    async def _get_resource_template(self, uri: str, version: VersionSpec | None = None) -> ResourceTemplate | None:
+        sources = [each for each in self.sources if each.owns(uri)] or self.sources
+        found: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
+        return _highest([each for each in found if each.matches(uri) is not None], version)
+
+    def _near_and_far(self, uri: str = "") -> list[Sequence[Source]]:
+        """Group sources so that other servers, which may hang, are asked for what is not here only."""
+        near = [each for each in self.sources if not each.asks_others]
+        is_owned = any(each.owns(uri) for each in near)
+        return [near] if is_owned else [near, [each for each in self.sources if each.asks_others]]
+
     async def _list_prompts(self) -> Sequence[Prompt]:
         return self._unique(await self._collect(lambda source: source.list_prompts()))
 
-    async def _collect(self, listing: Callable[[Source], Any]) -> list[Any]:
+    async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
+        # The first of two of a name may be that of another server.
+        is_last_served = self._on_duplicate in ("warn", "replace")
+        found: Prompt | None = None
+        for sources in self._near_and_far() if is_last_served else [self.sources]:
+            if found is None:
+                listed = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
+                found = _highest([each for each in listed if each.name == name], version)
+        return found
+
+    async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
         found: list[Any] = []
-        for source in self.sources:
+        for source in self.sources if sources is None else sources:
             try:
                 found += await listing(source)
             # Of any kind: what is behind one source must not take the others from clients.
@@ -341,6 +363,11 @@ class HaystackProvider(Provider, Changes):
                     await source.close()
                 except Exception as error:  # of any kind: the others are to be closed, too
                     logger.warning("Something that is served cannot be closed: {error}", error=repr(error))
+
+
+def _highest(found: Sequence[NamedT], version: VersionSpec | None) -> NamedT | None:
+    matching = [each for each in found if version is None or version.matches(each.version)]
+    return max(matching, key=version_sort_key, default=None)
 
 
 def _server_that_starts() -> FastMCP[Any] | None:

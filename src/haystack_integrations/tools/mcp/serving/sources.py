@@ -320,6 +320,8 @@ class Source(Changes):
     parts: Sequence[Any] = ()
     # Whether it may have something else later, as a toolset of another server has, which may be down at first.
     may_change: bool = True
+    # Whether another server is asked, which may be slow or down.
+    asks_others: bool = False
 
     def __init__(self, tools: Sequence[Tool] | None = None) -> None:
         """
@@ -372,6 +374,15 @@ class Source(Changes):
         :returns: All versions of the resource; none if it is no resource of this source.
         """
         return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
+
+    def owns(self, uri: str) -> bool:  # noqa: ARG002 - for subclasses
+        """
+        Return whether no other source can have a URI, so that none is asked for it.
+
+        :param uri: The URI.
+        :returns: False if others may have it, too.
+        """
+        return False
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
