@@ -141,8 +141,8 @@ async def _run_in_loop(
     try:
         with _observing(before):
             return dict(await pipeline.run_async(**parameters))
-    except asyncio.CancelledError:
-        # Haystack 2 leaves the components that run behind.
+    except BaseException:
+        # Cancelled, or one component failed: Haystack 2 leaves the others that run behind.
         for task in tasks - {asyncio.current_task()}:
             task.cancel()
         raise
