@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import MCPProgress, answer_later
@@ -100,6 +101,20 @@ async def test_who_gives_up_a_call_cancels_its_task(patient: Any) -> None:
             await calling
         await log.wait_for_async("bake-cancelled")
         await wait_until_async(lambda: not connection.status().in_flight, "the answer")
+
+
+@pytest.mark.parametrize("user", [None, "alice"])
+async def test_a_task_is_cancelled_although_the_connection_is_closed_next(patient: Any, user: str | None) -> None:
+    info, log = patient
+    connection = MCPConnection(info)
+    with mcp_request_context(user=user):
+        calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
+    await log.wait_for_async("@tasks/get", 2)
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    await connection.close_async()
+    assert len(log.events("bake-cancelled")) == 1
 
 
 def test_a_program_that_is_interrupted_cancels_the_task_that_it_waits_for(patient: Any, tmp_path: Path) -> None:

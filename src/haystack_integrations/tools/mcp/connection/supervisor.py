@@ -380,6 +380,8 @@ class Supervisor:
         # Of a server that keeps nothing for a session, anybody may use it.
         if session.is_stateless or self.serves == caller_key():
             return session
+        if self.is_closed:
+            raise self._connect_error(_CLOSED)
         raise NotForCallerError(_SOMEBODY_ELSES)
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
@@ -639,7 +641,7 @@ class Supervisor:
         self._bind()
         self.is_closed = True
         self._ended.set()
-        await given_up_tasks_cancelled(self)
+        await given_up_tasks_cancelled(self.base)
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
