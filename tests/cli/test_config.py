@@ -130,6 +130,9 @@ def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> N
     assert "server 'two': `url` must be a string" in ran.errors
     assert run("config", file, "three").code == 0
     assert "has no server 'four'; it has one, two, three" in run("config", file, "four").errors
+    file = write(tmp_path, three={"command": "uvx", "disabled": True})
+    assert run("config", file).screen == "tools: []\n"
+    assert "server 'three' is disabled. Enable it there" in run("config", file, "three").errors
 
 
 def test_the_file_of_the_folder_is_the_default(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

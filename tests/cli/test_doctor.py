@@ -176,6 +176,8 @@ def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     assert any("unencrypted over http://" in text for text in findings(run, "http://0.0.0.0:9/mcp")["warning"])
     assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []
+    monkeypatch.setenv("SET_HERE", "::1")
+    assert findings(run, "http://[${SET_HERE}]:9/mcp")["warning"] == []
     assert any("NOT_SET_ANYWHERE" in text for text in findings(run, "${NOT_SET_ANYWHERE}")["problem"])
 
 

@@ -173,6 +173,16 @@ def test_a_record_that_is_none_has_no_login(settings: Path, record: str) -> None
     assert with_login(info) is info
 
 
+def test_a_record_of_another_version_is_told(settings: Path, run: Run) -> None:
+    settings.mkdir(parents=True)
+    (settings / "logins.json").write_text('{"http://127.0.0.1:9/mcp": {"grant_type": "new"}}')
+    ran = run("list", "http://127.0.0.1:9/mcp")
+    assert (ran.code, "logins.json cannot be read (ValueError). Delete it, and log in again." in ran.errors) == (
+        2,
+        True,
+    )
+
+
 @pytest.mark.parametrize(
     ("platform", "folder"),
     [("linux", "settings"), ("darwin", "Library/Application Support"), ("win32", "AppData")],

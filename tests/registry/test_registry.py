@@ -524,6 +524,11 @@ class TestHealth:
             hung.thaw()
             assert registry.health_check().ok
 
+    def test_a_timeout_that_is_no_number_is_refused_and_no_server_blamed(self):
+        registry = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])])
+        with pytest.raises(MCPConfigurationError, match="`timeout` must be a number of seconds, got str"):
+            registry.health_check(timeout="5")  # type: ignore[arg-type]
+
     def test_servers_are_asked_at_once(self, stdio_server: StdioServerFactory):
         servers = [stdio_server("--slow-list", "1") for _ in range(4)]
         providers = {f"s{n}": StdioServerInfo(command=each.command, args=each.args) for n, each in enumerate(servers)}

@@ -45,9 +45,11 @@ from haystack_integrations.tools.mcp.cli.targets import (
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.options import unusable_by_model
 from haystack_integrations.tools.mcp.redaction import redact_url
+from haystack_integrations.tools.mcp.secret_template import resolved
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.transports.allow_lists import (
     ALLOWED_COMMANDS_VARIABLE,
@@ -180,8 +182,8 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
             yield Finding(WARNING, text, "Write `${NAME}` there, and set that environment variable")
     if server.missing:
         return
-    if isinstance(server.info, HttpServerInfo):
-        url = urlsplit(str(server.info.url))
+    if isinstance(server.info, HttpServerInfo) and not missing_variables(server.info):
+        url = urlsplit(resolved(server.info.url))
         if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
             text = "Everything goes unencrypted over http://, with tokens and results"
             yield Finding(WARNING, text, "Use https:// if the server has it")

@@ -253,6 +253,8 @@ def config(
     chosen = [entry for entry in entries if not servers or entry.name in servers]
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
+    if off := [entry for entry in chosen if servers and entry.is_disabled]:
+        off[0].usable()  # which says so
     toolsets = [_stored_toolset(entry, entry.toolset, output) for entry in chosen if entry.toolset is not None]
     if output.is_json:
         output.json({"tools": toolsets})
@@ -368,7 +370,10 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
         return info
     stored = _logins().get(shown(info.url))
     if stored is not None:
-        config = OAuthConfig.from_dict(stored)
+        try:
+            config = OAuthConfig.from_dict(stored)
+        except (ValueError, TypeError) as error:  # of another version of this package
+            raise _unreadable(error) from None
     elif wants_oauth or info.auth == "oauth":
         config = OAuthConfig(token_storage=FileTokenStorage(str(token_folder())))
     else:
@@ -428,6 +433,10 @@ def _logins() -> dict[str, Any]:
     try:
         logins = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     except ValueError as error:
-        msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
-        raise CommandError(msg) from None
+        raise _unreadable(error) from None
     return logins if isinstance(logins, dict) else {}
+
+
+def _unreadable(error: Exception) -> CommandError:
+    msg = f"{_record_of_logins()} cannot be read ({type(error).__name__}). Delete it, and log in again."
+    return CommandError(msg)

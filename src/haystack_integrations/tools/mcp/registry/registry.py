@@ -493,6 +493,9 @@ class MCPRegistry(Compound):
         """
         Check the servers like `health_check`, without blocking the event loop.
         """
+        if not isinstance(timeout, int | float | None):  # the servers would be blamed
+            msg = f"MCPRegistry.health_check: `timeout` must be a number of seconds, got {type(timeout).__name__}"
+            raise MCPConfigurationError(msg)
         chosen = [*self._toolsets] if aliases is None else texts("aliases", aliases)
         toolsets = [self.toolset(alias) for alias in chosen]
         running_loop()
