@@ -688,6 +688,13 @@ def test_values_are_the_same_when_a_run_is_continued(journal):
             assert drawn == [entry.result for entry in journal.calls("run")]
 
 
+def test_the_members_of_a_recorded_result_keep_their_order(journal):
+    # The model reads them as text, and a provider's cache of the prompt wants the same text again.
+    for _ in range(2):
+        with journal.run("run"):
+            assert [*journal.value("row", lambda: {"name": "Ann", "age": 7})] == ["name", "age"]
+
+
 def test_old_runs_are_deleted(journal):
     for name in ("done", "failed"):
         with pytest.raises(ZeroDivisionError) if name == "failed" else open(os.devnull), journal.run(name):

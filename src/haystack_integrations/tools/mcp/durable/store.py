@@ -285,7 +285,7 @@ class Codec:
         :returns: The bytes.
         """
         # ASCII: databases refuse NUL characters and lone surrogates.
-        data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode("ascii")
+        data = json.dumps(value, separators=(",", ":")).encode("ascii")
         return data if self._fernet is None else self._fernet.encrypt(data)
 
     def loads(self, data: bytes) -> Any:
