@@ -13,7 +13,7 @@ from fastmcp import Client
 from haystack.dataclasses import FileContent, ImageContent
 from mcp import MCPError
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPConnectionError
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
@@ -61,6 +61,7 @@ def test_our_own_client_finds_and_reads_skills() -> None:
         tidy, cook = connection.list_skills()
         assert (tidy.name, tidy.description, tidy.uri) == ("tidy", "Tidies up: everything", "skill://tidy/SKILL.md")
         assert cook.name == "cook-well"
+        assert connection.get_skill(tidy.uri) == tidy
         assert connection.load_skill(tidy).strip() == "How to tidy."
         assert tidy.paths == ["form.pdf", "notes/usage.md", "photo.png"]
         # The client checks the digests.
@@ -129,6 +130,9 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     server.haystack.sources[-1].parts[0].skills["hidden"] = "Hidden"
     with connection_to(server) as connection:
         assert [skill.name for skill in connection.list_skills()] == ["open"]
+        for name in ("secret", "hidden", "unknown"):
+            with pytest.raises(MCPConnectionError, match="There is no such skill"):
+                connection.get_skill(f"skill://{name}/SKILL.md")
         for uri in ("skill://secret/SKILL.md", "skill://secret/notes/usage.md", "skill://hidden/notes/usage.md"):
             with pytest.raises(Exception, match="Resource not found"):
                 connection.read_resource(uri)
