@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from haystack import Pipeline
 from haystack.components.agents import Agent
+from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
 import haystack_integrations.hooks.mcp as package
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPRegistry, MCPToolset, ToolConfig
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
@@ -104,6 +105,14 @@ class TestBudget:
         silent = ScriptedChatGenerator([echoes("x")] * 20)
         result = self.run(agent(silent, max_turns=0, max_refused_turns=3, final_message=None))
         assert (kinds(result), len(silent.turns)) == ("uATATAT", 3)
+
+    def test_where_an_agent_cannot_be_stopped_the_run_ends_with_an_error(self):
+        # Haystack 3.1.
+        hook = package.MCPCallBudgetHook(max_turns=0, max_refused_turns=1)
+        state = State(schema={"messages": {"type": list[ChatMessage]}}, data={"messages": [call("nope")]})
+        with pytest.raises(MCPBudgetExceededError, match="after 1 refused turns") as caught:
+            hook.run(state)
+        assert caught.value.messages[-1].tool_call_result.error
 
     def test_only_mcp_tools_are_counted_unless_others_are_named(self, agent):
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")

@@ -49,7 +49,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import (
     InstructionsTemplate,
     fenced_instructions,
 )
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -73,7 +73,8 @@ class MCPCallBudgetHook:
 
     Calls over the limit are not made: the model gets an error message for each of them, and its turn to answer in
     words. Those of a turn that fit are made. A model that goes on to call tools is stopped; the `exit_reason` of the
-    run is `"tool_call_budget_exceeded"` then.
+    run is `"tool_call_budget_exceeded"` then. On Haystack 3.1, whose Agent cannot be stopped, the run ends with an
+    `MCPBudgetExceededError`.
 
     Put it before hooks that ask the user, so that nobody is asked for calls that are refused anyway.
 
@@ -136,6 +137,7 @@ class MCPCallBudgetHook:
         Refuse the pending tool calls that are over a limit.
 
         :param state: The State of the run.
+        :raises MCPBudgetExceededError: If a model that goes on cannot be stopped otherwise.
         """
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
@@ -175,6 +177,9 @@ class MCPCallBudgetHook:
                 "The run is ended: the model went on to call tools after {turns} refused turns",
                 turns=turns["refused"],
             )
+            if "stop_run" not in state.schema:
+                msg = f"The model went on to call tools after {turns['refused']} refused turns"
+                raise MCPBudgetExceededError(msg, history)
             state.set("stop_run", EXIT_REASON)
             if self.final_message is not None and not kept:
                 history.append(ChatMessage.from_assistant(self.final_message))
