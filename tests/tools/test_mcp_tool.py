@@ -668,6 +668,11 @@ class TestStateOutputs:
         assert isinstance(result, dict)
         assert result == expected
 
+    def test_the_keys_may_be_set_later(self):
+        with MCPTool("add", COUNTER) as tool:
+            tool.outputs_to_state = {"sum": {"source": "result"}}
+            assert tool.invoke(a=1, b=2) == {"result": 3}
+
     @every_executor
     def test_a_source_and_the_whole_go_to_state_and_the_text_to_the_model(self, execute):
         outputs = {"town": {"source": "city"}, "whole": {}, "loud": {"handler": keep_city}, "none": {"source": "nope"}}

@@ -370,9 +370,7 @@ class MCPTool(ToolBase, Tool):
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
-        # Haystack takes sources, and updates of its State, from dictionaries only.
         self._visible_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
-        self._returns_dict = bool(outputs_to_state or self._visible_sources)
 
     @property
     def bound_arguments(self) -> dict[str, Any]:
@@ -924,7 +922,9 @@ class MCPTool(ToolBase, Tool):
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
-        return state_result(envelope, self._visible_sources) if self._returns_dict else envelope
+        # Haystack takes sources, and updates of its State, from dictionaries only.
+        returns_dict = self.outputs_to_state or self._visible_sources
+        return state_result(envelope, self._visible_sources) if returns_dict else envelope
 
     def _parameter(self, name: str) -> Any:
         own = {
