@@ -491,6 +491,11 @@ class TestCatalogs:
             toolset.warm_up()
         toolset.close()
 
+    def test_a_tool_that_is_called_like_the_search_later_ends_no_run(self, toolset, server):
+        toolset.warm_up()
+        server.tools.append(definition("search_tools", description="Search for stars."))
+        assert "search_tools" not in search(toolset, "stars")
+
     def test_a_name_that_is_taken_later_is_found_once_and_said_once(self, server, caplog):
         other = many(2, "chore")
         catalog = [MCPToolset(server.info), MCPToolset(other.info, tool_selection=ToolSelection(cache_tools=False))]

@@ -199,7 +199,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         tools: dict[str, Tool] = {}
         twice = []
         for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
-            if tools.setdefault(tool.name, tool) is not tool or tool.name == self.search_tool_name:
+            if tool.name == self.search_tool_name or tools.setdefault(tool.name, tool) is not tool:
                 twice.append(tool.name)
         if twice and (strictly or twice != self._twice):
             msg = (
