@@ -147,6 +147,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     """
 
     _stored_as = "MCPToolset"
+    # Whether tools were added. Most have none, and are warmed up by each of their tools.
+    _has_additions = False
 
     @checked()
     def __init__(
@@ -488,6 +490,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         with self._lock():
             self.tools = [*self.tools, *self._to_add(tool, [*self._own_tools(), *self._added_tools()])]
+            self._has_additions = True
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -515,16 +518,17 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: As `MCPTool.warm_up`.
         """
         super().warm_up()
-        if added := self._cold_additions():
-            warm_up_tools(added)
+        if self._has_additions:
+            warm_up_tools(self._cold_additions())
 
     async def warm_up_async(self) -> None:
         """
         Do the same without blocking the event loop.
         """
         await super().warm_up_async()
-        if not (added := self._cold_additions()):
+        if not self._has_additions:
             return
+        added = self._cold_additions()
         # The loop of all sessions must not wait for tools of the user.
         if AsyncExecutor.get_instance().in_loop_thread():
             await start_in_thread(warm_up_tools, added, name="mcp-haystack-warm-up")
