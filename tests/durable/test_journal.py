@@ -312,6 +312,18 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
             tools["pay"].call(amount=1)
         assert len(journal.calls("run")) == 1
     assert len(bank.calls) == 2
+    assert journal.prune(timedelta(days=1)) == 0
+    with closing(sqlite3.connect(journal._store._url.database)) as database:
+        assert database.execute("SELECT count(*) FROM mcp_entries").fetchall() == [(1,)]
+
+
+def test_a_journal_with_many_runs_is_not_read_for_one_of_them(journal, monkeypatch):
+    monkeypatch.delattr(Store, "runs")
+    with journal.run("run"):
+        with pytest.raises(MCPRunElsewhereError, match=r"until at least \d seconds"), journal.run("run"):
+            pass
+        assert journal.unfinished() == []
+    assert journal.prune(timedelta(seconds=-1)) == 1
 
 
 def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):

@@ -182,7 +182,7 @@ class RunJournal:
 
         :returns: The names, the oldest first.
         """
-        return [run.name for run in self.runs() if run.state == "unfinished"]
+        return self._store.unfinished()
 
     def calls(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
@@ -291,9 +291,7 @@ class RunJournal:
         if not isinstance(older_than, timedelta):
             msg = f"RunJournal.prune: `older_than` must be a timedelta, got {type(older_than).__name__}"
             raise ValueError(msg)
-        until = time.time() - older_than.total_seconds()
-        old = [run.name for run in self.runs() if run.state == "done" and run.changed < until]
-        return sum(map(self._store.delete, old))
+        return self._store.prune(time.time() - older_than.total_seconds())
 
     def close(self) -> None:
         """

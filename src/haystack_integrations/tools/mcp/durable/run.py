@@ -604,7 +604,7 @@ class DurableRun:
         asked = boot_clock()
         lease = self._store.claim(self.name, owner, self._seconds)
         if lease is None:
-            left = sum(run.leased_for for run in self._store.runs() if run.name == self.name)
+            left = self._store.leased_for(self.name)
             msg = (
                 f"The run '{self.name}' is running elsewhere, until at least {left:.0f} seconds from now: in another "
                 "process, or in another block of this one. Try again then, or give this run a name of its own."

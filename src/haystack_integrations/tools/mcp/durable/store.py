@@ -137,8 +137,15 @@ class _Statements:
         self.release = sql.update(_RUNS).where(is_leased).values(owner=None, **new("state", "error", "changed"))
         left = sql.case((is_free, 0.0), else_=runs.lease_until - now).label("left")
         self.runs = sql.select(_RUNS, left).order_by(runs.created)
+        # There may be a million runs.
+        self.left = sql.select(left).where(runs.name == given("name"))
+        names, is_done = sql.select(runs.name).where(is_free).order_by(runs.created), runs.state == "done"
+        self.unfinished = names.where(sql.not_(is_done))
+        self.done_before = names.where(is_done, runs.changed < given("before", type_=sql.Float))
         self.delete = sql.delete(_RUNS).where(runs.name == given("name"), is_free).returning(runs.id)
         self.delete_entries = sql.delete(_ENTRIES).where(entries.run == given("run"))
+        has_run = sql.select(sql.literal(1)).where(runs.id == entries.run).exists()
+        self.delete_remains = sql.delete(_ENTRIES).where(sql.not_(has_run))
 
         is_of = entries.run == sql.select(runs.id).where(runs.name == given("name")).scalar_subquery()
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
@@ -690,6 +697,36 @@ class Store:
             )
             for run, left in found
         ]
+
+    def leased_for(self, name: str) -> float:
+        """
+        Return for how long a process has a run, at least.
+
+        :param name: Its name.
+        :returns: Seconds from now.
+        """
+        rows, _ = self._execute(self._statements.left, name=name)
+        return float(sum(left for (left,) in rows))
+
+    def unfinished(self) -> list[str]:
+        """
+        List the runs that are not done and that no process has.
+
+        :returns: Their names, the oldest first.
+        """
+        return [name for (name,) in self._execute(self._statements.unfinished)[0]]
+
+    def prune(self, before: float) -> int:
+        """
+        Delete the runs that were done before a time, and what is left of deletions that were interrupted.
+
+        :param before: The time, in seconds since 1970.
+        :returns: How many runs were deleted.
+        """
+        old, _ = self._execute(self._statements.done_before, before=before)
+        count = sum(self.delete(name) for (name,) in old)
+        self._execute(self._statements.delete_remains)
+        return count
 
     def delete(self, name: str) -> bool:
         """
