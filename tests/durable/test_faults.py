@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.durable.store import Lease, Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from tests.durable import kills
 from tests.durable.kills import Figures, Setting, count, fork, settle
+from tests.durable.postgres import postgres, programs
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.waiting import LIMIT, wait_until
 
@@ -146,6 +147,23 @@ def limit_pages(journal: RunJournal, more: int) -> None:
     with journal._store._connected().connect() as connection:
         pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
         connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
+
+
+@pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed")
+def test_a_run_begins_on_a_database_that_was_started_again_meanwhile():
+    with postgres() as url:
+        journal = RunJournal(url)
+        with journal.run("before"):
+            pass
+        admin = sql.create_engine(url)
+        with admin.connect() as connection:
+            others = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            ended = connection.execute(sql.text(f"SELECT pg_terminate_backend(pid) {others}")).scalars().all()
+        admin.dispose()
+        with journal.run("after"):
+            pass
+        assert (ended, [each.state for each in journal.runs()]) == ([True], ["done", "done"])
+        journal.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")

@@ -166,6 +166,8 @@ class _Statements:
         is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
         self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
+        self.repeatable = {self.claim, self.renew, self.release, self.format, self.left, self.runs, self.entries}
+        self.repeatable |= {self.unfinished, self.done_before}
 
 
 _statements: Final = lru_cache(_Statements)
@@ -414,11 +416,12 @@ class Store:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
-    def _execute(self, statement: Any, **values: Any) -> tuple[Sequence[Any], int]:
+    def _execute(self, statement: Any, *, is_first: bool = True, **values: Any) -> tuple[Sequence[Any], int]:
         """
         Execute a statement.
 
         :param statement: One of `_statements`.
+        :param is_first: Whether it was not tried before.
         :param values: Its parameters.
         :returns: The rows, and how many were changed.
         :raises IntegrityError: If there is an equal entry. SQLite raises one of its own.
@@ -439,6 +442,10 @@ class Store:
         except (IntegrityError, sqlite3.IntegrityError):
             raise
         except (SQLAlchemyError, sqlite3.Error) as error:
+            # It was over since long, as after a restart of the database. Other writes may be done once only.
+            is_over = getattr(error, "connection_invalidated", False)
+            if is_first and is_over and statement in self._statements.repeatable:
+                return self._execute(statement, is_first=False, **values)
             reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
             raise MCPRunError(msg) from error
@@ -520,7 +527,8 @@ class Store:
         :raises MCPRunError: If the journal is of another format.
         """
         at = time.time()
-        new = {"name": name, "id": uuid.uuid4().hex, "format": FORMAT, "state": "open", "epoch": 1, "error": None}
+        new: dict[str, Any] = {"name": name, "format": FORMAT, "state": "open", "epoch": 1, "error": None}
+        new["id"] = uuid.uuid4().hex
         given = {**new, "owner": owner, "seconds": seconds, "created": at, "changed": at}
         taken, _ = self._execute(self._statements.claim, **given)
         if taken:
