@@ -91,6 +91,20 @@ class TestHeaders:
         await post(network.sender())
         assert [request.headers.get("cookie") for request in network.requests] == [None, "node=7", None, None]
 
+    async def test_cookies_of_a_user_come_back_in_no_request_of_another(self) -> None:
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            user = request.headers["x-user"]
+            return httpx2.Response(200, headers={"Set-Cookie": f"login={user}; Path=/"} if user != "none" else {})
+
+        network = Network(answer)
+        sender = network.sender()
+        for user in ("ann", "ann", "none", "bob", "bob", "ann"):
+            token = current_identity.set(Identity(key=user, headers={"x-user": user}))
+            await post(sender)
+            current_identity.reset(token)
+        cookies = [request.headers.get("cookie") for request in network.requests]
+        assert cookies == [None, "login=ann", None, None, "login=bob", None]
+
 
 class TestRedirects:
     @rows(

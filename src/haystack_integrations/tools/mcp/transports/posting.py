@@ -126,6 +126,8 @@ class HttpSender:
         self._fields = _by_name(_HEADERS) | _by_name(self.headers)
         # Load balancers keep a session at one server with them.
         self._cookies = httpx2.Cookies()
+        # For whom they are. None: for all, as they came with an answer to the server info's own identity.
+        self._cookies_for: Any = None
 
     async def open(self) -> None:
         """
@@ -270,7 +272,9 @@ class HttpSender:
             await flow.aclose()
 
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        if self._cookies.jar:
+        identity = current_identity.get() or self.latest_identity()
+        whose = identity.key if identity is not None else None
+        if self._cookies.jar and self._cookies_for in (None, whose):
             self._cookies.set_cookie_header(request)
         # Nothing takes back that an earlier attempt may have left.
         first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
@@ -285,7 +289,11 @@ class HttpSender:
             raise
         response.request = request
         response.stream = _HeardStream(response.stream, self.heard)
-        self._cookies.extract_cookies(response)
+        if "set-cookie" in response.headers:
+            if self._cookies_for not in (None, whose):
+                self._cookies.clear()
+            self._cookies_for = whose
+            self._cookies.extract_cookies(response)
         is_refused = response.status_code in _ASKS_FOR_CREDENTIALS or retry_after(response) is not None
         if first is not None and (is_refused or is_redirect(response)):
             first.unmark_sent()
