@@ -8,6 +8,7 @@ Snapshots of real servers: what is captured, stored and loaded.
 
 import asyncio
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -204,6 +205,21 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(OSError, match="shop"):
         snapshot.save(folder)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_link_and_a_device_remain_what_they_are(tmp_path):
+    snapshot, link = MCPToolSnapshot.from_tools([]), tmp_path / "link.json"
+    link.symlink_to(tmp_path / "tools.json")
+    snapshot.save(link)
+    assert link.is_symlink()
+    assert MCPToolSnapshot.load(tmp_path / "tools.json") == snapshot
+    master, terminal = os.openpty()
+    try:
+        snapshot.save(os.ttyname(terminal))  # as with /dev/stdout
+        assert os.read(master, 1) == b"{"
+    finally:
+        os.close(master)
+        os.close(terminal)
 
 
 def test_a_snapshot_may_be_written_by_several_at_once(tmp_path, monkeypatch):

@@ -542,6 +542,10 @@ class MCPToolSnapshot:
         """
         target = Path(path)
         text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
+        if target.exists() and not target.is_file():  # such as /dev/stdout
+            target.write_text(text, encoding="utf-8", newline="\n")
+            return
+        target = Path(os.path.realpath(target))  # a link remains one
         written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")  # others may write it at the same time
         try:
             written.write_text(text, encoding="utf-8", newline="\n")
