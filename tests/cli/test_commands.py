@@ -16,6 +16,7 @@ import pytest
 
 from haystack_integrations.tools.mcp.cli.__main__ import main
 from haystack_integrations.tools.mcp.cli.output import CommandError, exit_code_of
+from haystack_integrations.tools.mcp.cli.targets import ServerOptions, server_of
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPCallTimeoutError,
@@ -25,6 +26,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPTimeoutError,
     MCPToolNotFoundError,
 )
+from haystack_integrations.tools.mcp.transports.server_infos import StdioServerInfo
 from tests.cli.conftest import Run
 from tests.conftest import HttpServerFactory, StdioServerFactory
 from tests.support.prepared import prepared_python
@@ -355,6 +357,13 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
         ran = run("inspect", target)
         assert ran.code == 2
         assert told in ran.errors
+
+
+def test_a_command_on_windows_keeps_its_backslashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    info = server_of('C:\\tools\\tool.exe --root "C:\\my data"', ServerOptions(config=Path("pyproject.toml"))).info
+    assert isinstance(info, StdioServerInfo)
+    assert (info.command, info.args) == ("C:\\tools\\tool.exe", ["--root", "C:\\my data"])
 
 
 def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(

@@ -124,7 +124,8 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "shelf.py").write_text(SHELF % {"root": str(ROOT)})
     (tmp_path / "answer.yaml").write_text(PIPELINE)
     calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
+    keyless = {"command": "x", "env": {"KEY": "${NOT_SET_ANYWHERE}"}, "required": False}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator, "keyless": keyless}}))
     info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}
     toolset = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
     (tmp_path / "tools.yaml").write_text(json.dumps({"tools": [toolset]}))

@@ -275,7 +275,8 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     file, name = next((each for each in splits if os.path.isfile(each[0])), splits[-1] if splits else ("", target))
     is_of_file = os.path.isfile(file)
     try:  # a path may have a quotation mark, and a command be longer than any path
-        words = [target] if is_of_file or os.path.isfile(target) else shlex.split(target)
+        plain = target.replace("\\", "\\\\") if sys.platform == "win32" else target
+        words = [target] if is_of_file or os.path.isfile(target) else shlex.split(plain)
     except ValueError as error:
         msg = f"The command has a quotation mark too few or too many ({error})"
         raise CommandError(msg) from None
