@@ -156,6 +156,12 @@ def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, seconds
     assert retry_after(httpx2.Response(500, headers={"retry-after": value})) is None
 
 
+def test_a_time_is_one_of_the_clock_of_the_server():
+    headers = {"date": "Fri, 27 Nov 2015 12:00:00 GMT", "retry-after": "Fri, 27 Nov 2015 12:00:30 GMT"}
+    assert retry_after(httpx2.Response(503, headers=headers)) == 30.0
+    assert retry_after(httpx2.Response(503, headers={**headers, "date": "today"})) == 0.0
+
+
 @kinds("stdio", "2026", "sessions", "sse")
 def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_by_one_call_at_a_time(
     refusing_server, stdio_server, kind, caplog

@@ -220,10 +220,11 @@ class TestBreaks:
                 "the connection was cut before the answer came",
             ),
             (chunked(b": alive\n\n", is_finished=False), "the connection was cut before the answer came"),
+            (response("200 OK", b"{}", Content_Encoding="gzip"), "not compressed as its header Content-Encoding says"),
             (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
             (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
         ],
-        ids=["nothing", "head", "body", "stream", "end", "event"],
+        ids=["nothing", "head", "body", "stream", "encoding", "end", "event"],
     )
     @pytest.mark.parametrize("is_reset", [True, False])
     async def test_a_connection_that_is_cut_loses_its_request_alone(

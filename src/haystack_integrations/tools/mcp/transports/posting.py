@@ -401,6 +401,8 @@ def describe_failure(error: Exception) -> str:
         return f"{NO_CONNECTION}{place} ({type(error).__name__}: {error})"
     if isinstance(error, MCPAuthorizationError):
         return str(error)
+    if isinstance(error, httpx2.DecodingError):
+        return "the server's answer is not compressed as its header Content-Encoding says"
     refusal = tls_refusal(error)
     why = type(error).__name__ if refusal is None else f"{type(error).__name__}: {refusal}"
     return f"the connection was cut before the answer came ({why})"

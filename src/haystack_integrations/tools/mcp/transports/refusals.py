@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -162,10 +163,17 @@ def retry_after(response: httpx2.Response) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     try:
         is_number = _SECONDS.fullmatch(value) is not None
-        seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - time.time()
+        seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - _server_time(response)
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), _LONGEST_REST)
+
+
+def _server_time(response: httpx2.Response) -> float:
+    # The clock of this machine may be days off.
+    with suppress(KeyError, TypeError, ValueError, OverflowError):
+        return parsedate_to_datetime(response.headers["date"]).timestamp()
+    return time.time()
 
 
 def is_redirect(response: httpx2.Response) -> bool:
