@@ -30,6 +30,11 @@ def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(sc
     assert len(script.server.pids()) == 2
 
 
+def test_a_program_without_a_standard_input_ends_as_others_do(script):
+    script.run(f"os.close(0)\n{UNCLOSED}")
+    script.server.wait_until_gone()
+
+
 def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(script, tmp_path):
     # Of a tool that is closed and of one that is not: a child that has last words, and one that ignores SIGTERM.
     last_words = {"polite": "sleep 0.5; echo gone > $0; exit", "stubborn": ":"}

@@ -31,6 +31,9 @@ T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
 
+# The last of the standard streams.
+_STDERR = 2
+
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
 
@@ -80,10 +83,13 @@ def _check_descriptors() -> None:
     held: list[int] = []
     try:
         while len(held) < _LOOP_DESCRIPTORS:
-            held.append(os.open(os.devnull, os.O_RDONLY))
+            held.append(os.open(os.devnull, os.O_RDWR))
     finally:
         for descriptor in held:
-            os.close(descriptor)
+            # Where one of the first three is closed, as in some daemons, the loop would get it: uvloop would end the
+            # process as it closes, and servers over stdio would write their logs into it.
+            if descriptor > _STDERR:
+                os.close(descriptor)
 
 
 # Gives the event loop in which somebody awaits an operation; None if that is a thread.
