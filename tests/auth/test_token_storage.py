@@ -7,6 +7,7 @@ Where tokens are kept, who shares them, and how they are renewed.
 """
 
 import asyncio
+import errno
 import json
 import os
 import sys
@@ -342,6 +343,29 @@ async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
     assert (await storage.get_client_info()).client_id == "mine"
     assert await network.auth(token_storage=storage).log_out(None) is True
     assert (await storage.get_tokens(), await storage.get_client_info()) == (None, None)
+
+
+async def test_a_refreshed_token_that_cannot_be_saved_is_kept_in_memory_until_the_next_one_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class FullStorage(OwnStorage):
+        is_full = False
+
+        async def save(self, key: TokenKey, record: dict[str, Any]) -> None:
+            if self.is_full:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            await super().save(key, record)
+
+    storage = FullStorage()
+    with OAuthServer() as server, MCPConnection(info(server, token_storage=storage)) as connection:
+        for storage.is_full in (False, True, True, False, False):
+            assert said(connection) == "alice"
+            server.provider.access.clear()  # all expire
+        assert (server.count["refreshes"], server.count["refused refreshes"]) == (4, 0)
+    assert caplog.text.count("cannot be saved ([Errno 28] No space left on device)") == 2
+    with OAuthServer() as server, pytest.raises(MCPAuthorizationError, match=r"saving the token: .* No space left"):
+        storage.is_full = True
+        login(info(server, token_storage=storage))
 
 
 class BrokenStorage(InMemoryTokenStorage):

@@ -119,6 +119,8 @@ class _Holder:
     record: Record | None = None
     renewal: _Renewal | None = None
     proofs: Proofs | None = None
+    # What is stored in place of the record, which could not be saved.
+    outdated: Record | None = None
     # How often somebody has logged out.
     logouts: int = 0
 
@@ -328,7 +330,9 @@ class OAuth(httpx2.Auth):
     ) -> bool:
         holder, renewal = tries.holder, tries.holder.renewal
         async with holder.storage.lock(holder.key):
-            stored = await holder.storage.load(holder.key)
+            loaded = stored = await holder.storage.load(holder.key)
+            if holder.outdated is not None and is_same(loaded, holder.outdated):
+                stored = holder.record  # the refresh token of the other is used up
             if serves(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
@@ -345,7 +349,7 @@ class OAuth(httpx2.Auth):
                 await self._flow(holder, record).revoke()
                 msg = "authorization failed: the user has logged out meanwhile"
                 raise MCPAuthorizationError(msg)
-            holder.record = record
+            holder.record, holder.outdated = record, loaded if flow.is_unsaved else None
             return flow.has_logged_in
 
     def _flow(
