@@ -348,7 +348,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     ):
         assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
     for target, told in {
-        "math": "Did you mean 'maths'? Available servers: maths, off, a b.",
+        "math": "Did you mean 'maths'? Available servers: maths, off, a b, a:b.",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",
