@@ -510,12 +510,17 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def warm_up(self) -> None:
         """
-        Connect and load the tools of the server like an MCPTool, and warm up the tools that were added.
+        Connect and load the tool definitions, and warm up the tools that were added.
 
-        :raises MCPConnectionError: As `MCPTool.warm_up`.
-        :raises MCPDriftError: As `MCPTool.warm_up`.
-        :raises MCPToolNotFoundError: As `MCPTool.warm_up`.
-        :raises ValueError: As `MCPTool.warm_up`.
+        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
+        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
+
+        :raises MCPConnectionError: If connecting fails and the server is required.
+        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
+        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
+            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
+            name is unusable.
         """
         super().warm_up()
         if self._has_additions:
@@ -523,7 +528,11 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     async def warm_up_async(self) -> None:
         """
-        Do the same without blocking the event loop.
+        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: As `warm_up`.
+        :raises MCPToolNotFoundError: As `warm_up`.
+        :raises ValueError: As `warm_up`.
         """
         await super().warm_up_async()
         if not self._has_additions:
