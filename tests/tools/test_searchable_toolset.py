@@ -466,9 +466,12 @@ class TestCatalogs:
             run = toolset.spawn()
         connection = registry.toolset("all").toolsets["a"].connection
         assert connection.is_ready
-        del run
-        gc.collect()
-        wait_until(lambda: not connection.is_ready, "the end of the session")
+        gc.disable()
+        try:
+            del run
+            wait_until(lambda: not connection.is_ready, "the end of the session")
+        finally:
+            gc.enable()
 
     def test_tools_of_others_are_searched_too(self, server):
         plain = Tool(
