@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.connection import listening
 from haystack_integrations.tools.mcp.connection.listening import Attendant, Delivery, Listening
 from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
@@ -365,15 +366,18 @@ def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):
 
 
 @contextlib.asynccontextmanager
-async def attending(**client: Any) -> AsyncIterator[Attendant]:
-    """What listens in a session with a client that is given, and somebody who wants to hear of a note."""
+async def attending(*watchers: Watcher, is_first: bool = True, **client: Any) -> AsyncIterator[Attendant]:
+    """What listens in a session with a client that is given."""
 
     async def uncounted(request: Awaitable[Any]) -> Any:
         return await request
 
     details = ServerDetails(capabilities={"resources": {"subscribe": True}})
     session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=uncounted, details=details)
-    attendant = Listening("a server").attend(session, is_first=True, on_gap=bool)
+    served = Listening("a server")
+    for watcher in watchers:
+        served.add(watcher)
+    attendant = served.attend(session, is_first=is_first, on_gap=bool)
     running = asyncio.create_task(attendant.run())
     yield attendant
     running.cancel()
@@ -403,6 +407,22 @@ async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscript
         await asyncio.wait_for(again, LIMIT)
     assert sent == ["subscribe", "unsubscribe", "subscribe"]
     assert not attendant._ending
+
+
+async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_fails_at_first(monkeypatch):
+    async def subscribe(_: str) -> None:
+        sent.append("subscribe")
+        if len(sent) < 3:
+            msg = "the server answered with HTTP 502 Bad Gateway"
+            raise MCPConnectionError(msg)
+
+    sent: list[str] = []
+    told = asyncio.Event()
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), lambda _: told.set())
+    monkeypatch.setattr(listening, "_FIRST_PAUSE", 0.01)
+    async with attending(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
+        await asyncio.wait_for(told.wait(), LIMIT)
+    assert len(sent) == 3
 
 
 async def test_all_who_wait_for_a_subscription_hear_that_it_is_refused():

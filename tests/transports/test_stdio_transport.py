@@ -425,6 +425,12 @@ class TestOpeningAndClosing:
             await transport.open()
         await channel.close()
 
+    async def test_a_notification_that_is_not_sent_before_the_end_warns_of_nothing(self, recwarn):
+        channel = TestedChannel(StdioTransport(ServerProcess("python", [], {}, None)))
+        channel.notify("note", {})
+        await channel.close()
+        assert not recwarn.list
+
     @pytest.mark.parametrize(
         ("code", "graces"),
         [

@@ -344,12 +344,20 @@ class Attendant:
                 self._ending[uri] = group.create_task(self._unsubscribe(uri))
 
     async def _subscribe_again(self, uri: str) -> None:
-        try:
-            await self.served(uri)
-        except MCPConnectionError as error:
-            logger.warning("No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error))
-        else:
-            self._listening.announce(ServerChange("resource", uri))
+        failures = 0
+        while uri in self.wanted().uris:
+            try:
+                await self.served(uri)
+            except MCPConnectionError as error:
+                if error.code is not None:
+                    logger.warning(
+                        "No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error)
+                    )
+                    return
+                failures = await self._pause(error, failures)
+            else:
+                self._listening.announce(ServerChange("resource", uri))
+                return
 
     async def _unsubscribe(self, uri: str) -> None:
         try:

@@ -16,6 +16,7 @@ import contextvars
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 from haystack import logging
@@ -266,15 +267,15 @@ class Channel:
         :param method: Its method.
         :param params: Its parameters.
         """
-        self._spawn(self._unless_it_fails(self.tell(method, params)))
+        self._spawn(self._unless_it_fails(partial(self.tell, method, params)))
 
     async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
             await self.transport.tell(to_json({"jsonrpc": "2.0", **message}, inf_nan_mode="null"))
 
-    async def _unless_it_fails(self, sending: Awaitable[None]) -> None:
+    async def _unless_it_fails(self, send: Callable[[], Awaitable[None]]) -> None:
         try:
-            await sending
+            await send()
         except Exception as error:
             logger.debug("A message could not be sent: {kind}", kind=type(error).__name__)
 
@@ -352,7 +353,7 @@ class Channel:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        await self._unless_it_fails(self._send(message))
+        await self._unless_it_fails(partial(self._send, message))
 
     def _spawn(
         self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
