@@ -56,6 +56,18 @@ def test_names_for_which_no_dns_server_answers_hold_up_no_other(executor, monkey
         each.result(timeout=LIMIT)
 
 
+def test_a_name_is_looked_up_where_no_thread_can_be_started(executor, monkeypatch):
+    async def address():
+        ((*_, address),) = await asyncio.get_running_loop().getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM)
+        return address
+
+    def refuse(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(f"{AsyncExecutor.__module__}.start_in_thread", refuse)
+    assert executor.run(address(), timeout=LIMIT) == ("127.0.0.1", 80)
+
+
 class Sleeper:
     """
     A coroutine that says when it runs, and when it was cancelled.

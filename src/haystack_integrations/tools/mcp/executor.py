@@ -72,10 +72,13 @@ async def _look_up(*args: Any, **options: Any) -> Any:
     # Event loops have as few as four threads for it, each of which a name that no DNS server answers for takes for some
     # 20 s. The connections to all other servers would wait for them.
     try:
-        found = start_in_thread(partial(socket.getaddrinfo, *args, **options), name="mcp-haystack-dns")
+        return await start_in_thread(partial(socket.getaddrinfo, *args, **options), name="mcp-haystack-dns")
+    except RuntimeError:  # no thread can be started; the loop may have some
+        loop = asyncio.get_running_loop()
+    try:
+        return await type(loop).getaddrinfo(loop, *args, **options)
     except RuntimeError as error:
         raise OSError(errno.EAGAIN, str(error)) from error
-    return await found
 
 
 def _check_descriptors() -> None:
