@@ -235,11 +235,12 @@ def test_a_parameter_that_only_has_to_do_with_states_gets_none(make, annotation)
     assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("seen: None", False)]
 
 
-def test_a_tool_whose_types_are_for_type_checkers_only_is_called_without_the_state(make):
+@pytest.mark.parametrize("annotation", ["NotImported", "what there is"])
+def test_a_tool_whose_types_are_for_type_checkers_or_readers_only_is_called_without_the_state(make, annotation):
     def look(state="none") -> str:
         return f"state: {state}"
 
-    look.__annotations__["state"] = "NotImported"
+    look.__annotations__["state"] = annotation
     assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("state: none", False)]
 
 

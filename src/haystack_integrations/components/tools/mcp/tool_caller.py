@@ -486,7 +486,7 @@ def _parameters(tool: Tool) -> dict[str, Any]:
         signature = inspect.signature(function, eval_str=True)
     except ValueError:  # some of Python's own functions have none
         return {}
-    except (AttributeError, NameError, TypeError):  # of types that are imported for type checkers only
+    except (AttributeError, NameError, SyntaxError, TypeError):  # of types for type checkers only, and of words
         signature = inspect.signature(function)
     return {name: parameter.annotation for name, parameter in signature.parameters.items()}
 
