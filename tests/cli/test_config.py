@@ -121,6 +121,15 @@ def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, ent
     assert ran.errors.count("in plain text") == 1
 
 
+def test_no_server_gets_the_secret_of_another(run: Run, tmp_path: Path) -> None:
+    keys = {"one": "first-secret", "two": "other-secret", "three": "first-secret"}
+    file = write(tmp_path, **{name: {"command": "x", "env": {"API_KEY": key}} for name, key in keys.items()})
+    ran = run("config", file, "--json")
+    stored = [each["data"]["server_info"]["env"]["API_KEY"]["env_vars"] for each in json.loads(ran.screen)["tools"]]
+    assert stored == [["API_KEY"], ["API_KEY_2"], ["API_KEY"]]
+    assert re.search("server 'two': .* takes it from the environment variable API_KEY_2: set it", ran.errors)
+
+
 def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
     file = write(tmp_path, one={"comand": "x"}, two={"url": 5}, three={"command": "uvx"})
     ran = run("config", file)

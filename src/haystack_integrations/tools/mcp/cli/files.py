@@ -255,7 +255,8 @@ def config(
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
     if off := [entry for entry in chosen if servers and entry.is_disabled]:
         off[0].usable()  # which says so
-    toolsets = [_stored_toolset(entry, entry.toolset, output) for entry in chosen if entry.toolset is not None]
+    taken: dict[str, str] = {}
+    toolsets = [_stored_toolset(entry, entry.toolset, output, taken) for entry in chosen if entry.toolset is not None]
     if output.is_json:
         output.json({"tools": toolsets})
     else:
@@ -271,11 +272,11 @@ def _file_here() -> Path:
     return here[0]
 
 
-def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output) -> dict[str, Any]:
+def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, taken: dict[str, str]) -> dict[str, Any]:
     warnings = list(entry.warnings)
     if entry.missing:
         warnings.append(f"these environment variables are not set: {', '.join(entry.missing)}")
-    info, variables = _without_plain_secrets(entry.name, toolset.server_info)
+    info, variables = _without_plain_secrets(entry.name, toolset.server_info, taken)
     warnings += [
         f"`{place}` has a secret in plain text. The YAML takes it from the environment "
         f"variable {variable}: set it, and write `${{{variable}}}` in the file, too."
@@ -332,9 +333,13 @@ def shown_place(field: str, key: Any) -> str:
     return field if key is None else f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key}"
 
 
-def _without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInfo, dict[str, str]]:
+def _without_plain_secrets(
+    name: str, info: MCPServerInfo, taken: dict[str, str]
+) -> tuple[MCPServerInfo, dict[str, str]]:
     """
     Replace the values with secrets in plain text by environment variables, which are returned by their places.
+
+    Those that are taken have the value of another server.
     """
     changes: dict[str, Any] = {}
     variables: dict[str, str] = {}
@@ -343,8 +348,9 @@ def _without_plain_secrets(name: str, info: MCPServerInfo) -> tuple[MCPServerInf
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
         variable = first = own or "_".join(map(variable_name, parts))
         number = 2
-        while variable in variables.values():
+        while variable in variables.values() or taken.get(variable, value) != value:
             variable, number = f"{first}_{number}", number + 1
+        taken[variable] = value
         variables[shown_place(field, key)] = variable
         scheme = _SCHEME.fullmatch(value)
         template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
