@@ -541,6 +541,39 @@ def test_ctrl_c_while_workers_start_ends_them_and_the_server(tmp_path: Path) -> 
         process.wait()
 
 
+NEVER_STARTS = """
+from haystack import Pipeline, component
+from haystack_integrations.tools.mcp.serving import create_mcp_server, run_server
+
+@component
+class Model:
+    def warm_up(self):
+        raise OSError("the model is missing")
+
+    @component.output_types(answer=str)
+    def run(self, text: str):
+        return {}
+
+def server():
+    pipeline = Pipeline()
+    pipeline.add_component("model", Model())
+    return create_mcp_server("shop", pipelines={"ask": pipeline})
+
+if __name__ == "__main__":
+    run_server(server, transport="http", port=0, workers=2)
+"""
+
+
+@on_one_major
+def test_workers_that_cannot_start_the_server_end_it_with_an_error(tmp_path: Path) -> None:
+    script = tmp_path / "never_starts.py"
+    script.write_text(NEVER_STARTS)
+    with ServedProcess(script, {}) as process:
+        assert process.wait(START_LIMIT) == 1
+        assert "the model is missing" in process.errors
+        assert "a worker could not start it" in process.errors
+
+
 @on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_a_worker_that_is_killed_when_the_supervisor_asks_whether_it_lives_is_replaced(tmp_path: Path) -> None:
@@ -582,6 +615,13 @@ class TestSessions:
         refused = self.send(own, body, **{"mcp-session-id": session})
         assert refused.status_code == 404
         assert refused.json()["error"]["message"].startswith("Session not found")
+
+    @rows("method", ["resources/subscribe", "resources/unsubscribe"])
+    def test_a_subscription_names_a_resource(self, served: ServedOverHttp, method: str) -> None:
+        session = self.shake_hands(served).headers["mcp-session-id"]
+        for parameters, answer in (({"uri": "test://one"}, '"result"'), ({"uri": 5}, "-32602"), ({}, "-32602")):
+            body = {"jsonrpc": "2.0", "id": 2, "method": method, "params": parameters}
+            assert answer in self.send(served, body, **{"mcp-session-id": session}).text
 
     async def test_without_sessions_calls_work_and_questions_are_refused(self, stateless: ServedOverHttp) -> None:
         async def answer(*_: Any) -> dict[str, Any]:

@@ -31,7 +31,12 @@ from mcp.shared.subscriptions import (
     ServerEvent,
     ToolsListChanged,
 )
-from mcp.types import EmptyResult, SubscriptionsListenRequestParams
+from mcp.types import (
+    EmptyResult,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
+)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 # What changed: which list a client has to get anew.
@@ -217,11 +222,11 @@ class ChangeAnnouncer(Middleware):
         return self._sessions[context.session_id]
 
     async def _subscribe(self, params: Any, context: Context) -> EmptyResult:
-        self._session(context).subscriptions.add(str(params.get("uri")))
+        self._session(context).subscriptions.add(SubscribeRequestParams.model_validate(params, by_name=False).uri)
         return EmptyResult()
 
     async def _unsubscribe(self, params: Any, context: Context) -> EmptyResult:
-        self._session(context).subscriptions.discard(str(params.get("uri")))
+        self._session(context).subscriptions.discard(UnsubscribeRequestParams.model_validate(params, by_name=False).uri)
         return EmptyResult()
 
     async def _serve_stream(self, params: Any, context: Context) -> Any:

@@ -48,6 +48,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
@@ -362,6 +363,7 @@ def run_server(
     :raises TypeError: If `server` is something else, or `auth` is.
     :raises ImportError: If the import path leads to nothing.
     :raises OSError: If the port is taken.
+    :raises RuntimeError: If a worker cannot start the server.
     """
     _log_to_stderr(log_level)
     if transport == "stdio":
@@ -429,7 +431,12 @@ def run_server(
             config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
             # They share what clients carry from call to call.
             with keys_for_workers():
-                _Supervisor(config, listeners).run()
+                supervisor = _Supervisor(config, listeners)
+                supervisor.run()
+            if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
+                # Whoever started this process would take it for one that was told to stop.
+                msg = "The server ended because a worker could not start it. The log says why"
+                raise RuntimeError(msg)
         else:
             app = http_app(made, **options)
             config = configure(app, lifespan="off")
