@@ -16,9 +16,10 @@ from haystack import Pipeline, component
 from haystack.components.agents import Agent
 from haystack.tools import ComponentTool, Tool
 from mcp import MCPError
+from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
-from haystack_integrations.tools.mcp.serving import create_mcp_server
+from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.serving.components import LIMIT, AsyncPipeline
 from tests.support.reachable import reachable
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -59,6 +60,9 @@ def _server(raising: Any) -> FastMCP[Any]:
     async def child_task_raises(text: str) -> str:
         await asyncio.gather(coroutine_raises(text))
         return text
+
+    async def completion_raises(value: str, _known: Any) -> list[str]:
+        return [raising(value)]
 
     @component
     class Raises:
@@ -115,6 +119,7 @@ def _server(raising: Any) -> FastMCP[Any]:
             if isinstance(tool, Tool)
         },
         prompts={"prompt": Prompt()},
+        options={"prompt": ServeOptions(completions={"text": completion_raises})},
     )
     server.tool(function_raises, name="of_fastmcp")
 
@@ -148,6 +153,8 @@ async def test_what_ends_processes_fails_its_own_call_only(raising: Any, over_ht
         for name in ("prompt", "prompt_of_fastmcp"):
             with pytest.raises(MCPError):
                 await client.get_prompt(name, {"text": "x"})
+        with pytest.raises(MCPError):
+            await client.complete(PromptReference(type="ref/prompt", name="prompt"), {"name": "text", "value": "x"})
         for uri in ("made://text", "made://x"):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)

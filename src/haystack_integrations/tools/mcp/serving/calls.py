@@ -750,6 +750,7 @@ class CallGuard(Middleware):
         "tools/call": ToolError,
         "resources/read": ResourceError,
         "prompts/get": PromptError,
+        "completion/complete": PromptError,
     }
 
     def __init__(self) -> None:
