@@ -22,6 +22,7 @@ from mcp import types
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
+    MCPResourceToolset,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -623,6 +624,9 @@ class TestAddition:
             (lambda one, _: one + [plain_tool(), plain_tool("other")], ("one_echo", "other"), ["hi", "plain hi"]),
             (lambda one, _: one + Toolset([plain_tool()]), ("one_echo", "plain"), ["hi", "plain hi"]),
             (lambda one, _: Toolset([plain_tool()]) + one, ("one_echo", "plain"), ["hi", "plain hi"]),
+            (lambda one, two: plain_tool() + (one + two), ("two_echo", "plain"), ["hi", "plain hi"]),
+            (lambda one, two: [plain_tool()] + (one + two), ("two_echo", "plain"), ["hi", "plain hi"]),
+            (lambda one, two: MCPResourceToolset(COUNTER) + two, ("two_echo",), ["hi"]),
         ],
     )
     def test_cold_toolsets_and_other_tools(self, one, two, combine, called, results):
@@ -637,9 +641,17 @@ class TestAddition:
         with pytest.raises(TypeError):
             one + plain_tool() + other
 
-    def test_a_toolset_of_plain_tools_on_the_left_does_not_lose_ours_when_it_is_stored(self, one):
+    @rows(
+        "combine",
+        [
+            lambda one, _: Toolset([plain_tool()]) + one,
+            lambda one, two: Toolset([plain_tool()]) + (one + two),
+            lambda one, _: MCPResourceToolset(COUNTER) + one,
+        ],
+    )
+    def test_a_toolset_of_plain_tools_on_the_left_does_not_lose_ours_when_it_is_stored(self, one, two, combine):
         pipeline = Pipeline()
-        combination = Toolset([plain_tool()]) + one
+        combination = combine(one, two)
         pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=combination))
         assert "MCPToolset" in pipeline.dumps()
 

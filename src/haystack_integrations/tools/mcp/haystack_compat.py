@@ -430,6 +430,9 @@ if _Wrapper is not None:
         def __add__(self, other: Any) -> Any:
             return _Combination(super().__add__(other).toolsets)
 
+        def __radd__(self, other: Any) -> Any:
+            return combine(other, self)
+
         def to_dict(self) -> dict[str, Any]:
             return self._as_dict([toolset.to_dict() for toolset in self.toolsets])
 

@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.import_paths import stored_in
+from haystack_integrations.tools.mcp.live_toolset import LiveToolset
 from haystack_integrations.tools.mcp.parameters import Text, checked
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
 
@@ -249,6 +250,9 @@ class MCPResourceToolset(ReaderBase, Toolset):
             return f"[there are only {len(text)} characters]"
         rest = f"use offset={end} to go on" if end < len(text) else "this is the end"
         return f"{text[offset:end]}\n[characters {offset} to {min(end, len(text))} of {len(text)}: {rest}]"
+
+    # On Haystack 2, whose own combination would serialize the tools.
+    __add__, __radd__ = LiveToolset.__add__, LiveToolset.__radd__
 
     def __bool__(self) -> bool:
         """
