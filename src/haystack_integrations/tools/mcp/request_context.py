@@ -141,6 +141,16 @@ current_request: ContextVar[asyncio.Task[Any] | None] = ContextVar("haystack_mcp
 current_identity: ContextVar[Identity | None] = ContextVar("haystack_mcp_identity", default=None)
 
 
+def current_user() -> str | None:
+    """
+    Return whose tokens the running operation needs.
+
+    :returns: The user; None for those of the server info.
+    """
+    identity = current_identity.get()
+    return identity.key if identity is not None and isinstance(identity.key, str) else None
+
+
 @contextmanager
 def mcp_request_context(
     *,

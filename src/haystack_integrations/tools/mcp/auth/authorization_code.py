@@ -136,7 +136,7 @@ class AuthorizationCode(Flow):
             request = MCPLoginRequest(
                 url=str(url), redirect_uri=redirect_uri, state=state, server_url=server_url, user=user
             )
-            with login_under_way(self.key.server_url):
+            with login_under_way(self.key.server_url, self.key.user):
                 code = self._code_in(await self._answer(request, listener), state)
         return {
             "grant_type": "authorization_code",

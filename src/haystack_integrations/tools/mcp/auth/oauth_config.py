@@ -456,32 +456,36 @@ class OAuthConfig(Options):
         return super().from_dict(parameters)
 
 
-# How many persons are logging in now, by the URL of the MCP server.
-_logins: Counter[str] = Counter()
+# How many logins there are now, by the URL of the MCP server and the user.
+_logins: Counter[tuple[str, str | None]] = Counter()
 
 
 @contextmanager
-def login_under_way(server_url: str) -> Iterator[None]:
+def login_under_way(server_url: str, user: str | None) -> Iterator[None]:
     """
     Note that a person is logging in.
 
     :param server_url: The MCP server.
+    :param user: The user of `mcp_request_context`, if there is one.
     :returns: A context manager.
     """
-    _logins[server_url] += 1
+    _logins[server_url, user] += 1
     try:
         yield
     finally:
-        _logins[server_url] -= 1
+        _logins[server_url, user] -= 1
+        if not _logins[server_url, user]:
+            del _logins[server_url, user]
 
 
-def is_logging_in(server_url: str) -> bool:
+def users_logging_in(server_url: str) -> set[str | None]:
     """
-    Return whether a person is logging in at a server.
+    Return who is logging in at a server.
 
     :param server_url: The MCP server.
+    :returns: The users; None among them for the server info's own login.
     """
-    return _logins[server_url] > 0
+    return {user for url, user in [*_logins] if url == server_url}
 
 
 def can_open_browser() -> bool:

@@ -57,7 +57,7 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import bearer, current_identity
+from haystack_integrations.tools.mcp.request_context import bearer, current_user
 
 T = TypeVar("T")
 
@@ -181,8 +181,7 @@ class OAuth(httpx2.Auth):
         if "authorization" in request.headers:  # of the caller's own identity
             yield request
             return
-        identity = current_identity.get()
-        user = identity.key if identity is not None and isinstance(identity.key, str) else None
+        user = current_user()
         may_log_in = request.extensions.get("may_log_in", True) or self.config.grant_type != "authorization_code"
         tries = _Tries(self.holder_of(user), request.headers.get(_VERSION_HEADER), may_log_in)
         record = await _explained(self._current(tries))

@@ -190,19 +190,21 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
                 limit.reschedule(end + more)
 
         if server_info._may_log_in:
-            with extended_by_logins(server_info, extend):
+            # Who opens the session, for all, may be another one.
+            with extended_by_logins(server_info, extend, is_own=False):
                 yield
         else:
             yield
 
 
 @contextmanager
-def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None]) -> Iterator[None]:
+def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None], *, is_own: bool) -> Iterator[None]:
     """
     Extend a limit by the time in which a person logs in: what was left when the login began is left when it ends.
 
     :param server_info: The server.
     :param extend: Moves the end of the limit by so many seconds.
+    :param is_own: Whether only a login of the running operation's user counts.
     :returns: A context manager.
     """
     now = asyncio.get_running_loop().time
@@ -211,7 +213,7 @@ def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], Non
         while True:
             looked_at = now()
             await asyncio.sleep(_LOGIN_POLL)
-            if server_info._is_logging_in():
+            if server_info._is_logging_in(is_own=is_own):
                 extend(now() - looked_at)
 
     looking = asyncio.create_task(look())

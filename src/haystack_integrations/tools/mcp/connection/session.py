@@ -563,7 +563,7 @@ class Session:
             if self._login_info is None:
                 result = await request
             else:
-                with extended_by_logins(self._login_info, under_way.extend):
+                with extended_by_logins(self._login_info, under_way.extend, is_own=True):
                     result = await request
             self.life.heard_at = monotonic()  # of a custom client, nothing else may be heard
             return result

@@ -120,9 +120,11 @@ class MCPServerInfo(ABC):
         """
         return False
 
-    def _is_logging_in(self) -> bool:
+    def _is_logging_in(self, *, is_own: bool) -> bool:  # noqa: ARG002 - for subclasses
         """
         Return whether a person is logging in at the server now.
+
+        :param is_own: Whether only the user of the running operation counts.
         """
         return False
 

@@ -23,7 +23,7 @@ from pydantic import BeforeValidator, GetPydanticSchema
 from pydantic.dataclasses import dataclass as checked_dataclass
 from pydantic_core import core_schema
 
-from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig, is_logging_in
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig, users_logging_in
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_module_may_be_imported,
     deserialize_object,
@@ -45,6 +45,7 @@ from haystack_integrations.tools.mcp.request_context import (
     IdentityRefusedError,
     MCPRequestContext,
     bearer,
+    current_user,
     fault_of_headers,
 )
 from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
@@ -594,8 +595,9 @@ class HttpServerInfo(BuiltInServerInfo):
         config = self._oauth
         return config is not None and config.grant_type == "authorization_code"
 
-    def _is_logging_in(self) -> bool:
-        return is_logging_in(resolved(self.url))
+    def _is_logging_in(self, *, is_own: bool) -> bool:
+        users = users_logging_in(resolved(self.url))
+        return current_user() in users if is_own else bool(users)
 
     @property
     def _has_providers(self) -> bool:
