@@ -698,13 +698,11 @@ def test_values_are_the_same_when_a_run_is_continued(journal):
             drawn = [journal.value("now", time.time_ns) for _ in range(2)]
             assert len(set(drawn)) == 2
             assert drawn == [entry.result for entry in journal.calls("run")]
-
-
-def test_the_members_of_a_recorded_result_keep_their_order(journal):
-    # The model reads them as text, and a provider's cache of the prompt wants the same text again.
+    shown = []
     for _ in range(2):
-        with journal.run("run"):
-            assert [*journal.value("row", lambda: {"name": "Ann", "age": 7})] == ["name", "age"]
+        with journal.run("odd"):
+            shown.append(str(journal.value("odd", lambda: {"b": (1,), "a": {2: None}})))
+    assert shown == ["{'b': [1], 'a': {'2': None}}"] * 2
 
 
 def test_old_runs_are_deleted(journal):

@@ -148,7 +148,7 @@ class RunJournal:
             opened.give_back(known.place)
             raise
         try:
-            json.dumps(made)
+            made = json.loads(json.dumps(made))  # as a continued run gets it
         except (TypeError, ValueError) as error:
             msg = f"RunJournal.value: '{name}' must be JSON, e.g. the text of a date: {error}"
             raise ValueError(msg) from None
