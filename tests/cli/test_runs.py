@@ -8,6 +8,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +92,10 @@ def test_what_is_no_journal_is_named(run: Run, tmp_path: Path, journal: str) -> 
     for url in ("nonsense://", "oracle+cx_oracle://h"):
         wrong = run("runs", "--journal", url)
         assert (wrong.code, "Traceback" in wrong.errors) == (2, False)
+
+
+def test_the_extra_is_named_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "haystack_integrations.tools.mcp.durable")
+    ran = run("runs")
+    assert (ran.code, 'pip install "mcp-haystack[durable]"' in ran.errors) == (2, True)

@@ -60,11 +60,11 @@ def runs(
 
 def _opened(journal: str) -> RunJournal:
     try:
-        from sqlalchemy import make_url  # noqa: PLC0415 - needs the extra `durable`
-
-        from haystack_integrations.tools.mcp.durable import RunJournal  # noqa: PLC0415
+        from haystack_integrations.tools.mcp.durable import RunJournal  # noqa: PLC0415 - needs the extra `durable`
     except ImportError as error:
         raise CommandError(str(error)) from error
+    from sqlalchemy import make_url  # noqa: PLC0415
+
     url = journal if "://" in journal else f"sqlite:///{journal}"
     try:
         opened, parsed = RunJournal(url), make_url(url)
