@@ -106,6 +106,13 @@ async def test_only_files_that_a_store_lists_are_read(uri: str) -> None:
         assert caught.value.code == -32602
 
 
+async def test_files_of_a_skill_in_the_folder_of_another_are_read() -> None:
+    store = Store(**{"docs": "Writes docs", "docs/api": "Writes those of an API"})
+    async with Client(create_mcp_server("Skills", skills=store)) as client:
+        for uri in ("skill://docs/notes/usage.md", "skill://docs/api/notes/usage.md"):
+            assert (await client.read_resource(uri))[0].text == "Use it well."
+
+
 def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
     class Large(Store):
         def load_skill(self, name: str) -> tuple[str, list[str]]:

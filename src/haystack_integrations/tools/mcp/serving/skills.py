@@ -152,7 +152,9 @@ class SkillSource(Source):
 
     async def _read(self, path: str) -> ResourceResult:
         skills = await self._places.run(self._skills)
-        skill = next((each for name, each in skills.items() if path.startswith(f"{name}/")), None)
+        # A skill may be in the folder of another one.
+        found = [each for name, each in skills.items() if path.startswith(f"{name}/")]
+        skill = max(found, key=lambda each: len(each.name), default=None)
         # Whoever may not see a skill may not read its files, whatever store or rule hides it.
         if skill is None or await get_context().fastmcp.get_resource(skill.uri) is None:
             msg = "There is no such skill"
