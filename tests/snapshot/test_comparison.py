@@ -11,7 +11,7 @@ import json
 import pytest
 from mcp import types
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolSnapshot
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters, visible_text
 from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
@@ -157,8 +157,11 @@ def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
     assert snapshot({"default": 1}).compare(snapshot({"default": True}))
 
 
-@rows("other", ["tools.json", InProcessServerInfo("package.module:server")])
-def test_a_path_and_a_server_info_are_told_what_can_be_compared(other):
+NEVER_ASKED = InProcessServerInfo("package.module:server")
+
+
+@rows("other", ["tools.json", NEVER_ASKED, [*MCPToolset(NEVER_ASKED, tool_names=["add"])]])
+def test_a_path_a_server_info_and_a_list_of_tools_are_told_what_can_be_compared(other):
     with pytest.raises(TypeError, match="is made of an MCPToolset, an MCPTool or an MCPConnection"):
         MCPToolSnapshot.from_tools([]).compare(other)
 

@@ -472,9 +472,16 @@ class MCPToolSnapshot:
         :param server_version: Its version.
         :param instructions: Its instructions; None to leave them out.
         :returns: The snapshot.
+        :raises TypeError: If they are no definitions, but tools of Haystack.
         """
         pinned: dict[str, PinnedTool] = {}
         for definition in definitions:
+            if not hasattr(definition, "input_schema"):
+                msg = (
+                    "A snapshot is made of an MCPToolset, an MCPTool or an MCPConnection, or of definitions as of its "
+                    f"`list_tools`, got one of {type(definition).__name__}"
+                )
+                raise TypeError(msg)
             if definition.name not in pinned:
                 pinned[definition.name] = PinnedTool.of(definition)
         return cls(
