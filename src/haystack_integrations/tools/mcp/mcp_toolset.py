@@ -762,7 +762,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _seen(self) -> dict[str, Any]:
         own = self._own_tools() if self._fetched is None else self._fetched
         tools = [*(own if self._absence is None else []), *self._added_tools()]
-        return {tool.name: (tool.description, tool.parameters) for tool in tools}
+        # Not the parameters of tools of the server: OpenAIResponsesChatGenerator of Haystack 2 changes them.
+        return {tool.name: (tool.description, getattr(tool, "_schema", tool.parameters)) for tool in tools}
 
     def _announce(self) -> None:
         """
