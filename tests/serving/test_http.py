@@ -9,8 +9,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -644,3 +644,15 @@ def test_serving_without_stdin_ends_at_once() -> None:
     with ServedProcess(SERVED, {}) as process:
         process.process.stdin.close()
         assert process.wait() == 0
+
+
+def test_a_process_without_standard_streams_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def enough(_: Any) -> AsyncIterator[None]:
+        raise InterruptedError
+        yield
+
+    for name in ("stdin", "stdout", "stderr"):  # as under pythonw
+        monkeypatch.setattr(sys, name, None)
+    with pytest.raises(InterruptedError):
+        run_server(FastMCP("Windowed", lifespan=enough), transport="http", port=0)

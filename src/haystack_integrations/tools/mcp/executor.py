@@ -52,7 +52,7 @@ _KEPT_MEMORY = 4 * 1024 * 1024
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    _check_descriptors()
+    check_descriptors()
     # glibc returns freed memory to the system beyond twice the largest block that was freed so far. After this one,
     # which is never touched, a message of 1 MB need not get its memory anew, which would take longer than reading it.
     bytes(_KEPT_MEMORY)
@@ -81,8 +81,12 @@ async def _look_up(*args: Any, **options: Any) -> Any:
         raise OSError(errno.EAGAIN, str(error)) from error
 
 
-def _check_descriptors() -> None:
-    # Where descriptors are scarce, uvloop ends the whole process instead of raising an exception.
+def check_descriptors() -> None:
+    """
+    Check that there are enough descriptors for an event loop: uvloop ends the whole process if there are not.
+
+    :raises OSError: If there are not.
+    """
     held: list[int] = []
     try:
         while len(held) < _LOOP_DESCRIPTORS:

@@ -51,6 +51,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from haystack_integrations.tools.mcp.executor import check_descriptors
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.parameters import checked
 from haystack_integrations.tools.mcp.serving.calls import CallGuard, guard_of
@@ -412,6 +413,7 @@ def run_server(
         "max_body_size": max_body_size,
         "grace_period": grace_period,
     }
+    check_descriptors()
     listeners = _bind(host, _PORT if port is None else port)
     address = f"[{host}]" if ":" in host else host
     number = listeners[0].getsockname()[1]
@@ -422,6 +424,7 @@ def run_server(
         log_level=log_level,
         access_log=False,
         server_header=False,
+        use_colors=None if sys.stdout else False,  # where there is none, it looks for a terminal in vain
         # Declared as whole seconds, and handed to `asyncio.wait_for`. It cuts what is left after calls were answered.
         timeout_graceful_shutdown=cast("int", grace_period * 0.9),
     )
