@@ -303,6 +303,8 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["answer.yaml", "--http", "--path", "mcp"], "--path must"),
+        (["answer.yaml", "--grace-period", "0"], "--grace-period must be"),
+        (["answer.yaml", "--max-concurrency", "0"], "--max-concurrency must be"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["off.json:one"], "the whole of off.json, and not a part of it: leave out ':one'"),
         (["off.json"], "off.json has no servers, or none that is enabled"),

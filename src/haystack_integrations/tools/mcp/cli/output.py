@@ -353,6 +353,7 @@ _WORDS = {
 }
 _OPTIONS = {"connection_timeout": "timeout", "invocation_timeout": "timeout", "auth": "token-env"}
 _OPTIONS |= {"allowed_hosts": "allowed-host", "allowed_origins": "allowed-origin"}
+_OPTIONS |= {"grace_period": "grace-period", "max_concurrency": "max-concurrency"}
 _OPTIONS |= {name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")}
 
 
