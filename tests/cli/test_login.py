@@ -159,6 +159,7 @@ def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monke
 
     config = OAuthConfig(token_storage=FileTokenStorage(str(settings)))
     remember_login(StreamableHttpServerInfo("https://one.example/mcp"), config)
+    assert (settings / "logins.json").stat().st_mode & 0o077 == 0
     monkeypatch.setattr(Path, "write_text", fill_disk)
     with pytest.raises(OSError, match="No space left"):
         remember_login(StreamableHttpServerInfo("https://two.example/mcp"), config)

@@ -426,6 +426,7 @@ def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # On a full disk, the other logins remain.
     written = file.with_name(f".{file.name}.{os.getpid()}")
+    written.touch(mode=0o600)  # a URL may have a key in it
     written.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
     written.replace(file)
 
