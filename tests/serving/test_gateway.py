@@ -47,6 +47,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPTool,
     MCPToolset,
+    StdioServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
@@ -261,6 +262,21 @@ async def test_servers_that_wait_for_each_other_are_started_at_the_same_time():
     toolsets = [MCPToolset(InProcessServerInfo(server), connection_timeout=LIMIT) for server in servers]
     async with Client(create_mcp_server("gateway", tools=toolsets)) as client:
         assert await client.list_tools() == []
+
+
+async def test_a_server_that_is_not_there_is_told_at_once_although_another_one_hangs():
+    @asynccontextmanager
+    async def hang(server):
+        await asyncio.sleep(2 * LIMIT)
+        yield
+
+    hanging = InProcessServerInfo(MCPServer("hanging", lifespan=hang))
+    toolsets = [MCPToolset(hanging, connection_timeout=2 * LIMIT), MCPToolset(StdioServerInfo("no-such-command"))]
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(RuntimeError, match="'no-such-command' was not found"):
+            async with Client(create_mcp_server("gateway", tools=toolsets)):
+                pass
+    assert toolsets[0].connection.status().state == "closed"
 
 
 async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):

@@ -341,9 +341,7 @@ class HaystackProvider(Provider, Changes):
         try:
             # Servers at the same time, as each may take seconds to start. Other things may share what they load.
             servers = [each for each in self.sources if isinstance(each, _LiveTools) and each.are_of_server]
-            outcomes = await asyncio.gather(*(each.warm_up() for each in servers), return_exceptions=True)
-            for failure in filter(None, outcomes):
-                raise failure
+            await asyncio.gather(*(each.warm_up() for each in servers))
             for source in self.sources:
                 if source not in servers:
                     await source.warm_up()
