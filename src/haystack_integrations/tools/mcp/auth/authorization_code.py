@@ -313,7 +313,7 @@ class Listener:
         parts = urlsplit(redirect_uri)
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
         port = parts.port or 0
-        self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_LIMIT, reuse_address=True)
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_REQUEST_LIMIT)
         name = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname
         netloc = f"{name}:{self._server.sockets[0].getsockname()[1]}"
         self.redirect_uri = urlunsplit(("http", netloc, parts.path, parts.query, ""))
