@@ -569,6 +569,10 @@ class OpenRun:
                     )
                 is_told = True
                 self._ended.wait(_PAUSE)
+        if not is_noted and is_told:  # what failed may have been written nevertheless, and only the answer lost
+            written = self._store.entries(self.name, with_values=False)
+            own = (entry.number, entry.epoch, state)
+            is_noted = any((each.number, each.epoch, each.state) == own for each in written)
         if not is_noted:
             self._lost = "another process has taken it over"
             msg = f"The run '{self.name}' cannot go on here: another process has taken it over."
