@@ -6,8 +6,10 @@
 Every feature of a FastMCP tool that concerns all that is served, for each kind of it.
 """
 
+import asyncio
 import threading
 import time
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -85,6 +87,29 @@ async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeo
                 await client.call_tool(NAME, kind.arguments("tea"))
     finally:
         may_end.set()
+
+
+async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_closed(kind):
+    closed, may_end = asyncio.Event(), threading.Event()
+
+    async def too_slow():
+        await asyncio.sleep(60)
+
+    @asynccontextmanager
+    async def opened():
+        yield "tea"
+        await asyncio.sleep(0)
+        closed.set()
+
+    try:
+        for injected in (too_slow, opened):
+            options = ServeOptions(bound={kind.argument: Depends(injected)}, timeout=0.2)
+            async with Client(kind.server(lambda text: str(may_end.wait(60)), options)) as client:
+                with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.2 s\.$"):
+                    await client.call_tool(NAME, {})
+    finally:
+        may_end.set()
+    assert closed.is_set()
 
 
 async def test_as_a_background_task_it_has_no_timeout(kind):

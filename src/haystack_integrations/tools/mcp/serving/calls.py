@@ -17,7 +17,14 @@ import logging as python_logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from contextvars import ContextVar
 from dataclasses import dataclass
 from keyword import iskeyword
@@ -477,15 +484,16 @@ class ServedTool(Tool):
             gets to see the message.
         """
         parts, current = self._parts, cast("Any", OptionalCurrentContext())
-        async with current as context, parts.injected() as injected:
+        # What the dependencies opened is closed after the time is over, too.
+        async with current as context, AsyncExitStack() as opened:
             strict = parts.options.strict_validation
             if strict is None:
                 strict = context is not None and context.fastmcp.strict_input_validation
-            arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
             # A background task has all the time that it needs.
-            if self.timeout is None or (context is not None and context.is_background_task):
-                return parts.results.result(await self._call(parts, arguments, context))
-            with anyio.move_on_after(self.timeout):
+            is_limited = self.timeout is not None and not (context is not None and context.is_background_task)
+            with anyio.move_on_after(self.timeout) if is_limited else nullcontext():
+                injected = await opened.enter_async_context(parts.injected())
+                arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
                 return parts.results.result(await self._call(parts, arguments, context))
         logger.warning(
             "A call of tool '{tool}' ran into its timeout of {timeout} s. A background task has no such limit: "
