@@ -32,6 +32,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
     MCPRegistry,
+    MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
     SSEServerInfo,
@@ -241,6 +242,17 @@ class TestAliases:
             toolset.add(toolset["mine"])
         with pytest.raises(TypeError, match="Expected Tool or Toolset, got int"):
             toolset.add(1)
+
+    @pytest.mark.parametrize("way", ["sync", "async"])
+    def test_tools_that_were_added_are_warmed_up(self, open_registry, way):
+        toolset = open_registry({"a": ["search"]}, ToolConfig("x", ["a"])).toolset("x")
+        toolset.add(MCPTool("one", ForeignServer(definition("one", description="One.")).info))
+        if way == "sync":
+            toolset.warm_up()
+        else:
+            asyncio.run(toolset.warm_up_async())
+        assert toolset["one"].description == "One."
+        toolset["one"].close()
 
     def test_a_tool_that_was_added_and_that_a_server_turns_out_to_have_is_an_error(self, open_registry):
         toolset = open_registry({"a": ["search"]}, ToolConfig("x", ["a"])).toolset("x")

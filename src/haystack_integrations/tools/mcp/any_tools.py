@@ -142,6 +142,18 @@ def _executor() -> AsyncExecutor:
         raise MCPConnectionError(msg, operation="warm_up") from error
 
 
+def cold_tools(added: Sequence[Tool]) -> list[Tool]:
+    """
+    Choose the tools that may have to be warmed up.
+
+    :param added: Tools that were added to a toolset.
+    :returns: Those that are not of another toolset, which was warm already.
+    """
+    return [
+        tool for tool in added if not isinstance(tool, MCPTool) or tool._toolset is None or tool._definition is None
+    ]
+
+
 def warm_up_tools(tools: Any) -> None:
     """
     Warm tools up, those of MCP servers at the same time.

@@ -31,7 +31,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from pydantic import SkipValidation
 
-from haystack_integrations.tools.mcp.any_tools import warm_up_tools, warm_up_tools_async
+from haystack_integrations.tools.mcp.any_tools import cold_tools, warm_up_tools, warm_up_tools_async
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
@@ -524,7 +524,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         super().warm_up()
         if self._has_additions:
-            warm_up_tools(self._cold_additions())
+            warm_up_tools(cold_tools(self._added_tools()))
 
     async def warm_up_async(self) -> None:
         """
@@ -537,22 +537,12 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         await super().warm_up_async()
         if not self._has_additions:
             return
-        added = self._cold_additions()
+        added = cold_tools(self._added_tools())
         # The loop of all sessions must not wait for tools of the user.
         if AsyncExecutor.get_instance().in_loop_thread():
             await start_in_thread(warm_up_tools, added, name="mcp-haystack-warm-up")
         else:
             await warm_up_tools_async(added)
-
-    def _cold_additions(self) -> list[Tool]:
-        """
-        Return the tools that were added and may have to be warmed up: not those of a toolset that was warm already.
-        """
-        return [
-            tool
-            for tool in self._added_tools()
-            if not isinstance(tool, MCPTool) or tool._toolset is None or tool._definition is None
-        ]
 
     def _is_current(self) -> bool:
         # A server that refuses connections is tried at once. One that does not answer would hold up every run of an

@@ -13,7 +13,13 @@ from haystack.core.serialization import generate_qualified_class_name
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
+from haystack_integrations.tools.mcp.any_tools import (
+    cold_tools,
+    warm_up_tools,
+    warm_up_tools_async,
+    warm_up_toolsets,
+    warm_up_toolsets_async,
+)
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
@@ -231,7 +237,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def warm_up(self) -> None:
         """
-        Connect to all servers concurrently and load their tools.
+        Connect to all servers concurrently and load their tools. Warm up the tools that were added.
 
         Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connections are open.
 
@@ -243,6 +249,8 @@ class MCPAliasToolset(Compound, LiveToolset):
         if due:
             warm_up_toolsets(due)
         self._settle()
+        if self._added:
+            warm_up_tools(cold_tools(self._added))
 
     async def warm_up_async(self) -> None:
         """
@@ -256,6 +264,8 @@ class MCPAliasToolset(Compound, LiveToolset):
         if due:
             await warm_up_toolsets_async(due)
         self._settle()
+        if self._added:
+            await warm_up_tools_async(cold_tools(self._added))
 
     def _parts(self) -> list[MCPToolset]:
         return [*self._members.values()]
