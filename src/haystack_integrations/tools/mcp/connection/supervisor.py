@@ -198,7 +198,7 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._opening: _SharedTask[Session] | None = None
-        # By the key of the identity that asks.
+        # By the number of the session, and the key of the identity that asks.
         self._listings: dict[Any, _SharedTask[ToolListing]] = {}
         # Who wants to hear of changes, in the sessions of the server info itself.
         self.listening: Listening = Listening(self.description)
@@ -516,7 +516,7 @@ class Supervisor:
         return listing
 
     def _listing(self, session: Session) -> _SharedTask[ToolListing]:
-        key = caller_key()
+        key = session.generation, caller_key()
         self._listings = {key: each for key, each in self._listings.items() if each.is_under_way}
         if key not in self._listings:
             self._listings[key] = _SharedTask(asyncio.create_task(session.list_tools()))
