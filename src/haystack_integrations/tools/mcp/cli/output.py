@@ -312,7 +312,7 @@ class _Console(Console):
     @property
     def is_terminal(self) -> bool:
         # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
-        return not self.file.closed and self.file.isatty()
+        return super().is_terminal and not self.file.closed and self.file.isatty()
 
     def on_broken_pipe(self) -> None:
         # rich ends the process with exit code 1, as if the server had answered with an error
