@@ -525,7 +525,7 @@ def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(j
             pass
         with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
             database.execute("UPDATE mcp_runs SET format = 99")
-        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 2"), journal.run("run"):
+        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 3"), journal.run("run"):
             pass
         (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
         broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
@@ -769,6 +769,21 @@ def double(n: int) -> int:
     if n < 0:
         raise ValueError("a negative number")
     return 2 * n
+
+
+def test_a_call_follows_the_replies_of_its_own_generator_whatever_others_are_asked_meanwhile(journal, bank):
+    chats = {name: journal.generator(ScriptedChatGenerator([say("pay")]), name) for name in ("one", "two")}
+
+    def ask_and_pay(name: str) -> None:
+        chats[name].run(GO)
+        tools["pay"].call(amount=1 if name == "one" else 2)
+
+    with MCPToolset(bank.info) as tools:
+        for order in (["one", "two"], ["two", "one"]):
+            with journal.run("run"):
+                for name in order:  # each in a context of its own, as in threads and tasks
+                    contextvars.copy_context().run(ask_and_pay, name)
+    assert sorted(arguments["amount"] for _, arguments in bank.calls) == [1, 2]
 
 
 def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):

@@ -19,7 +19,15 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.run import DurableRun, OnUnknown, OpenRun, UnknownCall, failure, scope
+from haystack_integrations.tools.mcp.durable.run import (
+    DurableRun,
+    OnUnknown,
+    OpenRun,
+    Scope,
+    UnknownCall,
+    failure,
+    scope,
+)
 from haystack_integrations.tools.mcp.durable.store import Codec, Entry, RecordedRun, Store
 from haystack_integrations.tools.mcp.durable.tools import journaled_tools
 from haystack_integrations.tools.mcp.errors import MCPRunError
@@ -162,7 +170,7 @@ class RunJournal:
 
         :param name: A name for what runs in this block, the same when the run is continued.
         """
-        reset = scope.set(f"{scope.get()}/{name}")
+        reset = scope.set(Scope(f"{scope.get().path}/{name}"))
         try:
             yield
         finally:

@@ -31,7 +31,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage
@@ -70,8 +70,20 @@ KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 # Seconds between two attempts to write a result into a database that is gone.
 _PAUSE: Final = 0.2
 
-# The path of the calls and branches that this code runs in.
-scope: Final[ContextVar[str]] = ContextVar("haystack_mcp_run_scope", default="")
+
+class Scope(NamedTuple):
+    """
+    Where code runs in a run.
+
+    :param path: The calls and branches that it runs in.
+    :param after: The chat generator whose reply came last in this context; empty if none did.
+    """
+
+    path: str = ""
+    after: str = ""
+
+
+scope: Final[ContextVar[Scope]] = ContextVar("haystack_mcp_run_scope", default=Scope())  # noqa: B039 - it is frozen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +135,8 @@ class OpenRun:
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
-        # How many replies were used, by scope; how many equal calls and values there were.
-        self._steps: Counter[str] = Counter()
+        # How many replies were used, by scope and generator, and of all; how many equal calls and values there were.
+        self._steps: Counter[Scope] = Counter()
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._asking: set[str] = set()
         self._under_way = 0
@@ -245,8 +257,10 @@ class OpenRun:
 
     def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
-        step = 0 if kind == "value" else self._steps[here]  # values may be made before, after or beside a reply
-        found_by = (here, kind, step, name, fingerprint)
+        # Values may be made before, after or beside a reply. Calls follow those of one generator: another one may be
+        # asked at the same time.
+        step = 0 if kind == "value" else self._steps[here]
+        found_by = (here.path, kind, step, name, fingerprint)
         self._seen[found_by] += 1
         return Place(*found_by, self._seen[found_by] - 1)
 
@@ -304,7 +318,7 @@ class OpenRun:
         :raises MCPRunChangedError: If another request was recorded.
         :raises MCPRunError: If the generator is asked twice at once.
         """
-        here = scope.get()
+        here = scope.get().path
         asking = f"{here}|{name}"
         with self._lock:
             if asking in self._asking:
@@ -315,7 +329,7 @@ class OpenRun:
                 )
                 raise MCPRunError(msg)
             self._asking.add(asking)
-            place = Place(scope=here, kind="reply", step=self._steps[here], name=name)
+            place = Place(scope=here, kind="reply", step=self._steps[Scope(here, name)], name=name)
             entry = self._entries.get(place)
         try:
             if entry is None:
@@ -325,7 +339,8 @@ class OpenRun:
                 raise self._changed(msg)
             yield Recalled(self, place, request, entry)
             with self._lock:
-                self._steps[here] += 1
+                self._steps.update([Scope(here, name), Scope(here)])
+            scope.set(Scope(here, name))
         finally:
             self._asking.discard(asking)
 
@@ -441,8 +456,9 @@ class OpenRun:
         """
         Tell whether the model has seen what came of a step.
         """
+        after = scope.get().after
         here = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
-        return any(each.step >= place.step for each in here)
+        return sum(after in ("", each.name) for each in here) > place.step
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -598,7 +614,7 @@ class DurableRun:
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
         self._opened: OpenRun | None = None
-        self._reset: tuple[Token[CallRecorder | None], Token[str]] | None = None
+        self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
     def _open(self) -> OpenRun:
         if self._opened is not None:
@@ -618,7 +634,7 @@ class DurableRun:
 
     def _enter(self, opened: OpenRun) -> OpenRun:
         self._opened = opened
-        self._reset = call_recorder.set(opened), scope.set("")
+        self._reset = call_recorder.set(opened), scope.set(Scope())
         return opened
 
     def _leave(self) -> OpenRun:

@@ -44,7 +44,7 @@ _LONGEST_WAIT: Final = 30.0
 _PAUSE: Final = 0.02
 
 # Journals of other formats are refused.
-FORMAT: Final = 2
+FORMAT: Final = 3
 
 _tables = sql.MetaData()
 _RUNS: Final = sql.Table(
