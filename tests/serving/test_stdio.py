@@ -202,3 +202,44 @@ def test_an_order_to_stop_that_comes_after_the_end_of_the_server_does_nothing():
     stop = asyncio.run(served())
     stop.request("the client closed stdin")
     assert "mcp-serving-watchdog" not in {thread.name for thread in threading.enumerate()}
+
+
+CLOSES_WHILE_A_LINE_IS_HANDED_ON = """
+import os, threading, time
+from haystack_integrations.tools.mcp.serving import running
+
+stdin, client = os.pipe()
+os.dup2(stdin, 0)
+lines, dup, handed_on = running._Lines(), os.dup, threading.Event()
+foreign = []
+
+def close():
+    lines.close()
+    foreign.extend(os.pipe())
+
+def slow(number):
+    closing = threading.Thread(target=close)
+    closing.start()
+    closing.join(1)  # not while the number is looked up
+    copied = dup(number)
+    handed_on.set()
+    return copied
+
+running.os.dup = slow
+with lines.in_place_of_stdin(None):
+    os.write(client, b"secret\\n")
+    handed_on.wait(60)
+    while not foreign:
+        time.sleep(0.01)
+    os.close(client)
+    os.close(foreign[1])
+    print("got", os.read(foreign[0], 100))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="another pipe gets the number there, too, but not for sure")
+def test_no_line_gets_into_what_is_opened_when_stdin_is_closed() -> None:
+    command = [sys.executable, "-c", CLOSES_WHILE_A_LINE_IS_HANDED_ON]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert ended.stdout == "got b''\n", ended.stderr

@@ -651,14 +651,17 @@ class _Lines:
         """
         with self._lock:
             writing, self._writing = self._writing, -1
-        if writing >= 0:
-            os.close(writing)
+            if writing >= 0:
+                os.close(writing)
 
     def _hand_on(self, stop: Stop) -> None:
         with os.fdopen(self._own, "rb", closefd=False) as lines:
             for line in lines:
                 try:
-                    with os.fdopen(os.dup(self._writing), "wb") as writing:
+                    # Not while it is closed: somebody else may get its number.
+                    with self._lock:
+                        own = os.dup(self._writing)
+                    with os.fdopen(own, "wb") as writing:
                         writing.write(_readable(line))
                 except OSError:
                     # Closed: nobody reads any more.
