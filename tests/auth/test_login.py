@@ -10,6 +10,7 @@ import asyncio
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -136,19 +137,23 @@ async def test_tokens_are_revoked_by_the_client_that_got_them(network: TokenNetw
     assert {each.headers["authorization"] for each in network.asked("/revoke")} == {basic("me", "the-secret")}
 
 
-async def test_a_refresh_that_is_under_way_does_not_undo_a_logout() -> None:
+@pytest.mark.parametrize("status", [200, 404])
+async def test_a_refresh_that_is_under_way_does_not_undo_a_logout(status: int) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(client_id="me", grant_type="authorization_code", token_storage=storage)
     key = auth.holder_of(None).key
     tokens = {"refresh_token": "the-refresh", "access_token": "the-access"}
     await storage.save(key, {"tokens": tokens, "expires_at": 1, "authorization_server": network.metadata})
+    network.answers["/token"] = [httpx2.Response(status, json=network.token if status == httpx2.codes.OK else {})]
     asked, go_on = network.hold_tokens(auth)
     async with asyncio.timeout(LIMIT):
         using = asyncio.create_task(network.use(auth))
         await asked.wait()
         assert await auth.log_out(None) is True
         go_on.set()
-        with pytest.raises(MCPAuthorizationError, match="the user has logged out meanwhile"):
+        said = "the user has logged out meanwhile" if status == httpx2.codes.OK else "HTTP 404"
+        with pytest.raises(MCPAuthorizationError, match=said):
             await using
     assert await storage.load(key) is None
-    assert [form["token"] for form in network.forms("/revoke")][-1] == "the-access-token"
+    if status == httpx2.codes.OK:
+        assert [form["token"] for form in network.forms("/revoke")][-1] == "the-access-token"

@@ -345,6 +345,10 @@ class OAuth(httpx2.Auth):
             logouts = holder.logouts
             try:
                 record = await flow.run(may_refresh=may_refresh)
+            except MCPAuthorizationError:
+                if holder.logouts != logouts:  # it may have saved what it knew
+                    await holder.storage.delete(holder.key)
+                raise
             finally:
                 self.learn(flow.secrets)
             if holder.logouts != logouts:  # in memory, nothing is locked
