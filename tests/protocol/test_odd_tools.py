@@ -44,7 +44,7 @@ READABLE = {
     "a reference": (with_schema({"$ref": "#/$defs/P", "$defs": {"P": PERSON}}), PERSON["properties"]),
     "allOf": (with_schema({"allOf": [PERSON]}), PERSON["properties"]),
     "anyOf": (with_schema({"type": "object", "anyOf": [PERSON, OBJECT]}), PERSON["properties"]),
-    "a property that may be anything": (with_schema({**OBJECT, "properties": {"a": True}}), {"a": True}),
+    "a property that may be anything": (with_schema({**OBJECT, "properties": {"a": True}}), {"a": {}}),
     "definitions of a property": (
         with_schema({**OBJECT, "properties": {"p": {"$ref": "#/$defs/P"}}, "definitions": {"P": OBJECT}}),
         {"p": {"$ref": "#/$defs/P"}},
