@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.oauth import (
     KeyValueTokenStorage,
     MCPTokenStorage,
     login,
+    logout,
 )
 from tests.auth.conftest import info, said
 from tests.support.background import together
@@ -362,12 +363,16 @@ async def test_a_refreshed_token_that_cannot_be_saved_is_kept_in_memory_until_th
             await super().save(key, record)
 
     storage = FullStorage()
-    with OAuthServer() as server, MCPConnection(info(server, token_storage=storage)) as connection:
+    with OAuthServer(revokes=True) as server, MCPConnection(info(server, token_storage=storage)) as connection:
         for storage.is_full in (False, True, True, False, False):
             assert said(connection) == "alice"
             server.provider.access.clear()  # all expire
         assert (server.count["refreshes"], server.count["refused refreshes"]) == (4, 0)
-    assert caplog.text.count("cannot be saved ([Errno 28] No space left on device)") == 2
+        storage.is_full = True
+        assert said(connection) == "alice"
+        logout(info(server, token_storage=storage))
+        assert server.provider.refresh == {}  # the one in memory was revoked
+    assert caplog.text.count("cannot be saved ([Errno 28] No space left on device)") == 3
     with OAuthServer() as server, pytest.raises(MCPAuthorizationError, match=r"saving the token: .* No space left"):
         storage.is_full = True
         login(info(server, token_storage=storage))

@@ -223,6 +223,8 @@ class OAuth(httpx2.Auth):
         async with holder.storage.lock(holder.key):
             holder.logouts += 1
             record = await _explained(holder.storage.load(holder.key))
+            if holder.outdated is not None and is_same(record, holder.outdated):
+                record = holder.record
             await _explained(holder.storage.delete(holder.key))
             holder.record = None
         if not has_token(record):
