@@ -97,8 +97,9 @@ async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_cl
 
     @asynccontextmanager
     async def opened():
-        yield "tea"
-        await asyncio.sleep(0)
+        async with anyio.create_task_group():
+            yield "tea"
+            await asyncio.sleep(0)
         closed.set()
 
     try:

@@ -490,11 +490,17 @@ class ServedTool(Tool):
             if strict is None:
                 strict = context is not None and context.fastmcp.strict_input_validation
             # A background task has all the time that it needs.
-            is_limited = self.timeout is not None and not (context is not None and context.is_background_task)
-            with anyio.move_on_after(self.timeout) if is_limited else nullcontext():
-                injected = await opened.enter_async_context(parts.injected())
-                arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
-                return parts.results.result(await self._call(parts, arguments, context))
+            is_limited = not (context is not None and context.is_background_task)
+            try:
+                # Not in a scope of anyio, which must not be left before those that the dependencies opened.
+                async with asyncio.timeout(self.timeout if is_limited else None) as limit:
+                    injected = await opened.enter_async_context(parts.injected())
+                with anyio.CancelScope(deadline=limit.when() or inf):
+                    arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
+                    return parts.results.result(await self._call(parts, arguments, context))
+            except TimeoutError:
+                if not limit.expired():
+                    raise
         logger.warning(
             "A call of tool '{tool}' ran into its timeout of {timeout} s. A background task has no such limit: "
             "`ServeOptions(task=True)`",
