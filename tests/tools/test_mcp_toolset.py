@@ -548,6 +548,9 @@ class TestAddingTools:
         assert [tool.description for tool in toolset] == ["one", "two", "three"]
         for tool in toolset:
             tool.close()
+        warm_up(toolset)
+        assert [tool.connection.is_ready for tool in toolset] == [True, False, False]
+        toolset.close()
 
     def test_a_toolset_without_tools_yet_adds_none_and_a_warning_says_so(self, caplog):
         toolset, cold = MCPToolset(COUNTER), MCPToolset(ForeignServer(definition("one")).info)
