@@ -25,6 +25,7 @@ from mcp import types
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     InProcessServerInfo,
+    MCPAuthorizationError,
     MCPConnection,
     MCPConnectionError,
     MCPHandlers,
@@ -425,6 +426,22 @@ async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_
     async with attending(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
         await asyncio.wait_for(told.wait(), LIMIT)
     assert len(sent) == 3
+
+
+async def test_nobody_is_asked_again_to_log_in_for_a_resource_that_was_subscribed_to(monkeypatch, caplog):
+    async def subscribe(_: str) -> None:
+        sent.append("subscribe")
+        msg = "authorization failed: the person has declined"
+        raise MCPAuthorizationError(msg)
+
+    sent: list[str] = []
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), lambda _: None)
+    monkeypatch.setattr(listening, "_FIRST_PAUSE", 0.01)
+    async with attending(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
+        async with asyncio.timeout(LIMIT):
+            while "No more changes of resource" not in caplog.text:
+                await asyncio.sleep(0.01)
+        assert sent == ["subscribe"]
 
 
 async def test_all_who_wait_for_a_subscription_hear_that_it_is_refused():

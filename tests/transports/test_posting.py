@@ -103,7 +103,15 @@ class TestHeaders:
             await post(sender)
             current_identity.reset(token)
         cookies = [request.headers.get("cookie") for request in network.requests]
-        assert cookies == [None, "login=ann", None, None, "login=bob", None]
+        assert cookies == [None, "login=ann", None, None, "login=bob", "login=ann"]
+
+    async def test_a_request_of_nobody_gets_no_cookie_of_the_last_user(self) -> None:
+        network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "login=ann; Path=/"}))
+        ann = Identity(key="ann", headers={})
+        sender = network.sender(latest_identity=lambda: ann)
+        await sender.send("GET", URL, {})
+        await post(sender)
+        assert [request.headers.get("cookie") for request in network.requests] == [None, None]
 
 
 class TestRedirects:

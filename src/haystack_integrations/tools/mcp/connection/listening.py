@@ -27,7 +27,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.limits import back_off
-from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.protocol.changes import (
@@ -349,7 +349,7 @@ class Attendant:
             try:
                 await self.served(uri)
             except MCPConnectionError as error:
-                if error.code is not None:
+                if error.code is not None or isinstance(error, MCPAuthorizationError):  # nobody is asked again and again
                     logger.warning(
                         "No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error)
                     )

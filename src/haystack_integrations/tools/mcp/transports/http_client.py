@@ -87,7 +87,9 @@ class _HttpClient(WireClient):
         :returns: A clause.
         """
         nothing = "nothing came from its host: it is down, a firewall or the DNS lets no request through, or it hangs"
-        return super().progress() or ("the server has not answered" if self.life.heard_at else nothing)
+        # Authorization may have been what took so long.
+        is_silent = not self.life.heard_at and not self._server_info._has_auth
+        return super().progress() or (nothing if is_silent else "the server has not answered")
 
     async def _advice(self) -> str | None:
         if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):

@@ -60,6 +60,9 @@ NO_CONNECTION = "no connection could be made"
 
 _MAX_REDIRECTS = 10
 
+# How many identities have cookies of their own at most.
+_MOST_WITH_COOKIES = 1000
+
 # How long closing waits for what it has cancelled, in seconds.
 _ENDING_TIMEOUT = 1.0
 
@@ -124,10 +127,9 @@ class HttpSender:
         Prepare what all requests have in common.
         """
         self._fields = _by_name(_HEADERS) | _by_name(self.headers)
-        # Load balancers keep a session at one server with them.
-        self._cookies = httpx2.Cookies()
-        # For whom they are. None: for all, as they came with an answer to the server info's own identity.
-        self._cookies_for: Any = None
+        # Load balancers keep a session at one server with them. By the key of the identity; None: those of the server
+        # info's own, which are for everybody who has got none.
+        self._cookies: dict[Any, httpx2.Cookies] = {}
 
     async def open(self) -> None:
         """
@@ -272,10 +274,11 @@ class HttpSender:
             await flow.aclose()
 
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        identity = current_identity.get() or self.latest_identity()
+        identity = current_identity.get() if request.method == "POST" else self.latest_identity()
         whose = identity.key if identity is not None else None
-        if self._cookies.jar and self._cookies_for in (None, whose):
-            self._cookies.set_cookie_header(request)
+        cookies = self._cookies.get(whose) or self._cookies.get(None)
+        if cookies:
+            cookies.set_cookie_header(request)
         # Nothing takes back that an earlier attempt may have left.
         first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
         if first is not None:
@@ -290,10 +293,11 @@ class HttpSender:
         response.request = request
         response.stream = _HeardStream(response.stream, self.heard)
         if "set-cookie" in response.headers:
-            if self._cookies_for not in (None, whose):
-                self._cookies.clear()
-            self._cookies_for = whose
-            self._cookies.extract_cookies(response)
+            own = self._cookies.pop(whose) if whose in self._cookies else httpx2.Cookies(cookies)
+            own.extract_cookies(response)
+            self._cookies[whose] = own  # the last, which is the last to be dropped
+            if len(self._cookies) > _MOST_WITH_COOKIES:
+                del self._cookies[next(iter(self._cookies))]
         is_refused = response.status_code in _ASKS_FOR_CREDENTIALS or retry_after(response) is not None
         if first is not None and (is_refused or is_redirect(response)):
             first.unmark_sent()
