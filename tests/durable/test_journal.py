@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -299,6 +299,18 @@ def test_a_call_that_did_not_run_is_made_when_the_run_goes_on_unless_the_model_w
             patch.setattr(MCPConnection, "_deliver", refused)
             first, _ = play(journal, tools, call("pay", amount=1), say("done"))
         assert play(journal, tools)[0] == first
+        journal.delete("run")
+        planner, writer = (journal.generator(ScriptedChatGenerator([say("x")]), name) for name in ("planner", "writer"))
+        with monkeypatch.context() as patch:
+            patch.setattr(MCPConnection, "_deliver", refused)
+            for _ in range(2):
+                with journal.run("run"), suppress(ZeroDivisionError):
+                    planner.run(GO)
+                    with pytest.raises(MCPInvocationError, match="did not run"):
+                        tools["pay"].call(amount=2)
+                    writer.run(GO)
+                    _ = 1 / 0
+                patch.undo()
     assert len(bank.calls) == 1
 
 

@@ -349,7 +349,8 @@ class Attendant:
             try:
                 await self.served(uri)
             except MCPConnectionError as error:
-                if error.code is not None or isinstance(error, MCPAuthorizationError):  # nobody is asked again and again
+                # A person who declined to log in is not asked again.
+                if error.code is not None or isinstance(error, MCPAuthorizationError):
                     logger.warning(
                         "No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error)
                     )

@@ -434,7 +434,7 @@ class OpenRun:
                 raise self._changed(msg)
             return self._write(place, request), True
         may_be_made = entry.state == "failed" and entry.result["outcome"] == "did_not_run" and self._refuse is None
-        if may_be_made and not self._is_replied_to(place):
+        if may_be_made and not self._was_told(entry):
             self._check_before(place, entry.request)
             return self._again(dataclasses.replace(entry, result=None)), True
         if entry.state in ("done", "failed"):
@@ -451,6 +451,13 @@ class OpenRun:
         told = failure("MCPOutcomeUnknownError", message)
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
+
+    def _was_told(self, entry: Entry) -> bool:
+        """
+        Tell whether a model may have seen what came of a call: perhaps another one than asked for it.
+        """
+        later = [each.place for each in self._entries.values() if each.number > entry.number]
+        return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
 
     def _is_replied_to(self, place: Place) -> bool:
         """
