@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp import (
     ToolOptions,
     warm_up_toolsets,
 )
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.foreign_server import ForeignServer, definition
@@ -550,6 +551,21 @@ class TestAddingTools:
             tool.close()
         warm_up(toolset)
         assert [tool.connection.is_ready for tool in toolset] == [True, False, False]
+        toolset.close()
+
+    @rows("invoke", [MCPTool.invoke, lambda tool: asyncio.run(tool.invoke_async())])
+    def test_the_first_call_of_a_tool_of_the_server_needs_none_of_them(self, invoke):
+        toolset = MCPToolset(ForeignServer(definition("one")).info, tool_names=["one"])
+        toolset.add(MCPTool("two", StdioServerInfo("no-such-command")))
+        assert json.loads(invoke(toolset["one"]))["isError"] is False
+        toolset.close()
+
+    @rows("continues", [MCPToolset.continue_call, lambda *given: asyncio.run(MCPToolset.continue_call_async(*given))])
+    def test_a_call_that_is_continued_needs_none_of_them(self, continues):
+        toolset = MCPToolset(ForeignServer(definition("one")).info)
+        toolset.add(MCPTool("two", StdioServerInfo("no-such-command")))
+        with pytest.raises(MCPToolNotFoundError, match="'three' of the pending call"):
+            continues(toolset, MCPPendingCall(tool_name="three"))
         toolset.close()
 
     def test_a_toolset_without_tools_yet_adds_none_and_a_warning_says_so(self, caplog):

@@ -407,14 +407,14 @@ class MCPTool(ToolBase, Tool):
 
     def warm_up(self) -> None:
         """
-        Connect and load the tool's definition. For a tool of a toolset, warm up the whole toolset.
+        Connect and load the tool's definition; for a tool of a toolset, those of all tools of its server.
 
         :raises MCPConnectionError: If connecting fails.
         :raises MCPToolNotFoundError: If the server does not have the tool.
         :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
         """
         if self._toolset is not None:
-            self._toolset.warm_up()
+            ToolBase.warm_up(self._toolset)  # without the tools that were added, which may be of other servers
         else:
             super().warm_up()
 
@@ -427,7 +427,7 @@ class MCPTool(ToolBase, Tool):
         :raises ValueError: As `warm_up`.
         """
         if self._toolset is not None:
-            await self._toolset.warm_up_async()
+            await ToolBase.warm_up_async(self._toolset)
         else:
             await super().warm_up_async()
 
@@ -546,7 +546,7 @@ class MCPTool(ToolBase, Tool):
         # A run that goes on makes its first call right after the session was opened, when changes may have been missed.
         if self.tool_options.retry_idempotent and self._toolset is not None and self._toolset._has_unknown_changes():
             with suppress(MCPError, ValueError):  # then nobody knows, and the call stays in doubt
-                self._toolset.warm_up()
+                self.warm_up()
         return bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE)
 
     def _as(self, name: str, note: str = "") -> MCPTool:

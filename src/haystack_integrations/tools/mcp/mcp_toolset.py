@@ -817,7 +817,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises MCPToolNotFoundError: If the toolset does not have the tool.
         :raises ValueError: If an answer is missing, unknown, or does not fit its form.
         """
-        self.warm_up()
+        super().warm_up()
         return self._tool_of(call).continue_call(call, answers, on_progress=on_progress)
 
     async def continue_call_async(
@@ -830,7 +830,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Do the same as `continue_call` without blocking the event loop.
         """
-        await self.warm_up_async()
+        await super().warm_up_async()
         return await self._tool_of(call).continue_call_async(call, answers, on_progress=on_progress)
 
     def _tool_of(self, call: MCPPendingCall) -> MCPTool:
