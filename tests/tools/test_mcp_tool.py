@@ -637,6 +637,13 @@ class TestStateInputs:
             pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
         assert server.calls == [("search", sent)]
 
+    @rows("make", [MCPTool.call, lambda tool, **given: asyncio.run(tool.call_async(**given))])
+    def test_a_null_of_the_users_own_code_is_sent(self, make):
+        server = ForeignServer(definition("search", {"type": "object", "properties": {"user": {"type": "string"}}}))
+        with MCPTool("search", server.info, inputs_from_state={"user": "user"}) as tool:
+            make(tool, user=None)
+        assert server.calls == [("search", {"user": None})]
+
 
 def first_letter(value: Any) -> str:
     return str(value)[0]

@@ -613,7 +613,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if failures:
                 self._check_failures(failures)
-            return self._call(mcp_arguments, self._output, on_progress)
+            return self._call(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -627,7 +627,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if failures:
                 self._check_failures(failures)
-            return await self._call_async(mcp_arguments, self._output, on_progress)
+            return await self._call_async(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -749,6 +749,8 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
+        *,
+        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -756,7 +758,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 self.warm_up()
-            sent = self._complete(arguments)
+            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
             request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             for block in result.content:
@@ -775,6 +777,8 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
+        *,
+        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -782,7 +786,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = self._complete(arguments)
+            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
             request, recorder = self._request(sent, on_progress), call_recorder.get()
             send = self._connection._deliver_async
             if recorder is None:
@@ -820,7 +824,7 @@ class MCPTool(ToolBase, Tool):
         """
         return None if self._toolset is None else self._toolset._tool_alias
 
-    def _complete(self, arguments: dict[str, Any]) -> Sent:
+    def _complete(self, arguments: dict[str, Any], *, is_from_haystack: bool) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         if self._argument_names:
@@ -837,9 +841,10 @@ class MCPTool(ToolBase, Tool):
                 tool=self.name,
             )
         inputs = self._custom_inputs_from_state or {}
-        # In a pipeline, a key of the State that nobody gives a value is there, as None.
-        unset = [name for name in inputs.values() if fitted.get(name, name) is None and name not in self._required]
-        fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
+        if is_from_haystack:
+            # In a pipeline, a key of the State that nobody gives a value is there, as None.
+            unset = [name for name in inputs.values() if fitted.get(name, name) is None and name not in self._required]
+            fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
         return self._bound.apply(fitted, inputs)
 
     @property
