@@ -252,8 +252,7 @@ class Flow(ABC):
 
     async def _refresh(self, client_id: str) -> Record | None:
         tokens = self.record["tokens"]
-        known = None if self.record.get("may_have_moved") else Discovered.of(self.record)
-        self.found = known or await self.discover()
+        self.found = await self._found_again()
         issuer = self.record.get("authorization_server", {}).get("issuer") or (self.client and self.client.issuer)
         if issuer and not same_issuer(issuer, self.found.server.issuer):
             return None  # which one there is now, the MCP server says
@@ -290,10 +289,27 @@ class Flow(ABC):
         new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
+    async def _found_again(self) -> Discovered:
+        known = Discovered.of(self.record)
+        if known is not None and not self.record.get("may_have_moved"):
+            return known
+        try:
+            found = await self.discover()
+        except MCPAuthorizationError:
+            if known is None:
+                raise
+            return known
+        # Without the challenge that named them, the metadata may not be found, and the authorization server is guessed.
+        is_worse = known is not None and (found.is_guessed or (known.resource is not None and found.resource is None))
+        return known if known is not None and is_worse else found
+
     async def _note_move(self) -> None:
         # Where the authorization server is now, the next attempt asks.
         self.record = {**self.record, "may_have_moved": True}
-        await self.storage.save(self.key, self.record)
+        try:
+            await self.storage.save(self.key, self.record)
+        except Exception as error:  # the failed refresh is what the user has to know
+            logger.debug("The record of a login could not be saved: {kind}", kind=type(error).__name__)
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()
