@@ -11,6 +11,7 @@ import copy
 from typing import Any
 
 import pytest
+import yaml
 from haystack.components.agents import Agent
 from haystack.core.errors import PipelineRuntimeError
 from haystack.dataclasses import ChatMessage
@@ -31,6 +32,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 GO = [ChatMessage.from_user("go")]
@@ -224,6 +226,16 @@ class TestWhoGetsIt:
             [(text, is_error)] = told(run(agent(toolset, call("f"), raises=True), "run"))
         assert "[This tool call failed] Failed to invoke Tool `f`: broken" in text
         assert not is_error
+
+    @rows(
+        "options",
+        [{"outputs_to_string": {"raw_result": True}}, {"outputs_to_string": {"source": "docs"}}, {}],
+    )
+    def test_a_message_with_a_failure_can_be_written_to_yaml(self, options):
+        how = ToolOptions(on_tool_error="model", result_format=None if options else "json")
+        with MCPTool("f", FailingServer().info, tool_options=how, **options) as tool:
+            messages = run(agent([tool], call("f"), raises=True), "run")
+        assert BROKEN in yaml.safe_dump([message.to_dict() for message in messages], width=1000)
 
     def test_nothing_of_an_error_gets_into_the_state(self):
         outputs = {"outputs_to_state": {"f": {"found": {"source": "result"}}}}

@@ -351,17 +351,17 @@ def limit_reached(limit: int) -> str:
 
 class ReturnedFailure(str):
     """
-    A failure as the result of its tool.
+    A failure as the result of a tool with handlers of results, which are not to get it.
     """
 
     __slots__ = ()
 
 
-def as_result(error: Exception) -> ReturnedFailure:
+def as_result(error: Exception) -> str:
     """
     Write a failure as the result of its tool.
 
     :param error: The failure.
     :returns: The JSON string of an MCP result with `isError`.
     """
-    return ReturnedFailure(json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True}))
+    return json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True})

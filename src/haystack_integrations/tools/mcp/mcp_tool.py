@@ -23,6 +23,7 @@ from pydantic import SkipValidation
 from haystack_integrations.tools.mcp.budgets import (
     ARGUMENT,
     STATE_KEY,
+    ReturnedFailure,
     admit_call,
     as_result,
     call_budgets,
@@ -370,7 +371,9 @@ class MCPTool(ToolBase, Tool):
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
-        self._visible_sources = _sources([outputs_to_string, *(outputs_to_string or {}).values()])
+        outputs = [outputs_to_string, *(outputs_to_string or {}).values()]
+        self._visible_sources = _sources(outputs)
+        self._has_handlers = any(isinstance(each, dict) and each.get("handler") for each in outputs)
 
     @property
     def bound_arguments(self) -> dict[str, Any]:
@@ -654,7 +657,9 @@ class MCPTool(ToolBase, Tool):
             error.message = f"{error.message.rstrip()}\n{limit_reached(limit)}"
             error.args = (error.message, *error.args[1:])
         if choice == "model":
-            return as_result(error)
+            result = as_result(error)
+            # What no handler makes text of gets into messages, and YAML knows no subclass of str.
+            return ReturnedFailure(result) if self._has_handlers else result
         if choice == "raise" and not is_refusal:
             raise MCPToolFailedError(error.message, self.name) from error
         raise error
