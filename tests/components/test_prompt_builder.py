@@ -6,6 +6,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,9 +133,20 @@ def test_arguments_are_sent_as_strings_and_none_not_at_all(build, prompter):
 
 
 def test_objects_of_haystack_are_sent_as_json(build, prompter):
-    build(MCPPromptBuilder(prompter.info, "greet", ["name"]), name=[Document(content="Ada")])
+    document = Document(content="Ada", meta={"born": date(1815, 12, 10)})
+    build(MCPPromptBuilder(prompter.info, "greet", ["name"]), name=[document])
     [sent] = prompter.requests
     assert json.loads(sent["name"])[0]["content"] == "Ada"
+
+
+@rows("other", [Path("s3cret"), Document])
+@rows("wrap", [lambda other: other, lambda other: [{"name": other}]])
+def test_other_objects_are_refused_by_name_and_type(build, prompter, other, wrap):
+    kind = type(other).__name__
+    with pytest.raises(TypeError, match=f"'name' of prompt 'greet' has a value of type {kind}, which JSON") as raised:
+        build(MCPPromptBuilder(prompter.info, "greet", ["name"]), name=wrap(other))
+    assert "s3cret" not in str(raised.value)
+    assert prompter.requests == []
 
 
 def test_the_inputs_are_the_variables_and_required_as_told(prompter):

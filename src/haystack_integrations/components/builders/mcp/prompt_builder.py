@@ -206,6 +206,7 @@ class MCPPromptBuilder(ReaderBase):
               images and files.
         :raises MCPConnectionError: If the server cannot be reached and is required, or refuses, e.g. because an
             argument is missing.
+        :raises TypeError: If an argument is neither a string, nor a JSON value or an object of Haystack.
         :raises ValueError: If the name of an argument is no string.
         """
         return self._run(partial(self._get, self._sent(arguments, variables)))
@@ -221,6 +222,7 @@ class MCPPromptBuilder(ReaderBase):
         :param variables: As in `run`.
         :returns: As `run`.
         :raises MCPConnectionError: As `run`.
+        :raises TypeError: As `run`.
         :raises ValueError: As `run`.
         """
         return await self._get(self._sent(arguments, variables))
@@ -245,10 +247,22 @@ class MCPPromptBuilder(ReaderBase):
         given = {name: value for name, value in variables.items() if value is not None}
         values = {**self.arguments, **given, **(arguments or {})}
         return {
-            name: value if isinstance(value, str) else json.dumps(json_value(value), ensure_ascii=False)
+            name: value if isinstance(value, str) else self._json(name, value)
             for name, value in values.items()
             if value is not None
         }
+
+    def _json(self, name: str, value: Any) -> str:
+        def convert(part: Any) -> Any:
+            if hasattr(part, "to_dict") and not isinstance(part, type):
+                return json_value(part.to_dict())  # which may have dates, e.g. in the meta of a Document
+            msg = (
+                f"The argument '{name}' of prompt '{self.prompt_name}' has a value of type {type(part).__name__}, "
+                "which JSON does not have. Pass a string, a JSON value, or an object with `to_dict`."
+            )
+            raise TypeError(msg)
+
+        return json.dumps(value, ensure_ascii=False, default=convert)
 
     def _messages(self, result: types.GetPromptResult) -> list[ChatMessage]:
         messages = prompt_messages(result)
