@@ -148,6 +148,23 @@ def test_long_lists_do_not_take_long(items: dict[str, Any], values: list[Any], p
     assert time.process_time() - begin < 4
 
 
+INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+
+@rows("declared", [INTEGERS, {"anyOf": [INTEGERS, {"type": "null"}]}], ids=list)
+def test_long_lists_are_read_as_short_ones_are(declared: dict[str, Any]):
+    check = ArgumentCheck("tool", {"type": "object", "properties": {"values": declared}})
+    begin = time.process_time()
+    assert check.check({"values": [1, "5", 5.0] * 10_000}, strict=False) == {"values": [1, 5, 5] * 10_000}
+    assert time.process_time() - begin < 10
+
+
+def test_of_a_long_list_only_what_cannot_be_read_is_named():
+    check = ArgumentCheck("tool", {"type": "object", "properties": {"values": INTEGERS}})
+    with pytest.raises(ToolError, match=r"tool': 'values\[10\]' must be of type integer$"):
+        check.check({"values": ["5"] * 10 + ["x"] + [5.0] * MANY}, strict=False)
+
+
 @rows("others", [True, {}, {"type": "string"}])
 async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so(others: Any):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": others}

@@ -535,7 +535,7 @@ _NAMING: Final = frozenset(
 )
 # How many reasons a client is told, and how much of each: it may have made up a name.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
-# How much may be wrong for a text to be read as what is wanted: finding 500,000 wrong items takes minutes.
+# How much that is wrong is looked for at a time: finding 500,000 wrong items takes minutes.
 _MOST_ERRORS = 10_000
 # How a text is read where the schema wants something else, which models send as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
@@ -653,8 +653,6 @@ class ArgumentCheck:
         :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
-        if len(errors) == _MOST_ERRORS:
-            raise invalid_arguments(self._tool_name, map(describe_violation, errors))
         if errors and not strict:
             # Models send null for what they do not want to set.
             optional = {error.path[0] for error in errors if error.instance is None and len(error.path) == 1}
@@ -663,11 +661,12 @@ class ArgumentCheck:
             errors = self._errors(arguments)
         if errors:
             arguments = copy.deepcopy(arguments)
+        while errors:
+            unread = [error for error in errors if not _read_at(arguments, error, float if strict else (float, str))]
+            if len(unread) == len(errors) or (unread and len(errors) == _MOST_ERRORS):
+                raise invalid_arguments(self._tool_name, map(describe_violation, unread))
             # What is in the objects and lists that were read is read in the next round.
-            while True in [_read_at(arguments, error, float if strict else (float, str)) for error in errors]:
-                errors = self._errors(arguments)
-        if errors:
-            raise invalid_arguments(self._tool_name, map(describe_violation, errors))
+            errors = self._errors(arguments)
         if self._inputs is None:
             return arguments
         try:
@@ -686,13 +685,20 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -
     instance: Any = error.instance
     if error.validator == "type" and isinstance(instance, readable):
         wanted: Any = error.validator_value
-        read = _read(instance, [wanted] if isinstance(wanted, str) else wanted)
+        kinds = [wanted] if isinstance(wanted, str) else wanted
         *path, last = error.absolute_path
         place: Any = arguments
         for key in path:
             place = place[key]
-        place[last], is_read = read, read is not instance
-        return is_read
+        if place[last] is not instance:
+            return True  # with an item before it
+        place[last] = _read(instance, kinds)
+        if place[last] is instance:
+            return False
+        if isinstance(last, int) and error.schema_path[-2] == "items":
+            # The rest of a long list at once: to look for each error takes seconds.
+            place[last:] = [_read(each, kinds) if type(each) is type(instance) else each for each in place[last:]]
+        return True
     return any(_read_at(arguments, each, readable) for each in error.context or ())
 
 
