@@ -574,6 +574,26 @@ async def test_what_is_served_here_is_read_without_asking_another_server_which_m
         assert not listings.isdisjoint(asked)
 
 
+async def test_what_another_server_lists_is_read_there_although_its_name_is_taken_here():
+    def served(text: str, tools: Any = ()) -> Any:
+        store = InMemoryDocumentStore()
+        store.write_documents([Document(id=text, content=text)])
+        prompts = {"praise": PromptBuilder(text)}
+        return create_mcp_server("shop", tools=tools, document_stores={"shelf": store}, prompts=prompts)
+
+    there = InProcessServerInfo(served("there"))
+    async with Client(served("here", [MCPToolset(there)])) as client:
+        await client.list_resources()
+        for text in ("here", "there"):
+            assert (await client.read_resource(f"documents://shelf/{text}"))[0].text == text
+    server = served("here")
+    async with MCPToolset(there) as toolset, Client(server) as client:
+        server.add_tool(toolset)
+        await client.list_prompts()
+        # What was added last is served.
+        assert (await client.get_prompt("praise")).messages[0].content.text == "there"
+
+
 async def test_resources_keep_their_uris_and_odd_ones_hide_no_others(upstream, mode):
     uris = ["shelf://top", "notes/1", "shelf://left side/1", "shelf://über", "SHELF://Low"]
 

@@ -102,14 +102,14 @@ class DocumentStoreSource(Source):
         found = [(store, store.resource_at(uri)) for store in self._stores]
         return [await marked(resource, store.options) for store, resource in found if resource is not None]
 
-    def owns(self, uri: str) -> bool:
+    def owns(self, key: str) -> bool:
         """
         Return whether a URI is of one of these stores.
 
-        :param uri: The URI.
+        :param key: The URI.
         :returns: True for the list, a search and each document.
         """
-        return any(uri.startswith(store.uri) and uri[len(store.uri) :][:1] in ("", "/", "?") for store in self._stores)
+        return any(key.startswith(store.uri) and key[len(store.uri) :][:1] in ("", "/", "?") for store in self._stores)
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """

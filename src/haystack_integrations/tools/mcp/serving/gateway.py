@@ -318,6 +318,9 @@ class ForwardedReading(Source):
         self._options = options
         self._shared = {name: each for name, each in options.of_component().items() if name in ("auth", "tags")}
         self._unwatch: Unsubscribe | None = None
+        # What was listed last, as clients may write it.
+        self._uris: set[str] = set()
+        self._prompt_names: set[str] = set()
 
     async def warm_up(self) -> None:
         """
@@ -342,6 +345,7 @@ class ForwardedReading(Source):
         :returns: The resources; none if the server cannot be reached.
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
+        self._uris = {uri for each in listed for uri in (each.uri, _normalized(each.uri))}
         resources = [self.resource(each.uri, **_common(each), **_of_resource(each)) for each in listed]
         return [await marked(each, self._options) for each in resources]
 
@@ -356,6 +360,15 @@ class ForwardedReading(Source):
         if listed or not self._toolset.connection._was_given(uri):
             return listed
         return [await marked(self.resource(uri, name=uri), self._options)]
+
+    def owns(self, key: str) -> bool:
+        """
+        Return whether the server has listed something, so that it is asked although something here may have the name.
+
+        :param key: The URI of a resource, or the name of a prompt.
+        :returns: Whether it was in the last list.
+        """
+        return key in self._uris or key in self._prompt_names
 
     def resource(self, uri: str, **shown: Any) -> Resource:
         """
@@ -393,8 +406,9 @@ class ForwardedReading(Source):
 
         :returns: The prompts; none if the server cannot be reached.
         """
-        listed = await self._list(_PROMPTS, self._toolset.list_prompts_async)
-        return [await marked(self._prompt(each), self._options) for each in listed]
+        prompts = [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
+        self._prompt_names = {each.name for each in prompts}
+        return [await marked(each, self._options) for each in prompts]
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]

@@ -232,11 +232,11 @@ class HaystackProvider(Provider, Changes):
         found: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
         return _highest([each for each in found if each.matches(uri) is not None], version)
 
-    def _near_and_far(self, uri: str = "") -> list[Sequence[Source]]:
-        """Group sources so that other servers, which may hang, are asked for what is not here only."""
-        near = [each for each in self.sources if not each.asks_others]
-        is_owned = any(each.owns(uri) for each in near)
-        return [near] if is_owned else [near, [each for each in self.sources if each.asks_others]]
+    def _near_and_far(self, key: str) -> list[Sequence[Source]]:
+        """Group sources so that other servers, which may hang, are asked for what they listed or is not here only."""
+        near = [each for each in self.sources if not each.asks_others or each.owns(key)]
+        is_owned = any(each.owns(key) for each in near if not each.asks_others)
+        return [near] if is_owned else [near, [each for each in self.sources if each not in near]]
 
     async def _list_prompts(self) -> Sequence[Prompt]:
         return self._unique(await self._collect(lambda source: source.list_prompts()))
@@ -245,7 +245,7 @@ class HaystackProvider(Provider, Changes):
         # The first of two of a name may be that of another server.
         is_last_served = self._on_duplicate in ("warn", "replace")
         found: Prompt | None = None
-        for sources in self._near_and_far() if is_last_served else [self.sources]:
+        for sources in self._near_and_far(name) if is_last_served else [self.sources]:
             if found is None:
                 listed = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
                 found = _highest([each for each in listed if each.name == name], version)

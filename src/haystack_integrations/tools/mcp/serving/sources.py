@@ -375,12 +375,12 @@ class Source(Changes):
         """
         return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
 
-    def owns(self, uri: str) -> bool:  # noqa: ARG002 - for subclasses
+    def owns(self, key: str) -> bool:  # noqa: ARG002 - for subclasses
         """
-        Return whether no other source can have a URI, so that none is asked for it.
+        Return whether something is here as far as is known, so that other servers are not asked unless they listed it.
 
-        :param uri: The URI.
-        :returns: False if others may have it, too.
+        :param key: The URI of a resource, or the name of a prompt.
+        :returns: False if others may have it.
         """
         return False
 
