@@ -491,9 +491,10 @@ class ServedTool(Tool):
                 strict = context is not None and context.fastmcp.strict_input_validation
             # A background task has all the time that it needs.
             is_limited = not (context is not None and context.is_background_task)
+            # Not a scope of anyio, which must not be left before those that the dependencies opened.
+            limit = asyncio.timeout(self.timeout if is_limited else None)
             try:
-                # Not in a scope of anyio, which must not be left before those that the dependencies opened.
-                async with asyncio.timeout(self.timeout if is_limited else None) as limit:
+                async with limit:
                     injected = await opened.enter_async_context(parts.injected())
                 with anyio.CancelScope(deadline=limit.when() or inf):
                     arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
