@@ -147,8 +147,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     """
 
     _stored_as = "MCPToolset"
-    # Whether tools were added. Most have none, and are warmed up by each of their tools.
-    _has_additions = False
 
     @checked()
     def __init__(
@@ -490,7 +488,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         with self._lock():
             self.tools = [*self.tools, *self._to_add(tool, [*self._own_tools(), *self._added_tools()])]
-            self._has_additions = True
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -523,21 +520,21 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             name is unusable.
         """
         super().warm_up()
-        if self._has_additions:
-            warm_up_tools(cold_tools(self._added_tools()))
+        warm_up_tools(cold_tools(self._added_tools()))
 
     async def warm_up_async(self) -> None:
         """
         Connect and load the tool definitions like `warm_up`, without blocking the event loop.
 
         :raises MCPConnectionError: As `warm_up`.
+        :raises MCPDriftError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
         await super().warm_up_async()
-        if not self._has_additions:
-            return
         added = cold_tools(self._added_tools())
+        if not added:
+            return
         # The loop of all sessions must not wait for tools of the user.
         if AsyncExecutor.get_instance().in_loop_thread():
             await start_in_thread(warm_up_tools, added, name="mcp-haystack-warm-up")

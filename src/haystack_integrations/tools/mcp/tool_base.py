@@ -450,17 +450,7 @@ class ToolBase(Connected):
 
     def warm_up(self) -> None:
         """
-        Connect and load the tool definitions.
-
-        Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connection is open; reopens it if
-        it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
-
-        :raises MCPConnectionError: If connecting fails and the server is required.
-        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
-        :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
-            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
-            name is unusable.
+        Connect and load the tool definitions, unless they are current. The subclasses say what is raised.
         """
         if not self._is_current():
             with self._reaching():
@@ -469,11 +459,7 @@ class ToolBase(Connected):
 
     async def warm_up_async(self) -> None:
         """
-        Connect and load the tool definitions like `warm_up`, without blocking the event loop.
-
-        :raises MCPConnectionError: As `warm_up`.
-        :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
+        Do the same as `warm_up` without blocking the event loop.
         """
         if not self._is_current():
             with self._reaching():
