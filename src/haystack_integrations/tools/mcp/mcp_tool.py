@@ -611,12 +611,14 @@ class MCPTool(ToolBase, Tool):
                 _warn_of_async_callback()
             else:
                 on_progress = self._streamed(streaming_callback, mcp_arguments)
+        if self._custom_inputs_from_state:
+            self._drop_unset(mcp_arguments)
         messages = self._conversation_input
         failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
-            return self._call(mcp_arguments, self._output, on_progress, is_from_haystack=True)
+            return self._call(mcp_arguments, self._output, on_progress)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -625,14 +627,22 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
+        if self._custom_inputs_from_state:
+            self._drop_unset(mcp_arguments)
         messages = self._conversation_input
         failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
-            return await self._call_async(mcp_arguments, self._output, on_progress, is_from_haystack=True)
+            return await self._call_async(mcp_arguments, self._output, on_progress)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
+
+    def _drop_unset(self, arguments: dict[str, Any]) -> None:
+        # In a pipeline, a key of the State that nobody gives a value is there, as None.
+        for name in (self._custom_inputs_from_state or {}).values():
+            if name not in self._required and arguments.get(name, name) is None:
+                del arguments[name]
 
     def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
         """
@@ -754,8 +764,6 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
-        *,
-        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -763,7 +771,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 self.warm_up()
-            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
+            sent = self._complete(arguments)
             request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             for block in result.content:
@@ -782,8 +790,6 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
-        *,
-        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -791,7 +797,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
+            sent = self._complete(arguments)
             request, recorder = self._request(sent, on_progress), call_recorder.get()
             send = self._connection._deliver_async
             if recorder is None:
@@ -829,7 +835,7 @@ class MCPTool(ToolBase, Tool):
         """
         return None if self._toolset is None else self._toolset._tool_alias
 
-    def _complete(self, arguments: dict[str, Any], *, is_from_haystack: bool) -> Sent:
+    def _complete(self, arguments: dict[str, Any]) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         if self._argument_names:
@@ -845,12 +851,7 @@ class MCPTool(ToolBase, Tool):
                 argument=name,
                 tool=self.name,
             )
-        inputs = self._custom_inputs_from_state or {}
-        if is_from_haystack:
-            # In a pipeline, a key of the State that nobody gives a value is there, as None.
-            unset = [name for name in inputs.values() if fitted.get(name, name) is None and name not in self._required]
-            fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
-        return self._bound.apply(fitted, inputs)
+        return self._bound.apply(fitted, self._custom_inputs_from_state or {})
 
     @property
     def _required(self) -> list[Any]:
