@@ -256,6 +256,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
+        # Those of them that it has now, and the tools that were added.
+        self._own: list[MCPTool] = []
+        self._added: list[Tool] = []
         self._hold_place()
         # The moment of the listing in use, and that of the last change.
         self._listed_at = 0
@@ -279,6 +282,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
                 self._children[remote_name] = self._make_child(remote_name, name)
+        self._own = [*self._children.values()]
         if eager_connect:
             self._enter_or_leave()
 
@@ -384,7 +388,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             self._check_names(listed, by_name)
         generation = max(listing.generation, self._generation)
         children = self._make_children(by_name, generation)
-        taken = {child.name for child in children} & {tool.name for tool in self._added_tools()}
+        taken = {child.name for child in children} & {tool.name for tool in self._added}
         if taken:
             msg = (
                 f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
@@ -448,23 +452,13 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     # What it has now
 
-    def _own_tools(self) -> list[Tool]:
-        """
-        Return the tools of the server that the toolset has.
-        """
-        tools = self.tools
-        return [*self._children.values()] if self._placeholder in tools else list(filter(self._is_child, tools))
-
-    def _added_tools(self) -> list[Tool]:
-        return [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
-
-    def _is_child(self, tool: Tool) -> bool:
-        return isinstance(tool, MCPTool) and tool._toolset is self
+    def _if_reachable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        return tools if self._absence is None else ()
 
     def _shown(self) -> list[Tool]:
         if self.tool_selection.update_between_steps:
             self._publish()
-        return [*([] if self._absence is not None else self._own_tools()), *self._added_tools()]
+        return [*self._if_reachable(self._own), *self._added]
 
     def __iter__(self) -> Iterator[Tool]:
         """
@@ -487,7 +481,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises TypeError: If `tool` is neither.
         """
         with self._lock():
-            self.tools = [*self.tools, *self._to_add(tool, [*self._own_tools(), *self._added_tools()])]
+            added = self._to_add(tool, [*self._own, *self._added])
+            self._added, self.tools = [*self._added, *added], [*self.tools, *added]
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -520,7 +515,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             name is unusable.
         """
         super().warm_up()
-        warm_up_tools(cold_tools(self._added_tools()))
+        warm_up_tools(cold_tools(self._added))
 
     async def warm_up_async(self) -> None:
         """
@@ -532,7 +527,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: As `warm_up`.
         """
         await super().warm_up_async()
-        added = cold_tools(self._added_tools())
+        added = cold_tools(self._added)
         if not added:
             return
         # The loop of all sessions must not wait for tools of the user.
@@ -675,7 +670,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 present._trade_definitions(child)
         self._children = known
         # In one assignment, so that another thread sees either the old tools or the new ones.
-        self.tools: list[Tool] = [*(known[child.remote_name] for child in children), *self._added_tools()]
+        self._own = [known[child.remote_name] for child in children]
+        self.tools: list[Tool] = [*self._own, *self._added]
 
     def _note_change(self, _change: ServerChange) -> None:
         self._changed_at = next_moment()
@@ -747,8 +743,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return unsubscribe
 
     def _seen(self) -> dict[str, Any]:
-        own = self._own_tools() if self._fetched is None else self._fetched
-        tools = [*(own if self._absence is None else []), *self._added_tools()]
+        tools = [*self._if_reachable(self._own if self._fetched is None else self._fetched), *self._added]
         # Not the parameters of tools of the server: OpenAIResponsesChatGenerator of Haystack 2 changes them.
         return {tool.name: (tool.description, getattr(tool, "_schema", tool.parameters)) for tool in tools}
 
@@ -940,14 +935,14 @@ class ToolsOfRun(RunToolset):
         """
         super().__init__(toolset, names)
         self._toolset = toolset
-        self.own: list[Tool] = [] if toolset._absence is not None else toolset._own_tools()
+        self.own: list[Tool] = [*toolset._if_reachable(toolset._own)]
 
     def __iter__(self) -> Iterator[Tool]:
         """
         Iterate over the tools of the run. Those that are added to the toolset meanwhile are among them.
         """
         is_live = self._toolset.tool_selection.update_between_steps
-        tools = list(self._toolset) if is_live else [*self.own, *self._toolset._added_tools()]
+        tools = list(self._toolset) if is_live else [*self.own, *self._toolset._added]
         return iter(self._toolset._instructed([tool for tool in tools if self._is_selected(tool)]))
 
 
