@@ -142,7 +142,6 @@ _OF_DEFINITION = (
     "output_schema",
     "meta",
     "_definition",
-    "_generation",
 )
 
 
@@ -289,7 +288,7 @@ class MCPTool(ToolBase, Tool):
             msg = f"The `snapshot` has no tool '{self.remote_name}'. {choices}"
             raise ValueError(msg)
         definition = guard.pinned(self.remote_name)
-        self._use_definition(0, definition, usable_parameters(definition, self._definition))
+        self._use_definition(definition, usable_parameters(definition, self._definition))
         # In some revisions, servers tell of changes only those who ask. Each call looks whether the tool changed.
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), lambda _change: None))
 
@@ -446,9 +445,8 @@ class MCPTool(ToolBase, Tool):
         return [self.remote_name]
 
     def _load_listing(self, listing: ToolListing) -> None:
-        guard = self._guard
-        definitions = listing.tools if guard is None else guard.definitions(listing)
-        if guard is not None and guard.quarantined(guard.report(listing)):
+        definitions, hidden = (listing.tools, []) if self._guard is None else self._guard.admit(listing)
+        if hidden:
             self._generation = listing.generation  # it remains as in the snapshot, and is not called
             return
         available = [definition.name for definition in definitions]
@@ -464,13 +462,13 @@ class MCPTool(ToolBase, Tool):
                 tool=self.remote_name,
                 reason=reason,
             )
-        self._use_definition(listing.generation, definition, usable_parameters(definition, self._definition))
+        self._use_definition(definition, usable_parameters(definition, self._definition))
+        self._generation = listing.generation
 
-    def _use_definition(self, generation: int, definition: types.Tool, parameters: dict[str, Any]) -> None:
+    def _use_definition(self, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """
         Use the server's definition of the tool.
 
-        :param generation: Number of the session in which the server listed it.
         :param definition: The definition.
         :param parameters: Its input schema, normalized.
         """
@@ -516,7 +514,6 @@ class MCPTool(ToolBase, Tool):
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._definition = definition
-        self._generation = generation
 
     def _has_hint(self, *names: str) -> bool:
         """
@@ -571,7 +568,7 @@ class MCPTool(ToolBase, Tool):
             if HAS_ASYNC_FUNCTION:
                 copy.async_function = copy.invoke_async
             copy = original._copies.setdefault((name, bool(note)), copy)
-        if copy._definition is not original._definition or copy._generation != original._generation:
+        if copy._definition is not original._definition:
             for attribute in _OF_DEFINITION:
                 setattr(copy, attribute, getattr(original, attribute))
         copy.description = f"{original.description}{note}"

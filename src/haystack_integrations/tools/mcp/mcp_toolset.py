@@ -317,7 +317,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         names = sorted(pinned) if self.tool_names is None else self.tool_names
         by_name = {name: pinned[name] for name in names if name in pinned}
         self._check_names(known, by_name)
-        self._children = {child.remote_name: child for child in self._make_children(by_name, 0)}
+        self._children = {child.remote_name: child for child in self._make_children(by_name)}
 
     @property
     def instructions(self) -> str | None:
@@ -359,17 +359,24 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             invocation_timeout=override.invocation_timeout,
         )
 
-    def _load_children(self, listing: ToolListing, reasons: dict[str, str]) -> list[MCPTool]:
-        guard = self._guard
-        definitions = listing.tools if guard is None else guard.definitions(listing)
-        quarantined = [] if guard is None else guard.quarantined(guard.report(listing))
+    def _load_children(
+        self, definitions: Iterable[types.Tool], hidden: Sequence[str], reasons: dict[str, str]
+    ) -> list[MCPTool]:
+        """
+        Choose among the server's tools.
+
+        :param definitions: What the server says of them.
+        :param hidden: Those that the snapshot does not let it have.
+        :param reasons: Why tools are left out, by their names.
+        :returns: The chosen ones: new objects, or those that are there and remain as they are.
+        """
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
             if by_name.setdefault(definition.name, definition) is not definition:
                 logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
         listed = list(by_name)
         if self.tool_names is not None:
-            wanted = [name for name in self.tool_names if name not in quarantined]
+            wanted = [name for name in self.tool_names if name not in hidden]
             self._check_found("`tool_names`:", wanted, listed)
             for name in wanted:
                 if name in reasons:
@@ -384,10 +391,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             # Providers cache prompts by their beginning, and servers may list their tools in any order.
             by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
             self._say_what_is_left_out(reasons)
-        if not self._generation and guard is None:  # said once, not after each reconnect
+        if not self._generation and self._guard is None:  # said once, not after each reconnect
             self._check_names(listed, by_name)
-        generation = max(listing.generation, self._generation)
-        children = self._make_children(by_name, generation)
+        children = self._make_children(by_name)
         taken = {child.name for child in children} & {tool.name for tool in self._added}
         if taken:
             msg = (
@@ -395,11 +401,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
             )
             raise ValueError(msg)
-        self._generation = generation
-        self._listed_instructions = listing.instructions
         return children
 
-    def _make_children(self, definitions: dict[str, types.Tool], generation: int) -> list[MCPTool]:
+    def _make_children(self, definitions: dict[str, types.Tool]) -> list[MCPTool]:
         usable: dict[str, dict[str, Any]] = {}
         for name, definition in definitions.items():
             known = self._children.get(name)
@@ -415,7 +419,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             child = self._children.get(remote_name)
             if child is None or child._definition not in (None, definitions[remote_name]):
                 child = self._make_child(remote_name, name)
-            child._use_definition(generation, definitions[remote_name], usable[remote_name])
+            child._use_definition(definitions[remote_name], usable[remote_name])
             children.append(child)
         return children
 
@@ -632,13 +636,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         # Without the lock: `tool_filter` is the user's.
         reasons = {each.name: reason for each in listing.tools if (reason := self.tool_selection.reason_against(each))}
-        if self._guard is not None:
-            hidden = self._guard.quarantined(self._guard.check(listing))
-            reasons |= dict.fromkeys(hidden, "it is not as in the snapshot")
+        definitions, hidden = (listing.tools, []) if self._guard is None else self._guard.admit(listing)
+        reasons |= dict.fromkeys(hidden, "it is not as in the snapshot")
         with self._lock():
             # Listings may arrive out of order; the newest one wins.
             if listing.number > self._listed_at:
-                self._fetched = self._load_children(listing, reasons)
+                self._fetched = self._load_children(definitions, hidden, reasons)
+                self._generation = max(listing.generation, self._generation)
+                self._listed_instructions = listing.instructions
                 self._listed_at, self._expires_at = listing.number, listing.expires_at
                 if self._has_unknown_changes():
                     AsyncExecutor.get_instance().post(self._start_fetching)

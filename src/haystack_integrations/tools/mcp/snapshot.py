@@ -918,24 +918,6 @@ class SnapshotGuard:
         gone = {drift.tool for drift in report if drift.kind == "removed"}
         return [name for name in report.tools if name not in gone]
 
-    def check(self, listing: ToolListing) -> MCPDriftReport:
-        """
-        Raise an error if no tool may be used.
-
-        :param listing: The listing.
-        :returns: How the tools differ.
-        :raises MCPDriftError: With the report.
-        :raises ValueError: If the user's `tool_filter` fails.
-        """
-        report = self.report(listing)
-        if self.is_error(report):
-            msg = (
-                f"{self._sentence(report.summary())} Look at the differences (the `report` of this error), and capture "
-                "the tools again if they are as they should be."
-            )
-            raise MCPDriftError(msg, report)
-        return report
-
     def _sentence(self, summary: str) -> str:
         return f"The tools of {self._server} are not those of the snapshot: {summary}."
 
@@ -985,17 +967,23 @@ class SnapshotGuard:
             with tracer.trace(SPAN_DRIFT, tags=tags):
                 pass
 
-    def definitions(self, listing: ToolListing) -> list[types.Tool]:
+    def admit(self, listing: ToolListing) -> tuple[list[types.Tool], list[str]]:
         """
-        Return the definitions to use of a listing.
+        Return the definitions to use of a listing, and the names of the tools that are hidden.
 
         :param listing: The listing.
         :returns: As the snapshot has them where they are the same, so that prompts are; otherwise, with "warn", as the
-            server has them. With "quarantine", tools that drifted are left out, except those that are gone.
+            server has them. With "quarantine", tools that drifted are hidden, except those that are gone.
         :raises MCPDriftError: If no tool may be used.
         :raises ValueError: If the user's `tool_filter` fails.
         """
-        report = self.check(listing)
+        report = self.report(listing)
+        if self.is_error(report):
+            msg = (
+                f"{self._sentence(report.summary())} Look at the differences (the `report` of this error), and capture "
+                "the tools again if they are as they should be."
+            )
+            raise MCPDriftError(msg, report)
         drifted = set(report.tools)
         definitions: list[types.Tool] = []
         for definition in listing.tools:
@@ -1008,7 +996,7 @@ class SnapshotGuard:
                 definitions.append(definition)
         if self._on_drift == "quarantine":
             definitions += [self.pinned(drift.tool) for drift in report if drift.kind == "removed"]
-        return definitions
+        return definitions, self.quarantined(report)
 
 
 _EXTRAS: Final = ("meta", "icons", "execution")
