@@ -196,7 +196,8 @@ class MCPCallBudgetHook:
     def _counted(self, tools: list[Tool], called: set[str]) -> set[str]:
         if self.tools is not None:
             return set(self.tools)
-        own = {tool.name for tool in tools if isinstance(tool, MCPTool) and self.tool_alias in (None, tool._alias)}
+        of_servers = (tool for tool in tools if isinstance(tool, MCPTool))
+        own = {tool.name for tool in of_servers if self.tool_alias in (None, tool._owner._tool_alias)}
         # A model that calls what does not exist would otherwise go on for ever.
         return own | (called - {tool.name for tool in tools})
 

@@ -150,8 +150,7 @@ class ConfirmationRules(Options):
         if self.ask == "always":
             return True
         if isinstance(tool, MCPTool):
-            toolset = tool._toolset
-            names = [getattr(toolset, "_provider_name", None), getattr(toolset, "tool_name_prefix", None)]
+            names = [tool._owner._provider_name, getattr(tool._owner, "tool_name_prefix", None)]
             # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
             return not (tool._only_reads() and self._trusts(tool.server_info, names))
         reader = toolset_of_reader(tool)

@@ -403,6 +403,10 @@ class MCPTool(ToolBase, Tool):
         if self._own_invocation_timeout is not None:
             self._own_invocation_timeout = None if value is None else check_timeout("invocation_timeout", value)
 
+    @property
+    def _owner(self) -> ToolBase:
+        return self if self._toolset is None else self._toolset
+
     def _get_valid_inputs(self) -> set[str]:
         # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
         return self._valid_inputs
@@ -415,10 +419,7 @@ class MCPTool(ToolBase, Tool):
         :raises MCPToolNotFoundError: If the server does not have the tool.
         :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
         """
-        if self._toolset is not None:
-            ToolBase.warm_up(self._toolset)  # without the tools that were added, which may be of other servers
-        else:
-            super().warm_up()
+        ToolBase.warm_up(self._owner)  # without the tools that were added to a toolset, which may be of other servers
 
     async def warm_up_async(self) -> None:
         """
@@ -428,10 +429,7 @@ class MCPTool(ToolBase, Tool):
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
-        if self._toolset is not None:
-            await ToolBase.warm_up_async(self._toolset)
-        else:
-            await super().warm_up_async()
+        await ToolBase.warm_up_async(self._owner)
 
     def _forget(self) -> None:
         if self._toolset is not None:
@@ -525,9 +523,7 @@ class MCPTool(ToolBase, Tool):
         :param names: Fields of the SDK's `ToolAnnotations`.
         :returns: Whether both have one of them. False if it is not known what the server has now.
         """
-        if self._connection._has_unknown_changes():
-            return False
-        if self._toolset is not None and self._toolset._has_unknown_changes():
+        if self._owner._has_unknown_changes():
             return False
         latest = self._connection._latest_definition(self.remote_name)
         known = [self.annotations] if latest is None else [self.annotations, latest.annotations]
@@ -544,7 +540,7 @@ class MCPTool(ToolBase, Tool):
 
     def _may_repeat_recorded(self) -> bool:
         # A run that goes on makes its first call right after the session was opened, when changes may have been missed.
-        if self.tool_options.retry_idempotent and self._toolset is not None and self._toolset._has_unknown_changes():
+        if self.tool_options.retry_idempotent and self._owner._has_unknown_changes():
             with suppress(MCPError, ValueError):  # then nobody knows, and the call stays in doubt
                 self.warm_up()
         return bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE)
@@ -824,13 +820,6 @@ class MCPTool(ToolBase, Tool):
             may_repeat=self._may_repeat_recorded,
             key_argument=self.tool_options.idempotency_argument,
         )
-
-    @property
-    def _alias(self) -> str | None:
-        """
-        The alias of a registry whose toolset has this tool.
-        """
-        return None if self._toolset is None else self._toolset._tool_alias
 
     def _complete(self, arguments: dict[str, Any]) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:

@@ -546,8 +546,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         if isinstance(self._absence, TimeoutError) and self._retry.is_running:
             return True
         self._publish()
-        is_known = self._is_warm() and not self._is_due and not self._connection._has_unknown_changes()
-        return self._absence is None and (self._stays_cold() or is_known)
+        return self._absence is None and (self._stays_cold() or (self._is_warm() and not self._is_due))
 
     def refresh(self) -> None:
         """
@@ -579,8 +578,15 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # While a session is open: whether the server is to be asked for its tools, or has told of others.
         return self._connection.is_ready and (not self._is_warm() or self._is_due or self._fetched is not None)
 
-    def _has_unknown_changes(self) -> bool:
+    @property
+    def _is_behind(self) -> bool:
+        """
+        Whether the server has said that its tools changed since the listing in use.
+        """
         return self._listed_at < self._changed_at
+
+    def _has_unknown_changes(self) -> bool:
+        return self._is_behind or super()._has_unknown_changes()
 
     # A server that is not required
 
@@ -645,7 +651,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 self._generation = max(listing.generation, self._generation)
                 self._listed_instructions = listing.instructions
                 self._listed_at, self._expires_at = listing.number, listing.expires_at
-                if self._has_unknown_changes():
+                if self._is_behind:
                     AsyncExecutor.get_instance().post(self._start_fetching)
             if publish:
                 self._publish_fetched()
@@ -693,7 +699,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         How long to wait before the next listing, in seconds; None if there is to be none.
         """
-        return max(self._may_fetch_at - monotonic(), 0.0) if self._has_unknown_changes() else None
+        return max(self._may_fetch_at - monotonic(), 0.0) if self._is_behind else None
 
     async def _fetch(self) -> bool:
         """

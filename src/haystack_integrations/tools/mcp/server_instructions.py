@@ -88,7 +88,7 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
     :returns: The instructions by the names of the servers; servers of one name are told apart by a number.
     """
     sources: list[ToolBase] = []
-    for tool in {source.connection: source for source in map(_source, tools)}.values():
+    for tool in {tool.connection: tool._owner for tool in tools}.values():
         known = [number for number, each in enumerate(sources) if each.server_info == tool.server_info]
         if not known:
             sources.append(tool)
@@ -98,10 +98,6 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
     for source in sources:
         said[_unused(source._known_name(), said)] = source._guarded_instructions(source.connection.instructions)
     return said
-
-
-def _source(tool: ToolBase) -> ToolBase:
-    return tool._toolset if isinstance(tool, MCPTool) and tool._toolset is not None else tool
 
 
 def _unused(name: str, taken: Container[str]) -> str:

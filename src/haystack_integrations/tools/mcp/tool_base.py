@@ -304,6 +304,13 @@ class ToolBase(Connected):
     # Compares what the server says of its tools with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
 
+    @property
+    def _owner(self) -> ToolBase:
+        """
+        The toolset that a tool is part of; otherwise the object itself.
+        """
+        return self
+
     @abstractmethod
     def _choice(self) -> ToolChoice:
         """Return which tools of the server there are here. It must not refer to this object."""
@@ -437,7 +444,7 @@ class ToolBase(Connected):
         """
         Return whether the server has said that its tools changed, and not yet how.
         """
-        return False
+        return self._connection._has_unknown_changes()
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
@@ -446,7 +453,7 @@ class ToolBase(Connected):
         """
         Return whether warm-up has nothing to do.
         """
-        return (self._is_warm() and not self._connection._has_unknown_changes()) or self._stays_cold()
+        return (self._is_warm() and not self._has_unknown_changes()) or self._stays_cold()
 
     def warm_up(self) -> None:
         """
