@@ -33,7 +33,8 @@ def judged(
     response: httpx2.Response, *, session: bool = True, method: str = "tools/call"
 ) -> tuple[str | None, Exchange]:
     exchange = sent(method)
-    return judge(response, response.content, exchange, has_session=session), exchange
+    reason, _ = judge(response, response.content, exchange, has_session=session)
+    return reason, exchange
 
 
 def failure(exchange: Exchange) -> Any:

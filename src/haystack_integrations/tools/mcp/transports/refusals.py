@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What an HTTP error response says about its request and about the session.
+What an HTTP response that is no answer of MCP says about its request and about the session.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -19,11 +20,26 @@ import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError, RefusedError, wants_rest
+from haystack_integrations.tools.mcp.protocol.exchange import (
+    Exchange,
+    ProtocolError,
+    RefusedError,
+    UnreadableError,
+    wants_rest,
+)
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
 DOUBTFUL_SESSION = "the server seems to have lost the session"
+
+# The content type of the answers that come piece by piece.
+EVENT_STREAM = "text/event-stream"
+
+# Statuses. httpx2 takes long to find out whether one of these is meant.
+SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
+
+# The status of a message that is not answered.
+ACCEPTED = 202
 
 # Statuses of a server, or of what is in front of it, that looked at no more than the headers of a request.
 _DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
@@ -32,20 +48,14 @@ _DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429,
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
 
+# With a `Retry-After`, a server refuses before it processes anything.
+_TOO_BUSY = frozenset({429, 503})
+
 # What servers ask for at most, in seconds: nobody means years.
 _LONGEST_REST = 86_400.0
 
 # The specification of HTTP has no fractions, but rate limiters send them.
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
-
-# With a `Retry-After`, a server refuses before it processes anything.
-_TOO_BUSY = frozenset({429, 503})
-
-# The content type of the answers that come piece by piece.
-EVENT_STREAM = "text/event-stream"
-
-# Statuses. httpx2 takes long to find out whether one of these is meant.
-SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 
 # Known phrasings of "unknown session" in 400 responses; the whole message must match, because a tool's own error may
 # mention sessions too.
@@ -67,6 +77,10 @@ _UNKNOWN_SESSION = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+# Longer texts are not matched: they are pages or logs, not one of the phrasings.
+_LONGEST_MESSAGE = 200
+
 # Refusals of requests that the server would have answered in another session, as far as anybody can tell: those of the
 # others are about the size of the request, or about how many there are.
 _SAY_NOTHING_OF_THE_SESSION = frozenset({408, 413, 414, 429, 431})
@@ -78,40 +92,142 @@ COMMON_METHODS = frozenset(
 _OWN_ERRORS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
-# Longer texts are not matched: they are pages or logs, not one of the phrasings.
-_LONGEST_MESSAGE = 200
 
-
-def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> str | None:
+@dataclass(frozen=True)
+class _Said:
     """
-    Settle a request over streamable HTTP that was answered with an error status.
+    What the body of an error response says.
+
+    :param message: The message of its error, in whatever shape, or else all of it.
+    :param error: The JSON-RPC error in it, if there is one.
+    :param is_answer: Whether it has the id of the request, as what comes from whoever processed that has.
+    """
+
+    message: str
+    error: dict[str, Any] | None
+    is_answer: bool
+
+    @classmethod
+    def of(cls, body: bytes, exchange: Exchange) -> _Said:
+        found = frames.read(body)
+        errors = [frame["error"] for frame in found if isinstance(frame, dict) and "error" in frame]
+        ids = [frame.get("id") if isinstance(frame, dict) else frame.id for frame in found]
+        return cls(_message_in(body), next(iter(errors), None), exchange.id in ids)
+
+
+def _message_in(body: bytes) -> str:
+    text = body.decode(errors="replace").strip()
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    for name in ("error", "message"):
+        said = said.get(name, said) if isinstance(said, dict) else said
+    return said.strip() if isinstance(said, str) else text
+
+
+def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> tuple[str | None, bool]:
+    """
+    Settle a request over streamable HTTP whose response is no answer of MCP.
 
     :param response: The response.
-    :param body: Its body; nothing of an event stream.
+    :param body: Its body if it has an error status; nothing of an event stream.
     :param exchange: The request.
     :param has_session: Whether it was sent in a session.
-    :returns: Why the session is to take no more requests, as a clause; None if it is.
+    :returns: Why the session is to take no more requests, as a clause, or None if it is; and whether the server failed,
+        which may have happened to this request only.
     """
+    if not response.is_error:  # it may come from whatever ended the session
+        reason = _settle_unanswered(response, exchange)
+        return (reason if has_session and exchange.method in COMMON_METHODS else None), False
     if _is_too_busy(response, exchange):
-        return None
-    status, code = status_of(response), response.status_code
-    said = f"the server answered with HTTP {status}"
-    message, answers_request, error_code = _error_message(body.decode(errors="replace").strip(), exchange)
-    lost = _why_lost(response, message, exchange, answers_request=answers_request, code=error_code)
-    lost = lost if has_session else None
-    error = _error_in(body) if media_type(response).startswith("application/json") else None
+        return None, False
+    said = _Said.of(body, exchange)
+    lost = _why_lost(response, said, exchange) if has_session else None
     if lost is UNKNOWN_SESSION:
-        exchange.settle(RefusedError(lost, status=status))
-    elif error is not None and (answers_request or code not in _DID_NOT_RUN):
+        exchange.settle(RefusedError(lost, status=status_of(response)))
+    else:
+        _settle_refused(response, said, exchange)
+    # One that is only slow may know the session.
+    is_failure = response.is_server_error and response.status_code != httpx2.codes.GATEWAY_TIMEOUT
+    return lost, is_failure and not said.is_answer
+
+
+def _settle_unanswered(response: httpx2.Response, exchange: Exchange) -> str:
+    if response.status_code in REDIRECTS:
+        reason = _describe_redirect(response)
+        exchange.settle(RefusedError(reason, is_final=True))
+    else:
+        content = describe_content(response)
+        reason = f"the server answered a request with {status_of(response)} and {content}, which is no answer of MCP"
+        exchange.settle(UnreadableError(reason))
+    return reason
+
+
+def _describe_redirect(response: httpx2.Response) -> str:
+    target = redirect_target(response)
+    if target is None:
+        return f"the server answered with HTTP {status_of(response)}"
+    shown = target.copy_with(userinfo=b"", query=None)
+    if response.request.url.scheme == "https" and target.scheme == "http":
+        return (
+            f"Redirect to {shown} not followed: it leaves TLS. The server is likely behind a proxy that ends TLS, and "
+            f"does not trust its forwarded headers. Use {shown.copy_with(scheme='https')} as the endpoint, or mend the "
+            "settings of the proxy"
+        )
+    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
+
+
+def _settle_refused(response: httpx2.Response, said: _Said, exchange: Exchange) -> None:
+    status, code = status_of(response), response.status_code
+    error = said.error if media_type(response).startswith("application/json") else None
+    reason = f"the server answered with HTTP {status}"
+    if error is not None and (said.is_answer or code not in _DID_NOT_RUN):
         exchange.settle(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
     elif code in _DID_NOT_RUN:
-        reason = f"{said}: {error['message']}" if error else said
-        if not error and code == httpx2.codes.UNAUTHORIZED:
+        if error is not None:
+            reason += f": {error['message']}"
+        elif code == httpx2.codes.UNAUTHORIZED:
             reason += ": the token or the headers of this call are missing, wrong or expired"
         exchange.settle(RefusedError(reason, status=status, is_final=True))
     else:
-        exchange.lose(said, status=status)
-    return lost
+        exchange.lose(reason, status=status)
+
+
+def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str | None:
+    """
+    Describe why the session of a refused request is to take no more requests, if so.
+
+    If the server does not know the session, the request did not run; if that only seems so, it may have.
+    """
+    # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
+    # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
+    # in plain text, or with a JSON-RPC error that has no request id. Other servers have other words and statuses for
+    # it, so after any refusal that may be about the session, the next call opens a new one.
+    status = response.status_code
+    is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
+    if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
+        return None
+    if status == httpx2.codes.NOT_FOUND:
+        return DOUBTFUL_SESSION if said.is_answer else UNKNOWN_SESSION
+    if status == httpx2.codes.BAD_REQUEST and not said.is_answer and says_unknown_session(said.message):
+        return UNKNOWN_SESSION
+    if exchange.method not in COMMON_METHODS or "www-authenticate" in response.headers:
+        return None
+    if not is_refusal and not _MENTIONS_SESSION.search(said.message):
+        return None
+    is_own = said.is_answer and said.error is not None and said.error["code"] in _OWN_ERRORS
+    return None if is_own else DOUBTFUL_SESSION
+
+
+def says_unknown_session(message: str) -> bool:
+    """
+    Return whether a text says that the session is unknown, and nothing else.
+
+    :param message: The text of an error.
+    :returns: Whether it does.
+    """
+    return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
 
 
 def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
@@ -222,16 +338,6 @@ def is_event_stream(response: httpx2.Response) -> bool:
     return media_type(response) == EVENT_STREAM
 
 
-def says_unknown_session(message: str) -> bool:
-    """
-    Return whether a text says that the session is unknown, and nothing else.
-
-    :param message: The text of an error.
-    :returns: Whether it does.
-    """
-    return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
-
-
 def describe_content(response: httpx2.Response) -> str:
     """
     Name the content of a response.
@@ -241,56 +347,3 @@ def describe_content(response: httpx2.Response) -> str:
     """
     content_type = response.headers.get("content-type", "").lower()
     return f"content of the type '{content_type}'" if content_type else "content of no type"
-
-
-def _why_lost(
-    response: httpx2.Response, message: str, exchange: Exchange, *, answers_request: bool, code: Any
-) -> str | None:
-    """
-    Describe why the session of a refused request is to take no more requests, if so.
-
-    If the server does not know the session, the request did not run; if that only seems so, it may have.
-    """
-    # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
-    # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
-    # in plain text, or with a JSON-RPC error that has no request id. An error with the id of the request comes from
-    # whoever processed the request. Other servers have other words and statuses for it, so after any refusal that may
-    # be about the session, the next call opens a new one.
-    status = response.status_code
-    is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
-    if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
-        return None
-    if status == httpx2.codes.NOT_FOUND:
-        return DOUBTFUL_SESSION if answers_request else UNKNOWN_SESSION
-    if status == httpx2.codes.BAD_REQUEST and not answers_request and says_unknown_session(message):
-        return UNKNOWN_SESSION
-    if exchange.method not in COMMON_METHODS or "www-authenticate" in response.headers:
-        return None
-    if not is_refusal and not _MENTIONS_SESSION.search(message):
-        return None
-    return None if answers_request and code in _OWN_ERRORS else DOUBTFUL_SESSION
-
-
-def _error_in(body: bytes) -> dict[str, Any] | None:
-    for frame in frames.read(body):
-        if isinstance(frame, dict) and isinstance(frame.get("error"), dict):
-            error: dict[str, Any] = frame["error"]
-            return error
-    return None
-
-
-def _error_message(text: str, exchange: Exchange) -> tuple[str, bool, Any]:
-    """
-    Read the error message of a body, whether it carries the id of the request, and the code of the error.
-    """
-    try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError):
-        return text, False, None
-    if not isinstance(answer, dict):
-        return text, False, None
-    error = answer.get("error", answer)
-    message = error.get("message", text) if isinstance(error, dict) else error
-    answers_request = "id" in answer and str(answer["id"]) == str(exchange.id)
-    code = error.get("code") if isinstance(error, dict) else None
-    return (message.strip() if isinstance(message, str) else text), answers_request, code

@@ -17,7 +17,6 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import httpx2
 from haystack import logging
@@ -25,7 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError, UnreadableError
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, UnreadableError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     HttpSender,
@@ -35,19 +34,15 @@ from haystack_integrations.tools.mcp.transports.posting import (
     tls_refusal,
 )
 from haystack_integrations.tools.mcp.transports.refusals import (
+    ACCEPTED,
     COMMON_METHODS,
     DOUBTFUL_SESSION,
     EVENT_STREAM,
-    REDIRECTS,
     SESSION_HEADER,
     SUCCESSES,
-    describe_content,
     is_event_stream,
     judge,
     media_type,
-    redirect_target,
-    retry_after,
-    status_of,
 )
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -79,9 +74,6 @@ _LEFTOVER_TIMEOUT = 1.0
 # first event.
 _STREAM_TIMEOUT = 0.5
 
-# The status of a message that is not answered.
-_ACCEPTED = 202
-
 _CLOSED_EARLY = "the server closed the response before the answer came"
 _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
 
@@ -96,9 +88,6 @@ class _Cursor:
     pause: float = _PAUSE
     # Whether no message came, and not even a comment, which keeps a stream alive.
     is_silent: bool = True
-
-
-_PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
 
 
 class StreamableHttpTransport(HttpTransport):
@@ -190,52 +179,40 @@ class StreamableHttpTransport(HttpTransport):
         return headers
 
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
-        status = response.status_code
-        # Why the session is to take no more requests. What is no answer of MCP may come from whatever ended it.
-        reason, kind = None, ""
-        may_be_lost = has_session and exchange.method in COMMON_METHODS
-        has_failed, self._has_failed = self._has_failed, False
-        if status in REDIRECTS:
-            reason = _describe_redirect(response)
-            exchange.settle(RefusedError(reason, is_final=True))
-        elif status not in SUCCESSES:
-            body = b""
-            try:
-                body = await self._sender.read(response)
-            except (httpx2.HTTPError, TooLargeError) as error:  # the status is known
-                logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
-            verdict = judge(response, body, exchange, has_session=has_session)
-            may_be_lost = may_be_lost or verdict is not None
-            # Whoever answers with the id of the request has processed it.
-            processed = any(isinstance(each, dict) and each.get("id") == exchange.id for each in frames.read(body))
-            self._has_failed = _is_broken(response) and not processed
-            reason = verdict
-        elif status == _ACCEPTED:
-            reason = f"the server answered a request with {status_of(response)}"
-            exchange.settle(UnreadableError(reason))
+        """Settle a request by its response, which ends the session if that is in doubt."""
+        failed_before, self._has_failed = self._has_failed, False
+        is_success = response.status_code in SUCCESSES and response.status_code != ACCEPTED
+        kind, reason = media_type(response), None
+        if is_success and exchange.method == "initialize":
+            self._session_id = response.headers.get(SESSION_HEADER)
+        if is_success and kind.startswith("application/json"):
+            self._has_failed = self._read_body(await self._sender.read(response), exchange)
+        elif is_success and kind == EVENT_STREAM:  # which closes itself when its connection can be used again
+            self._has_failed = await self._read_events(response, exchange)
         else:
-            if exchange.method == "initialize":
-                self._session_id = response.headers.get(SESSION_HEADER)
-            kind = media_type(response)
-            if kind.startswith("application/json"):
-                self._has_failed = self._read_body(await self._sender.read(response), exchange)
-            elif kind == EVENT_STREAM:  # which closes itself when its connection can be used again
-                self._has_failed = await self._read_events(response, exchange)
-            else:
-                reason = f"the server answered with {describe_content(response)}, which is no answer of MCP"
-                exchange.settle(UnreadableError(reason))
-        reason = reason or (DOUBTFUL_SESSION if has_failed and self._has_failed else None)
-        if reason is not None and may_be_lost:
+            body = await self._read_error(response)
+            reason, self._has_failed = judge(response, body, exchange, has_session=has_session)
+        if failed_before and self._has_failed and has_session and exchange.method in COMMON_METHODS:
+            reason = reason or DOUBTFUL_SESSION
+        if reason is not None:
             self.channel.drained(reason)
-        if kind != EVENT_STREAM:
+
+    async def _read_error(self, response: httpx2.Response) -> bytes:
+        """Read the body of an error, and nothing of another response. Close either."""
+        try:
+            if response.is_error:
+                return await self._sender.read(response)
             await response.aclose()
+        except (httpx2.HTTPError, TooLargeError) as error:  # the status is known
+            logger.debug("An error response could not be read: {kind}", kind=type(error).__name__)
+        return b""
 
     def _read_body(self, body: bytes, exchange: Exchange) -> bool:
         """Read the answer, and return whether there is no message at all."""
         found = frames.read(body)
         for frame in found:
-            is_other = isinstance(frame, dict) and "method" not in frame and not _answers(frame, exchange)
-            if not is_other:
+            # Without an id, it is an error of the request whose body this is.
+            if not isinstance(frame, dict) or "method" in frame or frame["id"] in (None, exchange.id):
                 self.channel.received(frame, exchange)
         if not exchange.is_settled:
             exchange.settle(UnreadableError(_NO_MESSAGE))
@@ -379,15 +356,7 @@ class StreamableHttpTransport(HttpTransport):
             logger.debug("A session was not ended: {kind}", kind=type(error).__name__)
 
 
-def _is_broken(response: httpx2.Response) -> bool:
-    # One that is only slow, or busy, may know the session.
-    is_slow = response.status_code == httpx2.codes.GATEWAY_TIMEOUT
-    return response.is_server_error and not is_slow and retry_after(response) is None
-
-
-def _answers(frame: dict[str, Any], exchange: Exchange) -> bool:
-    # Without an id, it is an error of the request whose body this is.
-    return frame["id"] is None or frame["id"] == exchange.id
+_PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
 
 
 def _encoded(value: str) -> str:
@@ -395,17 +364,3 @@ def _encoded(value: str) -> str:
     Write a value as in a header of revision 2026-07-28.
     """
     return value if _PLAIN.fullmatch(value) else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
-
-
-def _describe_redirect(response: httpx2.Response) -> str:
-    target = redirect_target(response)
-    if target is None:
-        return f"the server answered with HTTP {status_of(response)}"
-    shown = target.copy_with(userinfo=b"", query=None)
-    if response.request.url.scheme == "https" and target.scheme == "http":
-        return (
-            f"Redirect to {shown} not followed: it leaves TLS. The server is likely behind a proxy that ends TLS, and "
-            f"does not trust its forwarded headers. Use {shown.copy_with(scheme='https')} as the endpoint, or mend the "
-            "settings of the proxy"
-        )
-    return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
