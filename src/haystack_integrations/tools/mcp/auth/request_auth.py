@@ -31,6 +31,7 @@ import inspect
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urljoin
 from weakref import WeakValueDictionary
@@ -80,14 +81,14 @@ class _Renewal:
     that is good from then on.
     """
 
-    def __init__(self, getting: Coroutine[Any, Any, bool]) -> None:
-        self._task = asyncio.create_task(getting)
+    def __init__(self, get: Callable[[Callable[[bool], None]], Coroutine[Any, Any, bool]]) -> None:
+        self._task = asyncio.create_task(get(self._refreshing))
         # Whoever waited has the error; without this, asyncio would log it if nobody did.
         self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._waiters = 0
         self._is_refreshing = False
 
-    def refreshing(self, is_refreshing: bool) -> None:
+    def _refreshing(self, is_refreshing: bool) -> None:
         self._is_refreshing = is_refreshing
         self._end_if_unwanted()
 
@@ -120,10 +121,19 @@ class _Holder:
     record: Record | None = None
     renewal: _Renewal | None = None
     proofs: Proofs | None = None
-    # What is stored in place of the record, which could not be saved.
-    outdated: Record | None = None
+    # What the storage had at last, and whether the record, which is newer, could not be saved.
+    stored: Record | None = None
+    is_unsaved: bool = False
     # How often somebody has logged out.
     logouts: int = 0
+
+    async def load(self) -> Record | None:
+        """Load what is stored, unless what could not be saved is newer: what was stored before it is used up."""
+        stored = await self.storage.load(self.key)
+        if self.is_unsaved and is_same(stored, self.stored):
+            return self.record
+        self.stored, self.is_unsaved = stored, False
+        return stored
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
@@ -208,7 +218,7 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If that fails.
         """
         holder = self.holder_of(user)
-        holder.record = await _explained(holder.storage.load(holder.key))
+        holder.record = await _explained(holder.load())
         await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, Challenge.of(challenge)))
 
     async def log_out(self, user: str | None) -> bool:
@@ -222,9 +232,7 @@ class OAuth(httpx2.Auth):
         holder = self.holder_of(user)
         async with holder.storage.lock(holder.key):
             holder.logouts += 1
-            record = await _explained(holder.storage.load(holder.key))
-            if holder.outdated is not None and is_same(record, holder.outdated):
-                record = holder.record
+            record = await _explained(holder.load())
             await _explained(holder.storage.delete(holder.key))
             holder.record = None
         if not has_token(record):
@@ -252,7 +260,7 @@ class OAuth(httpx2.Auth):
         """
         holder = tries.holder
         if holder.record is None:
-            loaded = await holder.storage.load(holder.key)
+            loaded = await holder.load()
             holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
         record = holder.record
         if not has_token(record):
@@ -312,38 +320,35 @@ class OAuth(httpx2.Auth):
         def serves(record: Record | None) -> bool:
             return has_token(record) and not is_same(record, used) and (not is_step_up or _covers(record, challenge))
 
-        is_own = is_new = False
-        while not is_own and not (serves(holder.record) and (is_new or not has_expired(holder.record))):
-            renewal = holder.renewal
-            if renewal is None or not renewal.can_be_joined():
-                refusal = (challenge or _challenges.get(self.server_url), tries.version)
-                renewal, is_own = _Renewal(self._get(tries, refusal, serves, may_refresh=may_refresh)), True
-                holder.renewal = renewal
+        if serves(holder.record) and not has_expired(holder.record):
+            return holder.record or {}
+        while True:
+            joined = holder.renewal if holder.renewal is not None and holder.renewal.can_be_joined() else None
+            renewal = holder.renewal = joined or _Renewal(partial(self._get, tries, challenge, serves, may_refresh))
             has_logged_in = await renewal.wait()
             # Another process may have got the tokens of a second renewal. That was the last one in any case.
             tries.has_logged_in |= has_logged_in or not may_refresh
-            tries.has_renewed = is_new = True
-        return holder.record or {}
+            tries.has_renewed = True
+            if joined is None or serves(holder.record):
+                return holder.record or {}
 
     async def _get(
         self,
         tries: _Tries,
-        refusal: tuple[Challenge | None, str | None],
+        challenge: Challenge | None,
         serves: Callable[[Record | None], bool],
-        *,
         may_refresh: bool,
+        refreshing: Callable[[bool], None],
     ) -> bool:
-        holder, renewal = tries.holder, tries.holder.renewal
+        """Get tokens, and return whether otherwise than by a refresh."""
+        holder = tries.holder
         async with holder.storage.lock(holder.key):
-            loaded = stored = await holder.storage.load(holder.key)
-            if holder.outdated is not None and is_same(loaded, holder.outdated):
-                stored = holder.record  # the refresh token of the other is used up
+            stored = await holder.load()
             if serves(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
-            flow = self._flow(holder, stored or {}, *refusal)
-            flow.refreshing = renewal.refreshing if renewal is not None else flow.refreshing
-            flow.may_log_in = tries.may_log_in
+            flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url), tries.version)
+            flow.refreshing, flow.may_log_in = refreshing, tries.may_log_in
             logouts = holder.logouts
             try:
                 record = await flow.run(may_refresh=may_refresh)
@@ -358,7 +363,7 @@ class OAuth(httpx2.Auth):
                 await self._flow(holder, record).revoke()
                 msg = "authorization failed: the user has logged out meanwhile"
                 raise MCPAuthorizationError(msg)
-            holder.record, holder.outdated = record, loaded if flow.is_unsaved else None
+            holder.record, holder.is_unsaved = record, flow.is_unsaved
             return flow.has_logged_in
 
     def _flow(
