@@ -484,8 +484,7 @@ class InterceptedCall:
         if self._unanswered or self._under_way:
             kind = MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError
             text = f"{with_full_stop(text)} The tool may have run."
-        name = self._request.display_name
-        error = kind(f"Failed to invoke Tool `{name}`: {text}", name, self._request.tool_args)
+        error = self._request.error(kind, text)
         error._outcome = "answered" if self._is_answered else None
         return error
 

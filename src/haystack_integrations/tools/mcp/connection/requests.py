@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_LIMITS, CallLimits
 from haystack_integrations.tools.mcp.errors import (
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
     from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+
+E = TypeVar("E", bound=MCPInvocationError)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +69,18 @@ class CallRequest:
         Whether the call to continue is a task.
         """
         return self.continues is not None and self.continues[0].task_id is not None
+
+    def error(self, kind: type[E], text: str, **options: Any) -> E:
+        """
+        Make the error of the call, with the name that its caller knows the tool by.
+
+        :param kind: What is raised.
+        :param text: What went wrong.
+        :param options: Further parameters of `kind`.
+        :returns: The error.
+        """
+        message = f"Failed to invoke Tool `{self.display_name}`: {text}"
+        return kind(message, self.display_name, self.tool_args, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,4 +216,4 @@ def call_failed(error: Exception, request: CallRequest) -> MCPInvocationError:
         kind, text = MCPCallTimeoutError, f"{error} (its event loop is blocked). The tool may have run."
     elif isinstance(error, OperationCancelledError):
         kind, text = MCPOutcomeUnknownError, f"{error} The tool may have run."
-    return kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
+    return request.error(kind, text)

@@ -199,7 +199,7 @@ class ToolCall:
             try:
                 session = supervisor.open_session() or await supervisor.ready_session(self._patience())
                 if request.tool_name in session.only_as_tasks:
-                    raise self._only_as_task()
+                    raise request.error(MCPInvocationError, f"{NEEDS_TASKS}. The tool did not run.")
                 if request.admission is not None:
                     await self._check(session, request.admission)
                 result = await self._attempt(session)
@@ -210,18 +210,12 @@ class ToolCall:
                 if gate.outcomes or gate.state != "closed":
                     gate.answered()
                 return result
-            except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-                self._end_attempt()
-                if not self._may_probe_again(session, error) or (pause := self._pause(attempt, error)) is None:
-                    self._note(error, entered_at)
-                    if self._repeats and isinstance(error, MCPOutcomeUnknownError) and error.reason:
-                        name, arguments = request.tool_name, request.tool_args
-                        raise outcome_unknown(error.reason, name, arguments, repeats=self._repeats) from error.__cause__
-                    raise
             except Exception as error:
                 self._end_attempt()
-                self._note(error, entered_at)
-                raise
+                pause = self._pause(session, attempt, error)
+                if pause is None:
+                    self._note(error, entered_at)
+                    raise
             finally:
                 if passage is not None:
                     passage.leave()
@@ -229,19 +223,14 @@ class ToolCall:
             if pause:
                 await asyncio.sleep(pause)
 
-    def _only_as_task(self) -> MCPInvocationError:
-        name = self.request.display_name
-        msg = f"Failed to invoke Tool `{name}`: {NEEDS_TASKS}. The tool did not run."
-        return MCPInvocationError(msg, name, self.request.tool_args)
-
     async def _check(self, session: Session, admission: Admission) -> None:
-        supervisor, timeout, name = self._supervisor, self._patience(), self.request.tool_name
+        supervisor, timeout = self._supervisor, self._patience()
         try:
             for again in (False, True):
                 # A server that was started again, as it was before, does not say so: it has forgotten the session. And
                 # since nothing is sent, nothing else would find that out.
                 listing = await supervisor.tools_now(session, self._patience(), again=again)
-                reason = await admission.refusal(name, listing)
+                reason = await admission.refusal(self.request.tool_name, listing)
                 if reason is None:
                     return
         except ReadInterruptedError as error:  # the next session has a listing of its own
@@ -249,9 +238,7 @@ class ToolCall:
         except TimeoutError:
             msg = f"{failed_to('list_tools', supervisor.description)}: timed out after {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
-        name = self.request.display_name
-        msg = f"Failed to invoke Tool `{name}`: {reason} Nothing was sent."
-        raise MCPDriftedCallError(msg, name, self.request.tool_args)
+        raise self.request.error(MCPDriftedCallError, f"{reason} Nothing was sent.")
 
     async def _enter(self, passage: Passage) -> None:
         began, left = monotonic(), self._within_total(self._left)
@@ -304,14 +291,22 @@ class ToolCall:
         is_gone = session is not None and not session.is_open and (session.opened_at or 0.0) < self._began
         return is_gone and isinstance(error, CallDidNotRunError)
 
-    def _pause(self, attempt: int, error: CallDidNotRunError | MCPOutcomeUnknownError) -> float | None:
+    def _pause(self, session: Session | None, attempt: int, error: Exception) -> float | None:
         # How long to wait before the call is sent again, in seconds; None if it is not.
         supervisor = self._supervisor
-        self._may_have_run = self._may_have_run or isinstance(error, MCPOutcomeUnknownError)
+        match error:
+            case CallDidNotRunError():
+                may_repeat = not error.denied
+            case MCPOutcomeUnknownError():
+                self._may_have_run = True
+                may_repeat = self.request.may_repeat
+            case _:
+                return None
         # A lost session is reopened at once; opening has a back-off of its own.
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
-        may_repeat = not error.denied if isinstance(error, CallDidNotRunError) else self.request.may_repeat
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
+            return None
+        if not self._may_probe_again(session, error):
             return None
         # The deadline of an attempt that cannot come far would say that the tool may have run.
         limit = self.request.limits.invocation_timeout
@@ -389,11 +384,13 @@ class ToolCall:
             )
 
     def _failure(self, error: Exception) -> MCPInvocationError:
-        name, arguments = self.request.display_name, self.request.tool_args
         if not isinstance(error, DeadlineError):
-            refusal = error.__cause__
-            if self._may_have_run and isinstance(error, MCPInvocationError) and isinstance(refusal, RefusedError):
-                error = CallDidNotRunError(str(refusal))  # which is true of the last attempt only
+            name, arguments, cause = self.request.display_name, self.request.tool_args, error.__cause__
+            if self._repeats and isinstance(error, MCPOutcomeUnknownError) and error.reason:
+                error = outcome_unknown(error.reason, name, arguments, repeats=self._repeats)
+                error.__cause__ = cause
+            elif self._may_have_run and isinstance(error, MCPInvocationError) and isinstance(cause, RefusedError):
+                error = CallDidNotRunError(str(cause))  # which is true of the last attempt only
             return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
         limits, total, has_progressed = self.request.limits, self.request.limits.max_total_timeout, self._has_progressed
         parameter, what = limits.timeout_name, f"timed out after {limits.invocation_timeout:g} seconds"
@@ -404,11 +401,11 @@ class ToolCall:
             what += " without progress"
         elif not limits.reset_timeout_on_progress:
             advice = ", or set `reset_timeout_on_progress` if it reports progress"
-        msg = (
-            f"Failed to invoke Tool `{name}`: {what}. The request was cancelled; the tool may have run. If the tool "
-            f"needs longer, raise `{parameter}`{advice}."
+        text = (
+            f"{what}. The request was cancelled; the tool may have run. If the tool needs longer, raise "
+            f"`{parameter}`{advice}."
         )
-        return MCPCallTimeoutError(msg, name, arguments)
+        return self.request.error(MCPCallTimeoutError, text)
 
 
 class _TaskRun:
@@ -631,8 +628,7 @@ class _TaskRun:
         return failure
 
     def _error(self, kind: type[E], text: str, *, outcome: str = "may_have_run") -> E:
-        request = self._request
-        error = kind(f"Failed to invoke Tool `{request.display_name}`: {text}", request.display_name, request.tool_args)
+        error = self._request.error(kind, text)
         error._outcome = outcome  # what is a task has begun
         return error
 
@@ -678,8 +674,8 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
         what = " ".join(filter(None, ["the server wants input first, which nobody can give now.", asked, reason]))
     else:
         what = "the server runs it as a task."
-    msg = f"Failed to invoke Tool `{request.display_name}`: {what} The call is left open; do not repeat it."
-    return MCPCallPendingError(msg, request.display_name, request.tool_args, pending_call=call)
+    text = f"{what} The call is left open; do not repeat it."
+    return request.error(MCPCallPendingError, text, pending_call=call)
 
 
 async def keep(call: MCPPendingCall, request: CallRequest, supervisor: Supervisor) -> None:
