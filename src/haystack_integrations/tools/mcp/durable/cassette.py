@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.durable.run import DurableRun
+from haystack_integrations.tools.mcp.durable.run import DurableRun, OpenRun
 from haystack_integrations.tools.mcp.durable.store import Codec, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
+from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import redact_value
 
 RecordMode: TypeAlias = Literal["none", "once", "all"]
@@ -60,7 +63,6 @@ class Cassette:
             raise ValueError(msg)
         self.file = Path(file)
         self.mode: RecordMode = mode
-        self._recorded: dict[str, ToolListing] | None = None
 
     def __enter__(self) -> Self:
         """
@@ -69,17 +71,12 @@ class Cassette:
         :returns: The cassette.
         :raises MCPRunError: If there is no such file, or it cannot be read.
         """
-        self._recorded = None
-        known = None
+        opens: Callable[..., OpenRun] = _RecordedRun
         if self.mode == "none" or (self.mode == "once" and self.file.exists()):
-            known = _read(self.file)
+            opens = partial(_PlayedRun, self.file, *_read(self.file))
         self._store = Store("sqlite://", power_loss_safe=False, codec=Codec())
-        self._run = DurableRun(self._store, self.file.stem, _LEASE, "error")
-        opened = self._run.__enter__()
-        if known is None:
-            self._recorded = opened.keep_listings()
-        else:
-            opened.play(*known, self._refusal)
+        self._run = DurableRun(self._store, self.file.stem, _LEASE, "error", opens)
+        self._opened = self._run.__enter__()
         return self
 
     def __exit__(
@@ -89,8 +86,8 @@ class Cassette:
         End it, and write the file if something was recorded.
         """
         self._run.__exit__(kind, error, traceback)
-        if self._recorded is not None and error is None:
-            write_cassette(self.file, self._store.entries(self._run.name), self._recorded)
+        if isinstance(self._opened, _RecordedRun) and error is None:
+            write_cassette(self.file, self._store.entries(self._run.name), self._opened.listings)
         self._store.close()
 
     async def __aenter__(self) -> Self:
@@ -109,9 +106,56 @@ class Cassette:
         """
         self.__exit__(kind, error, traceback)
 
-    def _refusal(self, what: str) -> MCPRunError:
+
+class _RecordedRun(OpenRun):
+    """
+    A run of which the tools of servers are kept, too.
+    """
+
+    def __init__(self, *opened: Any) -> None:
+        super().__init__(*opened)
+        self.listings: dict[str, ToolListing] = {}
+
+    def keep_listing(self, server: str, listing: ToolListing) -> None:
+        self.listings.setdefault(server, listing)
+
+
+class _PlayedRun(OpenRun):
+    """
+    A run that finds everything in a cassette. It asks and sends nothing, and calls fail as they did.
+    """
+
+    # The file has them, too.
+    _shows_values = True
+
+    def __init__(self, file: Path, entries: list[Entry], listings: dict[str, ToolListing], *opened: Any) -> None:
+        super().__init__(*opened)
+        self._file = file
+        self._entries = {entry.place: entry for entry in entries}
+        self._listings = listings
+
+    def listing(self, server: str) -> ToolListing:
+        # The same server may be started from another folder there; if it is the only one, it is meant.
+        found = self._listings.get(server) or (
+            next(iter(self._listings.values())) if len(self._listings) == 1 else None
+        )
+        if found is None:
+            known = ", ".join(self._listings) or "none"
+            msg = f"it has no tools of {server}; it has those of: {known}"
+            raise self._changed(msg)
+        return dataclasses.replace(found, number=next_moment())
+
+    def _check_before(self, place: Place, request: Any = None) -> None:
+        self.give_back(place)
+        msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
+        raise self._changed(msg)
+
+    def _may_be_made(self, entry: Entry) -> bool:  # noqa: ARG002
+        return False
+
+    def _changed(self, what: str) -> MCPRunChangedError:
         msg = (
-            f"The cassette {self.file} cannot be played: {what} If that is meant, record it again, in pytest with "
+            f"The cassette {self._file} cannot be played: {what} If that is meant, record it again, in pytest with "
             "--mcp-record-mode=all."
         )
         return MCPRunChangedError(msg)

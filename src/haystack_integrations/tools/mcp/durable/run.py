@@ -50,7 +50,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunError,
 )
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
 if TYPE_CHECKING:
@@ -112,6 +111,9 @@ class OpenRun:
     A run that this process has leased. From any thread.
     """
 
+    # Whether errors may quote arguments.
+    _shows_values = False
+
     def __init__(
         self, store: Store, name: str, lease: Lease, seconds: float, deadline: float, on_unknown: OnUnknown
     ) -> None:
@@ -140,60 +142,21 @@ class OpenRun:
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._asking: set[str] = set()
         self._under_way = 0
-        # Set by a cassette: what is said of something that is not recorded, and the tools of servers.
-        self._refuse: Callable[[str], MCPRunError] | None = None
-        self._listings: dict[str, ToolListing] | None = None
         self._deadline = deadline
         self._lost: str | None = None
         self._ended = threading.Event()
         store.begin_renewing(self.beat, every=seconds / 3)
 
-    # A cassette
-
-    def play(
-        self, entries: list[Entry], listings: dict[str, ToolListing], refuse: Callable[[str], MCPRunError]
-    ) -> None:
+    def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002 - a cassette has them
         """
-        Give what is recorded elsewhere, and ask and send nothing.
-
-        :param entries: What is recorded.
-        :param listings: The tools of servers by their descriptions.
-        :param refuse: Makes an error of what is wrong.
+        Return None: the server is asked. See `connection.recording.CallRecorder`.
         """
-        self._entries = {entry.place: entry for entry in entries}
-        self._listings, self._refuse = listings, refuse
-
-    def keep_listings(self) -> dict[str, ToolListing]:
-        """
-        Keep the tools of servers, too.
-
-        :returns: Gets them by the descriptions of the servers.
-        """
-        self._listings = {}
-        return self._listings
-
-    def listing(self, server: str) -> ToolListing | None:
-        """
-        Return the tools of a server, if a cassette is played. See `connection.recording.CallRecorder`.
-        """
-        if self._refuse is None or self._listings is None:
-            return None
-        # The same server may be started from another folder there; if it is the only one, it is meant.
-        found = self._listings.get(server) or (
-            next(iter(self._listings.values())) if len(self._listings) == 1 else None
-        )
-        if found is None:
-            known = ", ".join(self._listings) or "none"
-            msg = f"it has no tools of {server}; it has those of: {known}"
-            raise self._refuse(msg)
-        return dataclasses.replace(found, number=next_moment())
+        return None
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Keep the tools of a server, if a cassette is recorded. See `connection.recording.CallRecorder`.
+        Keep nothing of what tools a server has. See `connection.recording.CallRecorder`.
         """
-        if self._listings is not None:
-            self._listings.setdefault(server, listing)
 
     # The lease
 
@@ -214,13 +177,10 @@ class OpenRun:
         elif not self._ended.is_set():
             self._lost = "another process has taken it over"
 
-    def _check_may_go_on(self, place: Place, request: Any = None) -> None:
+    def _check_may_go_on(self) -> None:
         """
-        Refuse to send or write when the run may be another process's, or a cassette is played.
+        Refuse to send or write when the run may be another process's.
         """
-        if self._refuse is not None:
-            msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
-            raise self._refuse(msg)
         if self._pid != os.getpid():
             reason = "it was opened in the process that this one was forked from"
         elif self._ended.is_set():
@@ -275,9 +235,9 @@ class OpenRun:
             if self._seen[found_by] == place.occurrence + 1:
                 self._seen[found_by] -= 1
 
-    def _check_before(self, place: Place, request: Any = None) -> None:
+    def _check_before(self, place: Place, request: Any = None) -> None:  # noqa: ARG002 - for a cassette
         try:
-            self._check_may_go_on(place, request)
+            self._check_may_go_on()
         except MCPRunError:
             self.give_back(place)
             raise
@@ -291,7 +251,7 @@ class OpenRun:
             raise
         if entry is None:
             self._lost = "another process has taken it over"
-        self._check_may_go_on(place)  # again, because the process may have stood still since
+        self._check_may_go_on()  # again, because the process may have stood still since
         return entry  # type: ignore[return-value]
 
     def recall(self, kind: str, name: str) -> Recalled:
@@ -333,7 +293,7 @@ class OpenRun:
             entry = self._entries.get(place)
         try:
             if entry is None:
-                self._check_may_go_on(place, request)
+                self._check_before(place, request)
             elif differences := _differences_of_requests(entry.request, request):
                 msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"
                 raise self._changed(msg)
@@ -433,8 +393,7 @@ class OpenRun:
                 msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
                 raise self._changed(msg)
             return self._write(place, request), True
-        may_be_made = entry.state == "failed" and entry.result["outcome"] == "did_not_run" and self._refuse is None
-        if may_be_made and not self._was_told(entry):
+        if self._may_be_made(entry):
             self._check_before(place, entry.request)
             return self._again(dataclasses.replace(entry, result=None)), True
         if entry.state in ("done", "failed"):
@@ -452,12 +411,14 @@ class OpenRun:
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
 
-    def _was_told(self, entry: Entry) -> bool:
+    def _may_be_made(self, entry: Entry) -> bool:
         """
-        Tell whether a model may have seen what came of a call: perhaps another one than asked for it.
+        Tell whether a call did not run, and no model was told: another one than asked for it may have been.
         """
+        if entry.state != "failed" or entry.result["outcome"] != "did_not_run":
+            return False
         later = [each.place for each in self._entries.values() if each.number > entry.number]
-        return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
+        return not any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
 
     def _is_replied_to(self, place: Place) -> bool:
         """
@@ -480,7 +441,7 @@ class OpenRun:
     def _again(self, entry: Entry) -> Entry:
         if not self._store.begin_again(self._lease, entry):
             self._lost = "another process has taken it over"
-        self._check_may_go_on(entry.place)
+        self._check_may_go_on()
         return dataclasses.replace(entry, epoch=self._lease.epoch, attempt=entry.attempt + 1)
 
     def _decide(self, entry: Entry) -> str:
@@ -504,8 +465,6 @@ class OpenRun:
         )
 
     def _changed(self, what: str) -> MCPRunError:
-        if self._refuse is not None:
-            return self._refuse(what)
         msg = (
             f"The run '{self.name}' cannot be continued: {what} Continue it with the program that began it, or delete "
             "the run."
@@ -524,7 +483,7 @@ class OpenRun:
 
         asked = described(place, request)
         recorded = [
-            _differences(described(each.place, each.request), asked, are_shown=self._refuse is not None)
+            _differences(described(each.place, each.request), asked, are_shown=self._shows_values)
             for each in self._entries.values()
             if each.place.kind == place.kind
         ]
@@ -550,7 +509,7 @@ class OpenRun:
         if isinstance(error, MCPOutcomeUnknownError):
             decision = self._decide(entry)
             if decision == "repeat":
-                self._check_may_go_on(entry.place)
+                self._check_may_go_on()
                 return self._again(dataclasses.replace(entry, result=None))
             if decision == "error":
                 about = _in_doubt(self.name, entry) if error.pending_call is None else _goes_on(self.name, entry)
@@ -607,7 +566,14 @@ class DurableRun:
     A run, as a context manager. `RunJournal.run` makes it.
     """
 
-    def __init__(self, store: Store, name: str, seconds: float, on_unknown: OnUnknown) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        seconds: float,
+        on_unknown: OnUnknown,
+        opens: Callable[..., OpenRun] = OpenRun,
+    ) -> None:
         """
         Initialize the DurableRun.
 
@@ -615,11 +581,13 @@ class DurableRun:
         :param name: Name of the run.
         :param seconds: For how long it is leased.
         :param on_unknown: What is done about calls without a result.
+        :param opens: Makes the open run.
         """
         self.name = name
         self._store = store
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
+        self._opens = opens
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
@@ -637,7 +605,7 @@ class DurableRun:
                 "process, or in another block of this one. Try again then, or give this run a name of its own."
             )
             raise MCPRunElsewhereError(msg)
-        return OpenRun(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+        return self._opens(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
 
     def _enter(self, opened: OpenRun) -> OpenRun:
         self._opened = opened
