@@ -150,8 +150,8 @@ class _PlayedRun(OpenRun):
         msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
         raise self._changed(msg)
 
-    def _may_be_made(self, entry: Entry) -> bool:  # noqa: ARG002
-        return False
+    def _is_over(self, entry: Entry) -> bool:
+        return entry.state in ("done", "failed")
 
     def _changed(self, what: str) -> MCPRunChangedError:
         msg = (

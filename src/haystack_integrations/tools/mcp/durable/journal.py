@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.durable.run import (
     UnknownCall,
     failure,
     scope,
+    unknown_call,
 )
 from haystack_integrations.tools.mcp.durable.store import Codec, Entry, RecordedRun, Store
 from haystack_integrations.tools.mcp.durable.tools import journaled_tools
@@ -210,14 +211,7 @@ class RunJournal:
         :returns: The calls.
         """
         return [
-            UnknownCall(
-                run=name,
-                number=entry.number,
-                tool_name=entry.place.name,
-                arguments=entry.request["arguments"],
-                started=entry.started,
-                key=entry.request["key"],
-            )
+            unknown_call(name, entry)
             for entry in self._store.entries(name)
             if entry.place.kind == "call" and entry.state == "started"
         ]

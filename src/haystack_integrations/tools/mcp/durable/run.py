@@ -7,9 +7,12 @@ A run that is open in this process: which recorded call, reply or value is the n
 
 .. code-block:: text
 
-    absent ──> started ──> done | failed         a call; what is started was perhaps sent
-                  │  └───> pending ──> done      the server has it: a task, or a question that is open
-                  └ found by a later process: sent again if that is allowed, otherwise `on_unknown` decides
+    absent ──> started ─────────────> done | failed   a call; what is started was perhaps sent
+                  └────> pending ───> done | failed   the server has it: a task, or a question that is open
+
+A process that continues a run returns what is done or failed, but sends again what failed because it did not run,
+unless a model was told. It takes up what is pending. What is started it sends again if that is allowed; otherwise
+`on_unknown` decides.
 
 A reply of the model, a decision of a person, or a value, is written once it is there.
 """
@@ -69,6 +72,8 @@ KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 # Seconds between two attempts to write a result into a database that is gone.
 _PAUSE: Final = 0.2
 
+_TAKEN_OVER: Final = "another process has taken it over"
+
 
 class Scope(NamedTuple):
     """
@@ -106,6 +111,24 @@ class UnknownCall:
     key: str
 
 
+def unknown_call(run: str, entry: Entry) -> UnknownCall:
+    """
+    Describe a call whose outcome is unknown.
+
+    :param run: Name of the run.
+    :param entry: What is recorded of the call.
+    :returns: The description.
+    """
+    return UnknownCall(
+        run=run,
+        number=entry.number,
+        tool_name=entry.place.name,
+        arguments=entry.request["arguments"],
+        started=entry.started,
+        key=entry.request["key"],
+    )
+
+
 class OpenRun:
     """
     A run that this process has leased. From any thread.
@@ -140,10 +163,10 @@ class OpenRun:
         # How many replies were used, by scope and generator, and of all; how many equal calls and values there were.
         self._steps: Counter[Scope] = Counter()
         self._seen: Counter[tuple[Any, ...]] = Counter()
-        self._asking: set[str] = set()
+        self._asking: set[Scope] = set()
         self._under_way = 0
         self._deadline = deadline
-        self._lost: str | None = None
+        self._is_lost = False
         self._ended = threading.Event()
         store.begin_renewing(self.beat, every=seconds / 3)
 
@@ -164,7 +187,7 @@ class OpenRun:
         """
         Prolong the lease.
         """
-        if self._ended.is_set() or self._lost is not None:
+        if self._ended.is_set() or self._is_lost:
             return
         asked = boot_clock()
         try:
@@ -175,7 +198,7 @@ class OpenRun:
         if is_ours:
             self._deadline = asked + self._seconds
         elif not self._ended.is_set():
-            self._lost = "another process has taken it over"
+            self._is_lost = True
 
     def _check_may_go_on(self) -> None:
         """
@@ -185,8 +208,8 @@ class OpenRun:
             reason = "it was opened in the process that this one was forked from"
         elif self._ended.is_set():
             reason = "its block was left"
-        elif self._lost is not None:
-            reason = self._lost
+        elif self._is_lost:
+            reason = _TAKEN_OVER
         elif boot_clock() > self._deadline:
             reason = "its lease has ended, because this process stood still or the journal could not be reached"
         else:
@@ -202,7 +225,7 @@ class OpenRun:
         """
         self._ended.set()
         self._store.stop_renewing(self.beat)
-        if self._pid != os.getpid() or self._lost is not None:
+        if self._pid != os.getpid() or self._is_lost:
             return
         if self._under_way:
             # What is still under way writes its result under this lease, which ends by itself.
@@ -250,7 +273,7 @@ class OpenRun:
             self.give_back(place)
             raise
         if entry is None:
-            self._lost = "another process has taken it over"
+            self._is_lost = True
         self._check_may_go_on()  # again, because the process may have stood still since
         return entry  # type: ignore[return-value]
 
@@ -278,18 +301,17 @@ class OpenRun:
         :raises MCPRunChangedError: If another request was recorded.
         :raises MCPRunError: If the generator is asked twice at once.
         """
-        here = scope.get().path
-        asking = f"{here}|{name}"
+        own = Scope(scope.get().path, name)
         with self._lock:
-            if asking in self._asking:
+            if own in self._asking:
                 msg = (
                     f"The chat generator '{name}' was asked twice at once in run '{self.name}': a continued run could "
                     'not tell the replies apart. Run each in a block `with journal.branch("a name"):`, or give '
                     "the generators names."
                 )
                 raise MCPRunError(msg)
-            self._asking.add(asking)
-            place = Place(scope=here, kind="reply", step=self._steps[Scope(here, name)], name=name)
+            self._asking.add(own)
+            place = Place(scope=own.path, kind="reply", step=self._steps[own], name=name)
             entry = self._entries.get(place)
         try:
             if entry is None:
@@ -299,19 +321,19 @@ class OpenRun:
                 raise self._changed(msg)
             yield Recalled(self, place, request, entry)
             with self._lock:
-                self._steps.update([Scope(here, name), Scope(here)])
-            scope.set(Scope(here, name))
+                self._steps.update([own, Scope(own.path)])
+            scope.set(own)
         finally:
-            self._asking.discard(asking)
+            self._asking.discard(own)
 
-    # Calls of tools
+    # Calls of MCP tools
 
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it. See `connection.recording.CallRecorder`.
         """
-        entry, is_new = self._begin_call(call)
-        if not is_new:
+        entry, is_due = self._begin_call(call)
+        if not is_due:
             return _result(entry)
         with self._running():
             while True:
@@ -328,8 +350,8 @@ class OpenRun:
         """
         Return the recorded result of a call, or send it, without blocking the event loop.
         """
-        entry, is_new = await asyncio.to_thread(self._begin_call, call)
-        if not is_new:
+        entry, is_due = await asyncio.to_thread(self._begin_call, call)
+        if not is_due:
             return _result(entry)
         with self._running():
             while True:
@@ -340,13 +362,32 @@ class OpenRun:
                 else:
                     return await asyncio.to_thread(self._finish, entry, call, result)
 
+    @contextmanager
+    def _running(self) -> Iterator[None]:
+        with self._lock:
+            self._under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
+        request = call.request
+        entry, is_due = self.begin(
+            request.display_name, call.arguments, secrets=call.secrets, may_repeat=call.may_repeat
+        )
+        if not is_due and entry.state == "failed":
+            raise _error(entry.result, request)
+        return entry, is_due
+
     def _request(self, call: RecordedCall, entry: Entry) -> CallRequest:
         """
         Return what is sent: the call with its key, and what the server has kept of it, if it is taken up again.
         """
         request, key = call.request, entry.request["key"]
         arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
-        continues = None if entry.result is None else (_handle(entry, arguments, call.secrets), None)
+        continues = (_handle(entry, arguments, call.secrets), None) if entry.state == "pending" else None
         return dataclasses.replace(
             request,
             meta={**(request.meta or {}), KEY_IN_META: key},
@@ -359,14 +400,38 @@ class OpenRun:
         # The arguments are those of the call, and may have secrets among them.
         self.note(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
 
-    def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
-        request = call.request
-        entry, is_new = self.begin(
-            request.display_name, call.arguments, secrets=call.secrets, may_repeat=call.may_repeat
-        )
-        if not is_new and entry.state == "failed":
-            raise _error(entry.result, request)
-        return entry, is_new
+    def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
+        """
+        Record that a call failed, and raise its error; return the call if it is to be sent again.
+        """
+        redactor = Redactor(call.secrets)
+        name = call.request.display_name
+        if entry.state == "pending" and isinstance(error, ValueError):  # nobody can answer its questions now
+            # The module imports the types of the protocol, which takes a quarter of a second.
+            from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
+
+            raise pending_error(_handle(entry, call.request.tool_args, call.secrets), call.request) from error
+        if isinstance(error, MCPCallPendingError):
+            self._note_pending(entry, error.pending_call)
+            raise error
+        if isinstance(error, MCPOutcomeUnknownError):
+            decision = self._decide(entry)
+            if decision == "repeat":
+                self._check_may_go_on()
+                return self._send_again(entry)
+            if decision == "error":
+                about = _in_doubt(self.name, entry) if error.pending_call is None else _goes_on(self.name, entry)
+                message = f"{about} {redactor.text(str(error))}"
+                raise MCPCallInDoubtError(message, name, entry.number) from error
+        self.note(entry, "failed", _stored_error(error, redactor, name))
+        raise error
+
+    def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
+        stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+        self.note(entry, "done", Redactor(call.secrets).whole(stored))
+        return result
+
+    # Calls of any tools
 
     def begin(
         self, tool_name: str, arguments: dict[str, Any], *, may_repeat: Callable[[], bool], secrets: Sequence[str] = ()
@@ -378,7 +443,7 @@ class OpenRun:
         :param arguments: The arguments by which it is recognized.
         :param may_repeat: Returns whether the tool may run twice. Asked only if it may have run.
         :param secrets: Texts that must not be written down.
-        :returns: The call, and whether it is to be made now. One with a result then is to be resumed.
+        :returns: The call, and whether it is to be made now; one that is pending is to be taken up again.
         :raises MCPCallInDoubtError: If it was made and nothing says what came of it.
         :raises MCPRunChangedError: If it was not made when the run was recorded.
         :raises MCPRunError: If the run cannot go on here.
@@ -393,32 +458,30 @@ class OpenRun:
                 msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
                 raise self._changed(msg)
             return self._write(place, request), True
-        if self._may_be_made(entry):
-            self._check_before(place, entry.request)
-            return self._again(dataclasses.replace(entry, result=None)), True
-        if entry.state in ("done", "failed"):
+        if self._is_over(entry):
             return entry, False
         self._check_before(place, entry.request)
-        if entry.state == "pending" or may_repeat():
-            return self._again(entry), True
-        decision = self._decide(entry)
+        if entry.state == "pending":
+            return self._begin_again(entry), True
+        decision = "repeat" if entry.state == "failed" or may_repeat() else self._decide(entry)
         if decision == "repeat":
-            return self._again(entry), True
+            return self._send_again(entry), True
         message = _in_doubt(self.name, entry)
-        if decision != "model":
+        if decision == "error":
             raise MCPCallInDoubtError(message, tool_name, entry.number)
         told = failure("MCPOutcomeUnknownError", message)
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
 
-    def _may_be_made(self, entry: Entry) -> bool:
+    def _is_over(self, entry: Entry) -> bool:
         """
-        Tell whether a call did not run, and no model was told: another one than asked for it may have been.
+        Tell whether what is recorded of a call is what came of it.
         """
-        if entry.state != "failed" or entry.result["outcome"] != "did_not_run":
-            return False
-        later = [each.place for each in self._entries.values() if each.number > entry.number]
-        return not any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
+        # One that did not run is made, unless a model was told: perhaps another one than asked for it.
+        if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
+            later = [each.place for each in self._entries.values() if each.number > entry.number]
+            return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
+        return entry.state in ("done", "failed")
 
     def _is_replied_to(self, place: Place) -> bool:
         """
@@ -428,19 +491,12 @@ class OpenRun:
         here = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
         return sum(after in ("", each.name) for each in here) > place.step
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        with self._lock:
-            self._under_way += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way -= 1
+    def _send_again(self, entry: Entry) -> Entry:
+        return self._begin_again(dataclasses.replace(entry, state="started", result=None))
 
-    def _again(self, entry: Entry) -> Entry:
+    def _begin_again(self, entry: Entry) -> Entry:
         if not self._store.begin_again(self._lease, entry):
-            self._lost = "another process has taken it over"
+            self._is_lost = True
         self._check_may_go_on()
         return dataclasses.replace(entry, epoch=self._lease.epoch, attempt=entry.attempt + 1)
 
@@ -448,21 +504,50 @@ class OpenRun:
         choice = self._on_unknown
         if not callable(choice):
             return choice
-        asked = choice(self._unknown(entry))
+        asked = choice(unknown_call(self.name, entry))
         if asked not in ("error", "model", "repeat"):
             msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {asked!r}"
             raise MCPRunError(msg)
         return asked
 
-    def _unknown(self, entry: Entry) -> UnknownCall:
-        return UnknownCall(
-            run=self.name,
-            number=entry.number,
-            tool_name=entry.place.name,
-            arguments=entry.request["arguments"],
-            started=entry.started,
-            key=entry.request["key"],
-        )
+    def note(self, entry: Entry, state: str, result: Any) -> None:
+        """
+        Record what came of a call.
+
+        :param entry: The call.
+        :param state: "done", "failed" or "pending".
+        :param result: The result, the error or the handle.
+        :raises MCPRunError: If another process has sent the call again, or the journal cannot be reached any more.
+        """
+        # What a tool gave is not thrown away at once, and not waited for longer than the lease that there is now: a
+        # database that refuses just this write may go on prolonging it.
+        until, has_failed = self._deadline, False
+        while True:
+            try:
+                is_noted = self._store.finish(self._lease, entry, state=state, result=result)
+                break
+            except MCPRunError as error:
+                if boot_clock() > until or self._ended.is_set():
+                    raise
+                if not has_failed:
+                    logger.warning(
+                        "The outcome of '{tool}' in run '{run}' was not written, and is tried again: {error}",
+                        tool=entry.place.name,
+                        run=self.name,
+                        error=str(error),
+                    )
+                has_failed = True
+                self._ended.wait(_PAUSE)
+        if not is_noted and has_failed:  # what failed may have been written nevertheless, and only the answer lost
+            written = self._store.entries(self.name, with_values=False)
+            own = (entry.number, entry.epoch, state)
+            is_noted = any((each.number, each.epoch, each.state) == own for each in written)
+        if not is_noted:
+            self._is_lost = True
+            msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
+            raise MCPRunError(msg)
+
+    # What another program does
 
     def _changed(self, what: str) -> MCPRunError:
         msg = (
@@ -491,74 +576,6 @@ class OpenRun:
             return f"No {place.kind} is recorded."
         nearest = min(recorded, key=len)
         return f"The nearest one that is recorded differs: {'; '.join(nearest) or 'it has no result'}."
-
-    def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
-        """
-        Record that a call failed, and raise its error; return the call if it is to be sent again.
-        """
-        redactor = Redactor(call.secrets)
-        name = call.request.display_name
-        if entry.result is not None and isinstance(error, ValueError):  # nobody can answer its questions now
-            # The module imports the types of the protocol, which takes a quarter of a second.
-            from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
-
-            raise pending_error(_handle(entry, call.request.tool_args, call.secrets), call.request) from error
-        if isinstance(error, MCPCallPendingError):
-            self._note_pending(entry, error.pending_call)
-            raise error
-        if isinstance(error, MCPOutcomeUnknownError):
-            decision = self._decide(entry)
-            if decision == "repeat":
-                self._check_may_go_on()
-                return self._again(dataclasses.replace(entry, result=None))
-            if decision == "error":
-                about = _in_doubt(self.name, entry) if error.pending_call is None else _goes_on(self.name, entry)
-                message = f"{about} {redactor.text(str(error))}"
-                raise MCPCallInDoubtError(message, name, entry.number) from error
-        self.note(entry, "failed", _stored_error(error, redactor, name))
-        raise error
-
-    def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
-        stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.note(entry, "done", Redactor(call.secrets).whole(stored))
-        return result
-
-    def note(self, entry: Entry, state: str, result: Any) -> None:
-        """
-        Record what came of a call.
-
-        :param entry: The call.
-        :param state: "done", "failed" or "pending".
-        :param result: The result, the error or the handle.
-        :raises MCPRunError: If another process has sent the call again, or the journal cannot be reached any more.
-        """
-        # What a tool gave is not thrown away at once, and not waited for longer than the lease that there is now: a
-        # database that refuses just this write may go on prolonging it.
-        until, is_told = self._deadline, False
-        while True:
-            try:
-                is_noted = self._store.finish(self._lease, entry, state=state, result=result)
-                break
-            except MCPRunError as error:
-                if boot_clock() > until or self._ended.is_set():
-                    raise
-                if not is_told:
-                    logger.warning(
-                        "The outcome of '{tool}' in run '{run}' was not written, and is tried again: {error}",
-                        tool=entry.place.name,
-                        run=self.name,
-                        error=str(error),
-                    )
-                is_told = True
-                self._ended.wait(_PAUSE)
-        if not is_noted and is_told:  # what failed may have been written nevertheless, and only the answer lost
-            written = self._store.entries(self.name, with_values=False)
-            own = (entry.number, entry.epoch, state)
-            is_noted = any((each.number, each.epoch, each.state) == own for each in written)
-        if not is_noted:
-            self._lost = "another process has taken it over"
-            msg = f"The run '{self.name}' cannot go on here: another process has taken it over."
-            raise MCPRunError(msg)
 
 
 class DurableRun:
@@ -801,7 +818,7 @@ def failure(kind: str, message: str, *, code: int | None = None, outcome: str = 
     return {"kind": kind, "message": message, "code": code, "outcome": outcome}
 
 
-def _stored_error(error: Exception, redactor: Redactor, tool_name: str = "") -> dict[str, Any]:
+def _stored_error(error: Exception, redactor: Redactor, tool_name: str) -> dict[str, Any]:
     if not isinstance(error, MCPInvocationError):
         return failure("MCPInvocationError", redactor.text(f"Failed to invoke Tool `{tool_name}`: {error}"))
     return failure(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
@@ -810,8 +827,6 @@ def _stored_error(error: Exception, redactor: Redactor, tool_name: str = "") -> 
 def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
     kind = getattr(errors, stored["kind"], MCPInvocationError)
     kind = kind if isinstance(kind, type) and issubclass(kind, MCPInvocationError) else MCPInvocationError
-    if issubclass(kind, MCPCallPendingError):
-        kind = MCPInvocationError
     error: MCPInvocationError = kind(stored["message"], request.display_name, request.tool_args, code=stored["code"])
     return error
 

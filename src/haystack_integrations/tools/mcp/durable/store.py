@@ -158,10 +158,8 @@ class _Statements:
             entries.number == given("own_number"), entries.epoch == given("own_epoch"), entries.run == given("run")
         )
         self.finish = sql.update(_ENTRIES).where(is_entry, is_open).values(new("state", "result", "ended"))
-        again = new("epoch", "attempt", "started")
-        begin = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest)
-        self.take_up = begin.values(again)
-        self.send_again = begin.values({**again, "state": "started", "result": None})
+        again = new("epoch", "attempt", "started", "state", "result")
+        self.begin_again = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest).values(again)
         free = sql.select(sql.literal(1)).where(runs.name == given("name"), is_free).exists()
         is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
         self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
@@ -599,53 +597,37 @@ class Store:
         :returns: The entry; None if another process has the run.
         """
         at = time.time()
-        values = {
-            **{name: getattr(place, name) for name in _PLACE},
-            "state": state,
-            "attempt": 1,
-            "epoch": lease.epoch,
-            "request": self._codec.dumps(request),
-            "result": None if state == "started" else self._codec.dumps(result),
-            "started": at,
-            "ended": None if state == "started" else at,
+        ended = None if state == "started" else at
+        own: dict[str, Any] = {"state": state, "attempt": 1, "epoch": lease.epoch, "started": at, "ended": ended}
+        found_by: dict[str, Any] = {name: getattr(place, name) for name in _PLACE}
+        values: dict[str, Any] = {
             "run": lease.run,
+            "request": self._codec.dumps(request),
+            "result": self._stored(state, result),
         }
         try:
-            done, _ = self._execute(self._statements.insert, **values)
+            done, _ = self._execute(self._statements.insert, **found_by, **own, **values)
         except (IntegrityError, sqlite3.IntegrityError):
             return None
         if not done:
             return None
-        return Entry(
-            number=done[0][0],
-            place=place,
-            state=state,
-            attempt=1,
-            epoch=lease.epoch,
-            request=request,
-            result=result,
-            started=at,
-            ended=None if state == "started" else at,
-        )
+        return Entry(**own, number=done[0][0], place=place, request=request, result=result)
+
+    def _stored(self, state: str, result: Any) -> bytes | None:
+        return None if state == "started" else self._codec.dumps(result)
 
     def begin_again(self, lease: Lease, entry: Entry) -> bool:
         """
         Record that a call is sent once more or taken up again, if the lease is the latest one.
 
         :param lease: The lease.
-        :param entry: The call. With a result, which is a handle, it is taken up again.
+        :param entry: The call as it is now: "started", or "pending" with its handle.
         :returns: Whether it was recorded.
         """
-        return self._changes(
-            self._statements.send_again if entry.result is None else self._statements.take_up,
-            run=lease.run,
-            epoch=lease.epoch,
-            own_number=entry.number,
-            own_epoch=entry.epoch,
-            new_epoch=lease.epoch,
-            new_attempt=entry.attempt + 1,
-            new_started=time.time(),
-        )
+        given: dict[str, Any] = {"new_epoch": lease.epoch, "new_attempt": entry.attempt + 1, "new_started": time.time()}
+        given |= {"new_state": entry.state, "new_result": self._stored(entry.state, entry.result)}
+        own = {"run": lease.run, "epoch": lease.epoch, "own_number": entry.number, "own_epoch": entry.epoch}
+        return self._changes(self._statements.begin_again, **own, **given)
 
     def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any) -> bool:
         """

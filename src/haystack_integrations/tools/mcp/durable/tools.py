@@ -71,8 +71,8 @@ class _Journaled(Tool):
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return super().invoke(**kwargs)
-        entry, is_new = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self))
-        if not is_new:
+        entry, is_due = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self))
+        if not is_due:
             return self._recorded(entry)
         reset = scope.set(Scope(_inside(entry)))
         try:
@@ -89,10 +89,10 @@ class _Journaled(Tool):
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
-        entry, is_new = await asyncio.to_thread(
+        entry, is_due = await asyncio.to_thread(
             opened.begin, self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self)
         )
-        if not is_new:
+        if not is_due:
             return self._recorded(entry)
         reset = scope.set(Scope(_inside(entry)))
         try:
