@@ -51,6 +51,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPDriftedCallError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.handlers.calling import HandlerReports, MCPProgress
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
@@ -59,7 +60,6 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, argume
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     failed_to,
-    invocation_error,
     outcome_unknown,
     raise_tool_error,
     with_full_stop,
@@ -135,9 +135,7 @@ class ToolCall:
         :param error: Why.
         :returns: The error.
         """
-        if self._pending is not None:
-            return _TaskRun(self, self._pending).lost(error)
-        return invocation_error(error, self.request.display_name, self.request.tool_args, may_have_run=False)
+        return self._unanswered(error) if self._pending is None else _TaskRun(self, self._pending).lost(error)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
@@ -384,14 +382,22 @@ class ToolCall:
             )
 
     def _failure(self, error: Exception) -> MCPInvocationError:
-        if not isinstance(error, DeadlineError):
-            name, arguments, cause = self.request.display_name, self.request.tool_args, error.__cause__
-            if self._repeats and isinstance(error, MCPOutcomeUnknownError) and error.reason:
-                error = outcome_unknown(error.reason, name, arguments, repeats=self._repeats)
-                error.__cause__ = cause
-            elif self._may_have_run and isinstance(error, MCPInvocationError) and isinstance(cause, RefusedError):
-                error = CallDidNotRunError(str(cause))  # which is true of the last attempt only
-            return invocation_error(error, name, arguments, may_have_run=self._may_have_run)
+        # What an attempt raises speaks of that attempt only, and of the server's name of the tool.
+        request = self.request
+        match error:
+            case DeadlineError():
+                return request.error(MCPCallTimeoutError, self._timed_out())
+            case MCPOutcomeUnknownError(reason=str() as reason) if self._repeats:
+                failure = outcome_unknown(reason, request.display_name, request.tool_args, repeats=self._repeats)
+                failure.__cause__ = error.__cause__
+                return failure
+            case MCPInvocationError(__cause__=RefusedError() as refusal) if self._may_have_run:
+                return self._unanswered(CallDidNotRunError(str(refusal)))
+            case MCPInvocationError():
+                return self._renamed(error)
+        return self._unanswered(error)
+
+    def _timed_out(self) -> str:
         limits, total, has_progressed = self.request.limits, self.request.limits.max_total_timeout, self._has_progressed
         parameter, what = limits.timeout_name, f"timed out after {limits.invocation_timeout:g} seconds"
         advice = ""
@@ -401,11 +407,40 @@ class ToolCall:
             what += " without progress"
         elif not limits.reset_timeout_on_progress:
             advice = ", or set `reset_timeout_on_progress` if it reports progress"
-        text = (
+        return (
             f"{what}. The request was cancelled; the tool may have run. If the tool needs longer, raise "
             f"`{parameter}`{advice}."
         )
-        return self.request.error(MCPCallTimeoutError, text)
+
+    def _renamed(self, error: MCPInvocationError) -> MCPInvocationError:
+        name = self.request.display_name
+        if error.tool_name == name:
+            return error
+        message = error.message.replace(f"`{error.tool_name}`", f"`{name}`", 1)
+        failure = type(error)(message, name, error.tool_args, code=error.code, data=error.data)
+        failure.is_tool_error, failure._outcome = error.is_tool_error, error._outcome
+        failure.__cause__ = error.__cause__
+        return failure
+
+    def _unanswered(self, error: Exception) -> MCPInvocationError:
+        code = data = None
+        if not isinstance(error, MCPConnectionError):
+            text = describe_error(error)  # of a custom client: ours translate what they meet
+        elif self._may_have_run:
+            text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
+        else:
+            text = f"{with_full_stop(str(error))} The tool did not run."
+            code, data = error.code, error.data
+        is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
+        kinds = {
+            (False, False): MCPInvocationError,
+            (False, True): MCPOutcomeUnknownError,
+            (True, False): MCPTimeoutError,
+            (True, True): MCPCallTimeoutError,
+        }
+        failure = self.request.error(kinds[is_timeout, self._may_have_run], text, code=code, data=data)
+        failure.__cause__ = error
+        return failure
 
 
 class _TaskRun:

@@ -16,11 +16,9 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.convert.content import error_text
 from haystack_integrations.tools.mcp.errors import (
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTimeoutError,
 )
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -165,47 +163,6 @@ def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
     # Errors about text quote it.
     what = "it contains text that is not valid Unicode" if "utf-8" in str(error) else describe_error(error)
     return f"{culprit} cannot be sent as JSON: {what}"
-
-
-def invocation_error(
-    error: Exception, display_name: str, tool_args: dict[str, Any], *, may_have_run: bool
-) -> MCPInvocationError:
-    """
-    Make the error that a call raises, with the name that its caller knows the tool by.
-
-    :param error: What went wrong.
-    :param display_name: Name of the tool in messages.
-    :param tool_args: The arguments.
-    :param may_have_run: Whether an earlier attempt was sent and not answered.
-    :returns: The error, with its cause.
-    """
-    if isinstance(error, MCPInvocationError):
-        if error.tool_name == display_name:
-            return error
-        message = error.message.replace(f"`{error.tool_name}`", f"`{display_name}`", 1)
-        failure = type(error)(message, display_name, error.tool_args, code=error.code, data=error.data)
-        failure.is_tool_error, failure._outcome = error.is_tool_error, error._outcome
-        failure.__cause__ = error.__cause__
-        return failure
-    code = data = None
-    if not isinstance(error, MCPConnectionError):
-        text = describe_error(error)  # of a custom client: ours translate what they meet
-    elif may_have_run:
-        text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
-    else:
-        text = f"{with_full_stop(str(error))} The tool did not run."
-        code, data = error.code, error.data
-    is_timeout = isinstance(error, MCPConnectionError) and isinstance(error, TimeoutError)
-    kinds = {
-        (False, False): MCPInvocationError,
-        (False, True): MCPOutcomeUnknownError,
-        (True, False): MCPTimeoutError,
-        (True, True): MCPCallTimeoutError,
-    }
-    kind = kinds[is_timeout, may_have_run]
-    failure = kind(f"Failed to invoke Tool `{display_name}`: {text}", display_name, tool_args, code=code, data=data)
-    failure.__cause__ = error
-    return failure
 
 
 _READS = {
