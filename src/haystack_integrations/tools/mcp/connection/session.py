@@ -47,7 +47,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What came while the loop was blocked has not been read when the timer fires.
+# If a timer fires later than that, the loop was blocked, and has not read what came meanwhile: the watch looks again
+# after a moment. Both in seconds.
+_LATE = 0.02
 _SECOND_LOOK = 0.1
 
 # Timers and pings belong to no call, so they see the context variables of none.
@@ -164,7 +166,7 @@ class Watch:
         self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
-        self._is_second_look = self._was_late = False
+        self._is_second_look = False
 
     def begin(self, request: UnderWay) -> None:
         """
@@ -215,9 +217,8 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         now = monotonic()
-        # If the process stood still, the answers may have come meanwhile, and are read first.
-        self._was_late = not self._was_late and now - self._looks_at > _SECOND_LOOK
-        if self._was_late:
+        self._is_second_look = not self._is_second_look and now - self._looks_at > _LATE
+        if self._is_second_look:
             self._look_at(now + _SECOND_LOOK)
             return
         moments = []
@@ -228,25 +229,17 @@ class Watch:
                 request.give_up()
             else:
                 moments.append(request.deadline)
-        moments += self._silent_at(now)
+        limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
+        if limits:
+            silent_at = max(limits) + max(self._since, self._life.heard_at)
+            if len(limits) < len(self.requests):
+                moments.append(now + min(limits))  # the most patient request may have ended by then
+            elif now < silent_at:
+                moments.append(silent_at)
+            else:
+                self._give_up(max(limits))
         if moments:
             self._look_at(min(moments))
-
-    def _silent_at(self, now: float) -> Iterator[float]:
-        limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
-        is_second_look, self._is_second_look = self._is_second_look, False
-        if not limits:
-            return
-        silent_at = max(limits) + max(self._since, self._life.heard_at)
-        if len(limits) < len(self.requests):
-            yield now + min(limits)  # the most patient request may have ended by then
-        elif now < silent_at:
-            yield silent_at
-        elif is_second_look:
-            self._give_up(max(limits))
-        else:
-            self._is_second_look = True
-            yield now + _SECOND_LOOK
 
     def _give_up(self, limit: float) -> None:
         self._life.end(
