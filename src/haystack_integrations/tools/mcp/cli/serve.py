@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.cli.output import (
 )
 from haystack_integrations.tools.mcp.cli.targets import (
     TargetText,
+    file_and_name,
     module_of,
     modules_are_found_here,
     object_in_file,
@@ -235,12 +236,12 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
     """
     path = Path(target)
     name = provider_safe_name(path.stem)
-    file, colon, attribute = target.rpartition(":")
-    if colon and Path(file).is_file():
-        if Path(file).suffix in CONFIG_SUFFIXES:
+    if (in_file := file_and_name(target)) is not None:
+        file, attribute = in_file
+        if file.suffix in CONFIG_SUFFIXES:
             msg = f"serve takes the whole of {file}, and not a part of it: leave out ':{attribute}'"
             raise CommandError(msg)
-        return attribute, _kinds(object_in_file(Path(file), attribute), attribute)
+        return attribute, _kinds(object_in_file(file, attribute), attribute)
     if path.is_file() and path.suffix == ".py":
         module = module_of(path)
         made = [getattr(module, each) for each in _NAMES_OF_SERVERS if hasattr(module, each)]
@@ -266,7 +267,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
     if path.is_file() and path.suffix in YAML_SUFFIXES:
         return name, _of_yaml(path, name)
     if is_import_path(target):
-        attribute = attribute.rpartition(".")[2]
+        attribute = target.rpartition(":")[2].rpartition(".")[2]
         return attribute, _kinds(import_object(target), attribute)
     where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of that: "
     raise CommandError(where + _CHOICES)

@@ -232,17 +232,21 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     :returns: The servers, with those of a file that cannot be used.
     :raises CommandError: If it cannot be understood, or has no servers.
     """
-    if target is not None:
-        try:
-            found = _found(target, options)
-        except (ValueError, OSError) as error:
-            raise CommandError(str(error)) from error
-        if not found:
-            msg = f"{target} has no servers."
-            if Path(target).suffix in YAML_SUFFIXES:
-                msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
-            raise CommandError(msg)
-        return found
+    if target is None:
+        return _servers_of_files(options)
+    try:
+        found = _found(target, options)
+    except (ValueError, OSError) as error:
+        raise CommandError(str(error)) from error
+    if not found:
+        msg = f"{target} has no servers."
+        if Path(target).suffix in YAML_SUFFIXES:
+            msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
+        raise CommandError(msg)
+    return found
+
+
+def _servers_of_files(options: ServerOptions) -> list[Server]:
     files = [options.config] if options.config is not None else config_files()
     files = [file for file in files if not file.is_absolute()] or files
     if not files:
@@ -265,21 +269,25 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     return list(servers.values())
 
 
+def file_and_name(target: str) -> tuple[Path, str] | None:
+    """
+    Split a target that names something in a file.
+
+    :param target: The target.
+    :returns: The file, which exists, and the name after it, which may have colons, too; None for another target.
+    """
+    parts = target.split(":")
+    splits = ((":".join(parts[:end]), ":".join(parts[end:])) for end in range(1, len(parts)))
+    return next(((Path(file), name) for file, name in splits if os.path.isfile(file)), None)
+
+
 def _found(target: str, options: ServerOptions) -> list[Server]:
     if not target.strip():
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
-    # A name in a file may have colons, too.
-    parts = target.split(":")
-    splits = [(":".join(parts[:end]), ":".join(parts[end:])) for end in range(1, len(parts))]
-    file, name = next((each for each in splits if os.path.isfile(each[0])), splits[-1] if splits else ("", target))
-    is_of_file = os.path.isfile(file)
-    try:  # a path may have a quotation mark, and a command be longer than any path
-        plain = target.replace("\\", "\\\\") if sys.platform == "win32" else target
-        words = [target] if is_of_file or os.path.isfile(target) else shlex.split(plain)
-    except ValueError as error:
-        msg = f"The command has a quotation mark too few or too many ({error})"
-        raise CommandError(msg) from None
+    in_file = file_and_name(target)
+    # A path may have spaces and a quotation mark.
+    words = [target] if in_file or os.path.isfile(target) else _words_of(target)
     if len(words) > 1:
         named = _file_with(target, options)
         if named is not None:
@@ -287,21 +295,29 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
         return [Server(redact_url(target), server_info_from(target))]
-    if is_of_file:
-        if Path(file).suffix in CONFIG_SUFFIXES:
-            return [_named(Path(file), name)]
-        return [Server(target, InProcessServerInfo(object_in_file(Path(file), name)))]
-    if splits:
-        _refuse_missing_file(file)
+    if in_file is not None:
+        file, name = in_file
+        if file.suffix in CONFIG_SUFFIXES:
+            return [_named(file, name)]
+        return [Server(target, InProcessServerInfo(object_in_file(file, name)))]
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         return servers_in(path)
     if path.is_file() and path.suffix in _SCRIPTS:
         return [Server(target, server_info_from(target))]
+    _refuse_missing_file(target.rpartition(":")[0])
     if is_import_path(target):
         modules_are_found_here()
         return [Server(target, InProcessServerInfo(target))]
     return [_by_name(target, options)]
+
+
+def _words_of(command: str) -> list[str]:
+    try:
+        return shlex.split(command.replace("\\", "\\\\") if sys.platform == "win32" else command)
+    except ValueError as error:
+        msg = f"The command has a quotation mark too few or too many ({error})"
+        raise CommandError(msg) from None
 
 
 def _file_with(name: str, options: ServerOptions) -> Path | None:
