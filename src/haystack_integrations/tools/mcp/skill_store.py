@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from haystack.core.serialization import default_to_dict
 from haystack.dataclasses import FileContent, ImageContent
@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase
 
 __all__ = ["MCPSkill", "MCPSkillFile", "MCPSkillStore"]
 
@@ -157,13 +157,3 @@ class MCPSkillStore(ReaderBase):
         """
         stored: dict[str, Any] = default_to_dict(self, **self._stored_parameters(MCPSkillStore))
         return stored
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Self:
-        """
-        Build a store from the dictionary of `to_dict`, without connecting.
-
-        :param data: The dictionary.
-        :returns: The store.
-        """
-        return cls(**loaded_parameters(data["init_parameters"]))

@@ -256,6 +256,17 @@ class ReaderBase(Connected):
             stored.pop("required", None)
         return stored
 
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Self:
+        """
+        Build the object that `to_dict` has stored, without connecting.
+
+        :param data: The result of `to_dict`.
+        :returns: The object.
+        """
+        # Not `default_from_dict`: it would take a dictionary of the user's with a "type" for an object to import.
+        return cls(**loaded_parameters(data.get("init_parameters", {})))
+
 
 def is_out_of_reach(error: Exception, operation: str) -> bool:
     """

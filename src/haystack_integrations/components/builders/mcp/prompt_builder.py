@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCP
 from haystack_integrations.tools.mcp.convert.content import json_value, prompt_messages
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.parameters import Text, checked
-from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -299,18 +299,6 @@ class MCPPromptBuilder(ReaderBase):
         :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
         """
         return default_to_dict(self, **self._stored_parameters(MCPPromptBuilder))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MCPPromptBuilder:
-        """
-        Deserialize the component, without connecting.
-
-        :param data: The result of `to_dict`.
-        :returns: The component.
-        """
-        parameters = loaded_parameters(data.get("init_parameters", {}))
-        # Not `default_from_dict`: on Haystack 3 it would take `arguments` with a "type" for an object to import.
-        return cls(**parameters)
 
 
 def _named(listed: Iterable[types.Prompt], name: str) -> types.Prompt | None:

@@ -9,14 +9,14 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from haystack import Document, component, default_from_dict, default_to_dict, logging
+from haystack import Document, component, default_to_dict, logging
 from haystack.dataclasses import ByteStream
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
 from haystack_integrations.tools.mcp.concurrency import gather_bounded, imported
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
-from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -290,17 +290,6 @@ class MCPResourceFetcher(ReaderBase):
         :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
         """
         return default_to_dict(self, **self._stored_parameters(MCPResourceFetcher))
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> MCPResourceFetcher:
-        """
-        Deserialize the component, without connecting.
-
-        :param data: The result of `to_dict`.
-        :returns: The component.
-        """
-        parameters = loaded_parameters(data.get("init_parameters", {}))
-        return default_from_dict(cls, {**data, "init_parameters": parameters})
 
 
 def _concerns_one_resource(error: Exception) -> bool:
