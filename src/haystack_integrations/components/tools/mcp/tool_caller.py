@@ -73,6 +73,7 @@ class _Step:
     state: State
     history: list[ChatMessage]
     replies: list[ChatMessage]
+    # Only if the tools get it, too.
     callback: Any
     # The results, by the positions of the calls.
     messages: dict[int, ChatMessage] = field(default_factory=dict)
@@ -224,9 +225,10 @@ class MCPToolCaller:
         :raises ValueError: If two tools have the same name.
         """
         callback = select_streaming_callback(self.streaming_callback, streaming_callback, requires_async=False)
-        warm_up_tools(self.tools if tools is None else tools)
+        tools = self.tools if tools is None else tools
+        warm_up_tools(tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
-        for batch in _in_batches(step.calls):
+        for batch in _in_batches(step.calls, set(step.state.schema)):
             # The arguments are taken before any call of the batch runs: the State changes between batches only.
             made = [partial(invoke, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
@@ -266,9 +268,10 @@ class MCPToolCaller:
         :raises ValueError: As `run`.
         """
         callback = self.streaming_callback if streaming_callback is None else streaming_callback
-        await warm_up_tools_async(self.tools if tools is None else tools)
+        tools = self.tools if tools is None else tools
+        await warm_up_tools_async(tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
-        for batch in _in_batches(step.calls):
+        for batch in _in_batches(step.calls, set(step.state.schema)):
             made = [partial(invoke_async, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
                 results = await gather_bounded(made, self.max_concurrency)
@@ -286,10 +289,10 @@ class MCPToolCaller:
         history: list[ChatMessage] | None,
         state: State | None,
         callback: Any,
-        tools: ToolsType | None,
+        tools: ToolsType,
         state_inputs: dict[str, Any],
     ) -> _Step:
-        named = _tools_by_name(flatten_tools_or_toolsets(self.tools if tools is None else tools))
+        named = _tools_by_name(flatten_tools_or_toolsets(tools))
         if unknown := [key for key in state_inputs if key not in (self.state_schema or {})]:
             msg = f"MCPToolCaller got {unknown[0]!r}, which its `state_schema` does not have"
             raise ValueError(msg)
@@ -418,17 +421,17 @@ def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     return named
 
 
-def _in_batches(calls: Sequence[ResolvedCall]) -> list[list[int]]:
+def _in_batches(calls: Sequence[ResolvedCall], all_keys: set[str]) -> list[list[int]]:
     """
     Order calls so that one that reads a key of the State runs after those that write it.
 
     Where two wait for each other, the one that the model called first goes first. The calls of a batch, which are given
     by their positions, may run at the same time.
     """
-    reads, writes = zip(*(_state_keys(call) for call in calls), strict=True) if calls else ((), ())
+    keys = [_state_keys(call, all_keys) for call in calls]
     waits_for = [
-        {other for other in range(len(calls)) if other != number and _overlap(reads[number], writes[other])}
-        for number in range(len(calls))
+        {other for other, (_, writes) in enumerate(keys) if other != number and reads & writes}
+        for number, (reads, _) in enumerate(keys)
     ]
     batches: list[list[int]] = []
     left = list(range(len(calls)))
@@ -439,24 +442,15 @@ def _in_batches(calls: Sequence[ResolvedCall]) -> list[list[int]]:
     return batches
 
 
-def _state_keys(resolved: ResolvedCall) -> tuple[set[str] | None, set[str] | None]:
-    # What it reads and what it writes; None for everything.
-    tool = resolved.tool
+def _state_keys(resolved: ResolvedCall, all_keys: set[str]) -> tuple[set[str], set[str]]:
+    # What it reads and what it writes.
+    tool, given = resolved.tool, resolved.call.arguments
     if tool is None:
         return set(), set()
     if _state_parameters(tool):
-        return None, None
+        return all_keys, all_keys
     inputs = tool.inputs_from_state or {}
-    return {key for key, name in inputs.items() if name not in resolved.call.arguments}, set(
-        tool.outputs_to_state or {}
-    )
-
-
-def _overlap(first: set[str] | None, second: set[str] | None) -> bool:
-    if first is None or second is None:
-        other = second if first is None else first
-        return other is None or bool(other)
-    return bool(first & second)
+    return {key for key, name in inputs.items() if name not in given}, set(tool.outputs_to_state or {})
 
 
 def _call_arguments(tool: Tool, call: ToolCall, state: State, streaming_callback: Any = None) -> dict[str, Any]:
