@@ -164,14 +164,12 @@ class MCPCallBudgetHook:
                 kept.append(call)
             else:
                 refused.append((call, limit))
-        is_turn = any(call.tool_name in counted for call in kept)
-        if is_turn:
-            turns["made"] += 1
+        is_made = any(call.tool_name in counted for call in kept)
+        if is_made or refused:
+            turns["made" if is_made else "refused"] += 1
         if not refused:
             return
         history = [*messages[:-1], *_refusals(messages[-1], kept, refused, limits)]
-        if not is_turn:
-            turns["refused"] += 1
         if turns["refused"] >= self.max_refused_turns:
             logger.warning(
                 "The run is ended: the model went on to call tools after {turns} refused turns",

@@ -110,17 +110,8 @@ def call(
         bar.add_task(name, total=None)
         with bar:
             result = session.connection.call_tool(tool, given)
-    code = ExitCode.OK
-    if save is not None:
-        files = list(_files_in(result))
-        if not files:
-            output.note("Nothing to save: the result has no images, sounds or files", style="yellow")
-        try:
-            for number, (data, mime_type) in enumerate(files, 1):
-                save_bytes(save / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
-        except OSError as error:  # the tool was called, so its result is shown all the same
-            output.note(f"Error: the files of the result are not saved: {for_terminal(error)}", style="red")
-            code = ExitCode.FAILED
+    # The tool was called, so its result is shown also if it cannot be saved.
+    code = ExitCode.OK if save is None else _save(result, save, tool, output)
     if output.is_json:
         output.json(result)
     elif not result.content and result.structured_content is not None:
@@ -131,6 +122,19 @@ def call(
             block.pop("annotations", None)  # a person sees what is not for a model, too
         output.text(model_text(shown))
     return code
+
+
+def _save(result: types.CallToolResult, folder: Path, tool: str, output: Output) -> ExitCode:
+    files = list(_files_in(result))
+    if not files:
+        output.note("Nothing to save: the result has no images, sounds or files", style="yellow")
+    try:
+        for number, (data, mime_type) in enumerate(files, 1):
+            save_bytes(folder / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
+    except OSError as error:
+        output.note(f"Error: the files of the result are not saved: {for_terminal(error)}", style="red")
+        return ExitCode.FAILED
+    return ExitCode.OK
 
 
 def _files_in(result: types.CallToolResult) -> Iterator[tuple[bytes, str | None]]:

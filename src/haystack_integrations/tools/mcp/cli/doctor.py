@@ -172,15 +172,14 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
     if server.is_disabled:
         yield Finding(OK, "It is disabled")
         return
-    if server.missing:
-        text = f"These environment variables are not set: {', '.join(server.missing)}"
-        advice = "Set them, write `${NAME:-default}` in the file, or disable the server"
-        yield Finding(PROBLEM, text, advice, ExitCode.USAGE)
     if server.toolset is not None:
         for place in starmap(shown_place, plain_secrets(server.toolset.server_info)):
             text = f"`{place}` has a secret in plain text"
             yield Finding(WARNING, text, "Write `${NAME}` there, and set that environment variable")
     if server.missing:
+        text = f"These environment variables are not set: {', '.join(server.missing)}"
+        advice = "Set them, write `${NAME:-default}` in the file, or disable the server"
+        yield Finding(PROBLEM, text, advice, ExitCode.USAGE)
         return
     if isinstance(server.info, HttpServerInfo) and not missing_variables(server.info):
         url = urlsplit(resolved(server.info.url))

@@ -153,7 +153,7 @@ def configured_in(file: Path) -> list[Server]:
     """
     Read the entries of a configuration file, each apart from the others.
 
-    :param file: The file: JSON, or the YAML of another program.
+    :param file: The file.
     :returns: What became of each.
     :raises CommandError: If the file cannot be read.
     """
@@ -348,7 +348,7 @@ def _without_plain_secrets(
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
         variable = first = own or "_".join(map(variable_name, parts))
         number = 2
-        while variable in variables.values() or taken.get(variable, value) != value:
+        while taken.get(variable, value) != value:
             variable, number = f"{first}_{number}", number + 1
         taken[variable] = value
         variables[shown_place(field, key)] = variable
