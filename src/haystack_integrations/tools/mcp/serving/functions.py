@@ -226,8 +226,8 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
     own, of_fastmcp = return_schema(parsed.fn), _derived_schema(parsed.fn)
-    # With FastMCP's decorator, the function may have another one, or none.
-    return own if parsed.output_schema == of_fastmcp else parsed.output_schema
+    # With FastMCP's decorator, the function may have another one, or none. Texts, because a default of NaN equals none.
+    return own if repr(parsed.output_schema) == repr(of_fastmcp) else parsed.output_schema
 
 
 def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
