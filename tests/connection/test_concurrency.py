@@ -166,9 +166,9 @@ async def test_a_listing_that_is_not_answered_any_more_holds_up_none_in_the_next
     supervisor = Supervisor(InProcessServerInfo(MCPServer("restarted")), MCPHandlers())
     lost: Any = SimpleNamespace(generation=1, list_tools=asyncio.Event().wait)
     opened: Any = SimpleNamespace(generation=2, list_tools=list_tools)
-    waiting = asyncio.create_task(supervisor._listed(lost))
+    waiting = asyncio.create_task(supervisor._fresh_listing(lost))
     await asyncio.sleep(0)
-    assert (await asyncio.wait_for(supervisor._listed(opened), LIMIT)).number
+    assert (await asyncio.wait_for(supervisor._fresh_listing(opened), LIMIT)).number
     waiting.cancel()
 
 

@@ -116,26 +116,6 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
     assert parent == {"codes": [0] * 3, "failures": [], "sessions": 1}
 
 
-def test_a_fork_while_another_thread_notes_links_leaves_no_lock_shut(script_with):
-    child, parent = script_with().run(
-        """
-        from haystack_integrations.tools.mcp.connection.supervisor import GivenLinks
-
-        links = GivenLinks()
-        with links._lock:
-            child = os.fork()
-            if not child:
-                signal.alarm(30)
-                links.note(None, ["memo://a"])
-                report(has=links.has(None, "memo://a"))
-                os._exit(0)
-        report(code=wait_for_end_of(child))
-        """
-    )
-    assert child == {"has": True}
-    assert parent == {"code": 0}
-
-
 def test_a_fork_while_another_thread_tells_of_a_change_leaves_no_lock_shut(script_with):
     child, parent = script_with().run(
         """

@@ -548,7 +548,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
             return recorded
         since = monotonic()
-        listing = await self._with_session(lambda supervisor: supervisor.open(self.connection_timeout))
+        listing = await self._with_session(lambda supervisor: supervisor.kept_listing(self.connection_timeout))
         if listing.asked_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
             listing = await self._listed()  # others had it before; the server may have got the tool without a word
         if recorder is not None:

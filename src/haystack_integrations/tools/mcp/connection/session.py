@@ -393,7 +393,7 @@ class Session:
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
-            self._listed(tools, number, asked_at)
+            self._note_listing(tools, number, asked_at)
             self.life.opened()
             self.opened_at = monotonic()
             if not opened.done():
@@ -499,9 +499,9 @@ class Session:
         """
         number, asked_at = next_moment(), monotonic()
         tools = await self.read("list_tools", lambda client: client.list_tools())
-        return self.listing if tools is None else self._listed(tools, number, asked_at)
+        return self.listing if tools is None else self._note_listing(tools, number, asked_at)
 
-    def _listed(self, tools: list[types.Tool], number: int, asked_at: float) -> ToolListing:
+    def _note_listing(self, tools: list[types.Tool], number: int, asked_at: float) -> ToolListing:
         ttl = self.client.tools_ttl
         listing = ToolListing(
             number,

@@ -21,11 +21,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import AbstractContextManager
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from haystack import logging
 
@@ -66,16 +66,14 @@ MOST_LINKS: Final = 10_000
 
 class GivenLinks:
     """
-    The URIs of resources that a server has given to whom. From any thread.
+    The URIs of resources that a server has given to whom. From any thread, since each step is one of the dictionary.
     """
-
-    _lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self) -> None:
         """
         Initialize the GivenLinks.
         """
-        self._given: dict[tuple[Hashable, str], None] = {}
+        self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
 
     def note(self, caller: Hashable, uris: Iterable[str]) -> None:
         """
@@ -84,13 +82,12 @@ class GivenLinks:
         :param caller: Who got them.
         :param uris: The URIs.
         """
-        with self._lock:
-            for uri in uris:
-                # At the end of the order, also if it was given before.
-                self._given.pop((caller, uri), None)
-                self._given[caller, uri] = None
-            while len(self._given) > MOST_LINKS:
-                del self._given[next(iter(self._given))]
+        for uri in uris:
+            # At the end of the order, also if it was given before.
+            self._given.pop((caller, uri), None)
+            self._given[caller, uri] = None
+        while len(self._given) > MOST_LINKS:
+            self._given.popitem(last=False)
 
     def has(self, caller: Hashable, uri: str) -> bool:
         """
@@ -101,15 +98,6 @@ class GivenLinks:
         :returns: Whether it was given, and not dropped since.
         """
         return (caller, uri) in self._given
-
-    @classmethod
-    def _replace_lock_after_fork(cls) -> None:
-        # Another thread of the parent may have held it.
-        cls._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=GivenLinks._replace_lock_after_fork)
 
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -203,7 +191,8 @@ class Supervisor:
         # Who wants to hear of changes, in the sessions of the server info itself.
         self.listening: Listening = Listening(self.description)
         self._tools_changed_at = 0
-        self._newest: Session | None = None
+        # The one whose opening began last.
+        self._attempted: Session | None = None
         self._last_attempt: str | None = None
         # For good.
         self.is_closed: bool = False
@@ -323,7 +312,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._pid = loop, os.getpid()
-            self._opening = self.session = self._newest = None
+            self._opening = self.session = self._attempted = None
             self._listings, self._ended = {}, asyncio.Event()
 
     def open_session(self) -> Session | None:
@@ -366,7 +355,7 @@ class Supervisor:
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
-            client = None if self._newest is None else self._newest.client
+            client = None if self._attempted is None else self._attempted.client
             progress = "" if client is None else client.redactor.text(client.progress())
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
@@ -415,7 +404,7 @@ class Supervisor:
         now = asyncio.get_running_loop().time
         started = now()
         try:
-            session = self._newest = self._new_session()
+            session = self._attempted = self._new_session()
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -468,9 +457,9 @@ class Supervisor:
             server_info=self.server_info,
         )
 
-    async def open(self, timeout: float) -> ToolListing:
+    async def kept_listing(self, timeout: float) -> ToolListing:
         """
-        Open the session, and list its tools if what is known of them is somebody else's, or too old.
+        Return the tools as the session has them, or list them if these are somebody else's, or too old.
 
         :param timeout: How long opening a session may take, and how long the listing, in seconds.
         :returns: The tools that the caller has there.
@@ -490,7 +479,7 @@ class Supervisor:
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return await self.read("list_tools", self._listed, timeout, timeout)
+        return await self.read("list_tools", self._fresh_listing, timeout, timeout)
 
     async def list_tools_if_open(self, timeout: float) -> ToolListing:
         """
@@ -506,16 +495,16 @@ class Supervisor:
             msg = f"{failed_to('list_tools', self.description)}: there is no open session"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
         async with within(timeout, self.server_info):
-            return await self._listed(session)
+            return await self._fresh_listing(session)
 
-    async def _listed(self, session: Session) -> ToolListing:
+    async def _fresh_listing(self, session: Session) -> ToolListing:
         asked = next_moment()
-        listing = await self._listing(session).result()
+        listing = await self._shared_listing(session).result()
         if listing.number < asked:  # it was under way before, and may have the tools of before
-            listing = await self._listing(session).result()
+            listing = await self._shared_listing(session).result()
         return listing
 
-    def _listing(self, session: Session) -> _SharedTask[ToolListing]:
+    def _shared_listing(self, session: Session) -> _SharedTask[ToolListing]:
         key = session.generation, caller_key()
         self._listings = {key: each for key, each in self._listings.items() if each.is_under_way}
         if key not in self._listings:
@@ -537,7 +526,7 @@ class Supervisor:
         is_old = again and monotonic() - listing.asked_at >= _LISTED_AGAIN_AFTER
         if is_old or listing.number < self._tools_changed_at:
             async with within(timeout, self.server_info):
-                return await self._listed(session)
+                return await self._fresh_listing(session)
         return listing
 
     async def subscribe(self, uri: str, timeout: float) -> None:
