@@ -184,65 +184,46 @@ class MCPClient(ABC):
     """
 
     session: Any = None
-    # How to reach the server, for errors.
-    _server_info: Any = None
     exit_stack: AsyncExitStack[bool | None] | None = None
 
-    # Replaced before `connect` by whoever opens the session.
-    life: SessionLife
-
-    # Set likewise: what the client does for a server that asks it for something.
-    handlers: MCPHandlers = MCPHandlers()
-
-    # Whether it does that. A custom client that gives the callbacks of its handlers to the SDK says so.
+    # Whether it uses `handlers`. A custom client that gives the callbacks of its handlers to the SDK says so.
     uses_handlers: ClassVar[bool] = False
 
-    # Redacts what comes back from the server in errors and logs. Whoever opens the session tells it the secrets of the
-    # server info.
+    # What follows is set before `connect` by whoever opens the session. What is called there must not block.
+    life: SessionLife
+    # What the client does for a server that asks it for something.
+    handlers: MCPHandlers = MCPHandlers()
+    # Redacts what comes back from the server in errors and logs. It knows the secrets of the server info.
     redactor: Redactor = Redactor()
+    # Returns how many seconds the request of the running task may still take, None for any number.
+    time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
+    # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
+    latest_identity: Callable[[], Identity | None] = staticmethod(current_identity.get)
+    # The tasks of the requests under way, one of which a server's question may be for.
+    requests_under_way: Callable[[], list[asyncio.Task[Any]]] = staticmethod(list)
+    # Whose event loop a handler runs in if nothing says for which call it is.
+    caller: Callable[[], Caller | None] = staticmethod(lambda: None)
+    # Makes what a handler runs in that the server wants something of.
+    on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
+    # Called in the loop with each change of the server, and when changes may have been missed.
+    on_change: Callable[[ServerChange], object] = bool
+    on_gap: Callable[[], object] = bool
 
+    # What follows is the client's own. How to reach the server, for errors.
+    _server_info: Any = None
     # Whether requests carry headers of their own.
     _takes_headers: bool = False
-
     # For how many seconds the server allows the listing of its tools to be kept, if it says so.
     tools_ttl: float | None = None
-
-    # Returns how many seconds the request of the running task may still take, None for any number. Set before `connect`
-    # by whoever opens the session.
-    time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
-
-    # Returns the identity for what belongs to no request: that of the latest one, with the newest token. Set likewise.
-    latest_identity: Callable[[], Identity | None] = staticmethod(current_identity.get)
-
-    # Makes what a handler runs in that the server wants something of. Set before `connect` by whoever opens the
-    # session, as what follows.
-    on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-
-    # Whose event loop a handler runs in if nothing says for which call it is. Set likewise.
-    caller: Callable[[], Caller | None] = staticmethod(lambda: None)
-
-    # The tasks of the requests under way, one of which a server's question may be for. Set likewise.
-    requests_under_way: Callable[[], list[asyncio.Task[Any]]] = staticmethod(list)
-
     # What was negotiated; None while there is no session.
     _revision: str | None = None
     # Whether that is 2026-07-28 or later.
     _is_modern: bool = False
     _capabilities: types.ServerCapabilities = types.ServerCapabilities()
-
     # What the definitions of its tools mean for their calls.
     _tools: ListedTools
-
     # Answers what the server asks. Set when a session is opened.
     _server_requests: ServerRequests
-
-    # Called in the loop with each change of the server; must not block. Set before `connect` by whoever opens the
-    # session.
-    on_change: Callable[[ServerChange], None] | None = None
-
-    # Called in the loop when changes may have been missed; must not block. Set before `connect`, too.
-    on_gap: Callable[[], object] = bool
-
     # Called with what the server honours of the stream that is being opened.
     _acknowledged: Callable[[WantedChanges], None] | None = None
 
@@ -921,8 +902,7 @@ class MCPClient(ABC):
             self._cached.drop("resources/read", change.uri)
         for kept in _KEPT.get(change.kind, ()):
             self._cached.drop(kept)
-        if self.on_change is not None:
-            self.on_change(change)
+        self.on_change(change)
 
     @property
     def listens(self) -> bool:
