@@ -48,14 +48,12 @@ class Recall(Protocol):
         """
         Whether it was made before.
         """
-        raise NotImplementedError
 
     @property
     def result(self) -> Any:
         """
         What it was.
         """
-        raise NotImplementedError
 
     def record(self, result: Any) -> None:
         """
@@ -63,7 +61,6 @@ class Recall(Protocol):
 
         :param result: JSON.
         """
-        raise NotImplementedError
 
 
 class CallRecorder(Protocol):
@@ -80,7 +77,6 @@ class CallRecorder(Protocol):
         :returns: What it was, or room for what it is.
         :raises MCPRunError: If the run cannot go on.
         """
-        raise NotImplementedError
 
     def listing(self, server: str) -> ToolListing | None:
         """
@@ -90,7 +86,6 @@ class CallRecorder(Protocol):
         :returns: The tools; None if the server is to be asked.
         :raises MCPRunError: If they are not recorded.
         """
-        raise NotImplementedError
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
@@ -99,7 +94,6 @@ class CallRecorder(Protocol):
         :param server: Describes it.
         :param listing: The tools.
         """
-        raise NotImplementedError
 
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
@@ -111,7 +105,6 @@ class CallRecorder(Protocol):
         :raises MCPInvocationError: If the call fails, or failed when it was recorded.
         :raises MCPRunError: If the run cannot go on.
         """
-        raise NotImplementedError
 
     async def deliver_async(
         self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
@@ -123,7 +116,6 @@ class CallRecorder(Protocol):
         :param send: Sends it.
         :returns: The result.
         """
-        raise NotImplementedError
 
 
 call_recorder: Final[ContextVar[CallRecorder | None]] = ContextVar("haystack_mcp_call_recorder", default=None)
