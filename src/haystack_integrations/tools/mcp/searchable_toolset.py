@@ -172,9 +172,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self.document_store = document_store
         self.text_embedder = text_embedder
         self.document_embedder = document_embedder
-        self._users = Holds()
+        self._holds = Holds()
         for item in connected_items(self.catalog):
-            item._holds.count_those_of(self._users)
+            item._holds.count_those_of(self._holds)
         self._index = ToolIndex(**{name: getattr(self, name) for name in _COMPONENTS})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # Names that more than one tool has.

@@ -19,7 +19,7 @@ from haystack.core.serialization import generate_qualified_class_name
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
-from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
@@ -65,6 +65,7 @@ class Connected(ContextManaged):
         """
         self.required = required
         self._connection = MCPConnection(server_info_from(server_info), **options)
+        self._holds = self._connection._holds
 
     @property
     def server_info(self) -> MCPServerInfo:
@@ -153,10 +154,6 @@ class Connected(ContextManaged):
         if self._absence is not None:
             self._absence = None
             logger.info("{server} can be reached again", server=self.server_info.describe())
-
-    @property
-    def _holds(self) -> Holds:
-        return self._connection._holds
 
     def _enter(self) -> None:
         self.warm_up()

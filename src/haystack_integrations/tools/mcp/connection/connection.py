@@ -155,15 +155,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._admission: Admission | None = None
         # Once a block has ended, the last of them has it closed.
-        self._users = Holds()
+        self._holds = Holds()
         self._identities: Identities | None = None
         self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
-
-    @property
-    def _holds(self) -> Holds:
-        return self._users
 
     @property
     def invocation_timeout(self) -> float | None:
@@ -431,7 +427,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
         request.report = None if reports is None else reports.add
-        self._users.enter()
+        self._holds.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -442,13 +438,13 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
         finally:
-            if self._users.leave():
+            if self._holds.leave():
                 self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
         request.report = None if reports is None else reports.add
-        self._users.enter()
+        self._holds.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -460,7 +456,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
         finally:
-            if self._users.leave():
+            if self._holds.leave():
                 self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
@@ -494,19 +490,19 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return await call.run()
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.enter()
+        self._holds.enter()
         try:
             return self._executor(body).run(body, self._longest_wait, has_limit=True)
         finally:
-            if self._users.leave():
+            if self._holds.leave():
                 self._leave()
 
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.enter()
+        self._holds.enter()
         try:
             return await self._executor(body).run_async(body, self._longest_wait, has_limit=True)
         finally:
-            if self._users.leave():
+            if self._holds.leave():
                 self._leave()
 
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
@@ -762,7 +758,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     @contextmanager
     def _closing(self, identities: Identities) -> Iterator[None]:
         server = identities.base.description
-        if self._users.is_held:
+        if self._holds.is_held:
             logger.info(
                 "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
                 server=server,

@@ -144,10 +144,8 @@ class ContextManaged:
     runs of Agents do. `close` closes for all of them.
     """
 
-    @property
-    @abstractmethod
-    def _holds(self) -> Holds:
-        """The users."""
+    # The users.
+    _holds: Holds
 
     @abstractmethod
     def _enter(self) -> object:
@@ -256,15 +254,9 @@ class Compound(ContextManaged):
     Consists of others. After its last user has left, those are closed that nobody uses by themselves.
     """
 
-    _users: Holds
-
     @abstractmethod
     def _parts(self) -> Sequence[ContextManaged]:
         """What it consists of now."""
-
-    @property
-    def _holds(self) -> Holds:
-        return self._users
 
     def close(self) -> None:
         """

@@ -74,9 +74,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
         }
-        self._users = Holds()
+        self._holds = Holds()
         for name, member in self._members.items():
-            member._holds.count_those_of(self._users)
+            member._holds.count_those_of(self._holds)
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
         self._added: list[Tool] = []

@@ -246,7 +246,7 @@ class MCPRegistry(Compound):
             configuration names an unknown provider.
         """
         self._providers: dict[str, Provider] = providers_by_name(providers)
-        self._users = Holds()
+        self._holds = Holds()
         self._toolsets: dict[str, MCPAliasToolset] = {}
         if not isinstance(tool_configs, Iterable | None) or isinstance(tool_configs, str | Mapping):
             msg = f"MCPRegistry: `tool_configs` must be a list of ToolConfigs, got {type(tool_configs).__name__}"
@@ -257,7 +257,7 @@ class MCPRegistry(Compound):
                 msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
                 raise MCPConfigurationError(msg)
             toolset = self._toolsets[config.tool_alias] = MCPAliasToolset(config, self._providers)
-            toolset._holds.count_those_of(self._users)
+            toolset._holds.count_those_of(self._holds)
 
     @classmethod
     def from_config(
