@@ -42,9 +42,7 @@ from fastmcp.exceptions import ValidationError as InvalidRequestError
 from fastmcp.server.auth import AuthCheck
 from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
-from fastmcp.server.transforms import Visibility
 from fastmcp.tools.base import Tool, ToolResult
-from fastmcp.utilities.components import FastMCPComponent
 from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
 from haystack.core.errors import PipelineRuntimeError
@@ -63,7 +61,6 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-ComponentT = TypeVar("ComponentT", bound=FastMCPComponent)
 
 # Enough for tools that wait for servers, and few enough for a machine with few cores.
 DEFAULT_MAX_CONCURRENCY = 32
@@ -81,8 +78,6 @@ PATIENCE = 0.25
 
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
 _WRITING = 0.3
-
-_HIDE: Any = Visibility(False, match_all=True)
 
 
 class CodeExitedError(RuntimeError):
@@ -467,13 +462,6 @@ class ServedTool(Tool):
         )
         return tool
 
-    @property
-    def options(self) -> ServeOptions:
-        """
-        What the user said of it.
-        """
-        return self._parts.options
-
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
         """
         Run the tool.
@@ -628,20 +616,6 @@ def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any])
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each) for name, each in dependencies.items()
     ]
     function.__signature__ = inspect.Signature([*positional, *keywords])
-
-
-async def marked(component: ComponentT, options: ServeOptions) -> ComponentT:
-    """
-    Mark a component that is not enabled. It is not left out, so that `server.enable` shows it.
-
-    :param component: A tool, resource, template or prompt.
-    :param options: Its options.
-    :returns: The component, or a copy that is hidden.
-    """
-    if options.enabled:
-        return component
-    [hidden] = await _HIDE.list_tools([component])
-    return cast("ComponentT", hidden)
 
 
 # Reads of resources and prompts

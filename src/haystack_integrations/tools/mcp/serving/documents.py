@@ -30,7 +30,6 @@ from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     NoSuchThingError,
     Reads,
-    marked,
     refused,
     split_bound,
 )
@@ -89,8 +88,7 @@ class DocumentStoreSource(Source):
         :returns: The resources.
         """
         listed = await asyncio.gather(*(store.resources() for store in self._stores))
-        found = zip(self._stores, listed, strict=True)
-        return [await marked(resource, store.options) for store, resources in found for resource in resources]
+        return [resource for resources in listed for resource in resources]
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
         """
@@ -99,8 +97,7 @@ class DocumentStoreSource(Source):
         :param uri: The URI.
         :returns: The resource, whether the store has the document or not; none if it is no URI of these stores.
         """
-        found = [(store, store.resource_at(uri)) for store in self._stores]
-        return [await marked(resource, store.options) for store, resource in found if resource is not None]
+        return [resource for store in self._stores if (resource := store.resource_at(uri)) is not None]
 
     def owns(self, key: str) -> bool:
         """
@@ -117,7 +114,7 @@ class DocumentStoreSource(Source):
 
         :returns: The templates.
         """
-        return [await marked(template, store.options) for store in self._stores for template in store.templates]
+        return [template for store in self._stores for template in store.templates]
 
 
 class _ServedStore:
@@ -130,11 +127,11 @@ class _ServedStore:
         check_name("`document_stores`", name)
         self._name = name
         self._store = store
-        self.options = options
+        self._options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
-        self._bound, self._injected = split_bound(self.options.bound)
-        self._places = Reads(f"Reading from '{name}'", self.options, pool, ResourceError)
-        self._limit = self.options.max_documents or _DEFAULT_LIMIT
+        self._bound, self._injected = split_bound(options.bound)
+        self._places = Reads(f"Reading from '{name}'", options, pool, ResourceError)
+        self._limit = options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
         self._list = Resource.from_function(self._read_list, self.uri, **{**self._shared("all"), "mime_type": _JSON})
         self.templates: list[ResourceTemplate] = [
@@ -150,13 +147,13 @@ class _ServedStore:
         """
         What resources and templates of this store have in common.
         """
-        name = self.options.name or self._name
+        name = self._options.name or self._name
         descriptions = {
             "all": f"The documents of '{name}'.",
             "document": f"One document of '{name}', by its id: the text, and the binary data if it has some.",
             "search": _SEARCH_HELP.format(name=name),
         }
-        given = self.options.of_component()
+        given = self._options.of_component()
         if what != "all":
             given.pop("title", None)
             given.pop("description", None)
@@ -256,7 +253,7 @@ class _ServedStore:
             # Not its text, which may be about anything in the store.
             msg = f"`filters` cannot be used with '{self._name}': check fields, operators and the types of values"
             raise refused(msg) from error
-        writer = JsonWriter(self.options)
+        writer = JsonWriter(self._options)
         part = found[offset : offset + limit]
         documents = [
             {"uri": self._uri_of(document.id), **written}
@@ -276,10 +273,10 @@ class _ServedStore:
             msg = f"There is no document with this id in '{self._name}'"
             raise NoSuchThingError(msg)
         document = found[0]
-        meta = {"haystack": {"id": document.id, "meta": JsonWriter(self.options).write(document.meta)}}
+        meta = {"haystack": {"id": document.id, "meta": JsonWriter(self._options).write(document.meta)}}
         contents = []
         if document.content is not None:
-            text = JsonWriter(self.options).text(document.content)
+            text = JsonWriter(self._options).text(document.content)
             contents.append(ResourceContent(text, mime_type=_text_type(document), meta=meta))
         if document.blob is not None:
             contents.append(ResourceContent(document.blob.data, mime_type=document.blob.mime_type, meta=meta))

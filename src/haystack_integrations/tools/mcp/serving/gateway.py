@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, marked
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 
@@ -315,8 +315,8 @@ class ForwardedReading(Source):
         """
         super().__init__()
         self._toolset = toolset
-        self._options = options
-        self._shared = {name: each for name, each in options.of_component().items() if name in ("auth", "tags")}
+        limits = ServeOptions(tags=options.tags, scopes=options.scopes, enabled=options.enabled)
+        self._shared = limits.of_component()
         self._unwatch: Unsubscribe | None = None
         # What was listed last, as clients may write it.
         self._uris: set[str] = set()
@@ -346,8 +346,7 @@ class ForwardedReading(Source):
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
         self._uris = {uri for each in listed for uri in (each.uri, _normalized(each.uri))}
-        resources = [self.resource(each.uri, **_common(each), **_of_resource(each)) for each in listed]
-        return [await marked(each, self._options) for each in resources]
+        return [self.resource(each.uri, **self._shown(each), **_of_resource(each)) for each in listed]
 
     async def find_resources(self, uri: str) -> list[Resource]:
         """
@@ -359,7 +358,7 @@ class ForwardedReading(Source):
         listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
         if listed or not self._toolset.connection._was_given(uri):
             return listed
-        return [await marked(self.resource(uri, name=uri), self._options)]
+        return [self.resource(uri, name=uri)]
 
     def owns(self, key: str) -> bool:
         """
@@ -389,7 +388,7 @@ class ForwardedReading(Source):
 
         # FastMCP would write the URI in another way (blanks, umlauts, upper case), and refuse what is no URL, for which
         # no resource of the server would be listed.
-        return Resource.from_function(read, _STAND_IN, **shown, **self._shared).model_copy(update={"uri": uri})
+        return Resource.from_function(read, _STAND_IN, **{**self._shared, **shown}).model_copy(update={"uri": uri})
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
@@ -398,7 +397,7 @@ class ForwardedReading(Source):
         :returns: The templates; none if the server cannot be reached.
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resource_templates_async)
-        return [await marked(self._template(each), self._options) for each in listed]
+        return [self._template(each) for each in listed]
 
     async def list_prompts(self) -> list[_RemotePrompt]:
         """
@@ -408,7 +407,7 @@ class ForwardedReading(Source):
         """
         prompts = [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
         self._prompt_names = {each.name for each in prompts}
-        return [await marked(each, self._options) for each in prompts]
+        return prompts
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]
@@ -454,7 +453,7 @@ class ForwardedReading(Source):
 
     def _template(self, listed: types.ResourceTemplate) -> ResourceTemplate:
         template = _RemoteTemplate(
-            uri_template=listed.uri_template, parameters={}, **_common(listed), **_of_resource(listed), **self._shared
+            uri_template=listed.uri_template, parameters={}, **self._shown(listed), **_of_resource(listed)
         )
         template._source = self
         try:
@@ -471,9 +470,14 @@ class ForwardedReading(Source):
         # As its tools are, so that two servers may have a prompt of the same name.
         prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
-        prompt = _RemotePrompt(**{**_common(listed), "name": name}, arguments=arguments, **self._shared)
+        prompt = _RemotePrompt(**{**self._shown(listed), "name": name}, arguments=arguments)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
+
+    def _shown(self, listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
+        own = {"title": listed.title, "description": listed.description, "icons": listed.icons}
+        meta = {**_public(listed.meta), **self._shared.get("meta", {})}
+        return {**self._shared, "name": listed.name, "meta": meta or None, **own}
 
 
 def _normalized(uri: str) -> str:
@@ -482,11 +486,6 @@ def _normalized(uri: str) -> str:
         return str(AnyUrl(uri))
     except ValueError:
         return uri
-
-
-def _common(listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
-    shown = {"title": listed.title, "description": listed.description, "icons": listed.icons}
-    return {"name": listed.name, "meta": _public(listed.meta) or None, **shown}
 
 
 def _of_resource(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:

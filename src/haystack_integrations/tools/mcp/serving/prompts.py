@@ -15,7 +15,7 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import CallPool, Injected, Reads, marked, refused, split_bound
+from haystack_integrations.tools.mcp.serving.calls import CallPool, Injected, Reads, refused, split_bound
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
@@ -51,7 +51,7 @@ class PromptSource(Source):
 
         :returns: The prompts.
         """
-        return [await marked(each, each.options) for each in self._prompts]
+        return self._prompts
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]
@@ -83,13 +83,6 @@ class ServedPrompt(Prompt):
     _injected: Injected = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
-
-    @property
-    def options(self) -> ServeOptions:
-        """
-        What the user said of it.
-        """
-        return self._options
 
     @classmethod
     def create(cls, name: str, builder: Any, options: ServeOptions, pool: CallPool) -> ServedPrompt:

@@ -28,13 +28,7 @@ from mcp.types import Completion, CompletionArgument, CompletionContext, PromptR
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.serving.agents import AgentSource
-from haystack_integrations.tools.mcp.serving.calls import (
-    DEFAULT_MAX_CONCURRENCY,
-    CallPool,
-    ServedTool,
-    guard_of,
-    marked,
-)
+from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
 from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
@@ -198,12 +192,10 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(left)
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return [await _marked(tool) for tool in self._unique(await self._tools())]
+        return self._unique(await self._tools())
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        named = self._unique([tool for tool in await self._tools() if tool.name == name])
-        found = _highest(named, version)
-        return None if found is None else await _marked(found)
+        return _highest(self._unique([tool for tool in await self._tools() if tool.name == name]), version)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
@@ -376,10 +368,6 @@ def _server_that_starts() -> FastMCP[Any] | None:
         return get_server()
     except RuntimeError:
         return None
-
-
-async def _marked(tool: Tool) -> Tool:
-    return await marked(tool, tool.options) if isinstance(tool, ServedTool) else tool
 
 
 def _tasks_extension(queue: str) -> ServerExtension:

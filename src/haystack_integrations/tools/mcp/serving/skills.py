@@ -35,7 +35,7 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
-from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads, marked
+from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_methods
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -89,8 +89,7 @@ class SkillSource(Source):
 
         :returns: The resources.
         """
-        skills = (await self._places.run(self._skills)).values()
-        return [await marked(self._resource(skill), self._options.of(skill.name)) for skill in skills]
+        return [self._resource(skill) for skill in (await self._places.run(self._skills)).values()]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
@@ -138,17 +137,12 @@ class SkillSource(Source):
         return skills
 
     def _resource(self, skill: _StoredSkill) -> Resource:
-        options = self._options.of(skill.name)
-
         async def read() -> ResourceResult:
             return await self._places.run(skill.read, _MAIN_FILE)
 
-        return Resource.from_function(
-            read,
-            skill.uri,
-            **{"name": skill.name, "description": skill.description, **options.of_component()},
-            mime_type="text/markdown",
-        )
+        options = self._options.of(skill.name)
+        shown = {"name": skill.name, "description": skill.description, **options.of_component()}
+        return Resource.from_function(read, skill.uri, **shown, mime_type="text/markdown")
 
     async def _read(self, path: str) -> ResourceResult:
         skills = await self._places.run(self._skills)

@@ -20,6 +20,7 @@ from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.auth import require_scopes
 from fastmcp.server.extensions import ServerExtension
+from fastmcp.server.transforms import Visibility
 from fastmcp.tools.base import Tool
 from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Completion, Icon, ToolAnnotations
@@ -33,6 +34,8 @@ from haystack_integrations.tools.mcp.serving.changes import Changes
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_SHOWN = 100
 _HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+# The metadata of what is not enabled, which FastMCP never sends. It is not left out, so that `server.enable` shows it.
+_HIDDEN: Any = Visibility(False, match_all=True)._mark_component(Tool(name="hidden", parameters={})).meta
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -210,7 +213,7 @@ class ServeOptions:
             "description": self.description,
             "tags": set(self.tags),
             "icons": list(self.icons),
-            "meta": dict(self.meta),
+            "meta": {**self.meta, **({} if self.enabled else _HIDDEN)},
             "version": self.version,
             "auth": require_scopes(*self.scopes) if self.scopes else None,
         }
