@@ -304,8 +304,6 @@ class ForwardedReading(Source):
     The resources and prompts of one other server, as they are now.
     """
 
-    asks_others = True
-
     def __init__(self, toolset: MCPToolset, options: ServeOptions) -> None:
         """
         Initialize the ForwardedReading.
@@ -360,9 +358,9 @@ class ForwardedReading(Source):
             return listed
         return [self.resource(uri, name=uri)]
 
-    def owns(self, key: str) -> bool:
+    def is_asked_first(self, key: str) -> bool:
         """
-        Return whether the server has listed something, so that it is asked although something here may have the name.
+        Return whether the server has listed something.
 
         :param key: The URI of a resource, or the name of a prompt.
         :returns: Whether it was in the last list.

@@ -111,6 +111,7 @@ class HaystackProvider(Provider, Changes):
             msg = f"`on_duplicate` must be one of {', '.join(get_args(DuplicatePolicy))}, got {on_duplicate!r}"
             raise ValueError(msg)
         self._on_duplicate = on_duplicate
+        self._serves_last = on_duplicate in ("warn", "replace")
         # Which duplicates were warned of: listings come again and again.
         self._told: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
@@ -210,11 +211,12 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resources())
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        found: Resource | None = None
-        for sources in self._near_and_far(uri):
-            if found is None:
-                found = _highest(await self._collect(lambda each: each.find_resources(uri), sources), version)
-        return found
+        for sources in self._in_turn(uri):
+            given: list[Resource] = await self._collect(lambda each: each.find_resources(uri), sources)
+            found = _highest(given, version)
+            if found is not None:
+                return found
+        return None
 
     async def _list_resource_templates(self) -> Sequence[ResourceTemplate]:
         return await self._collect(lambda source: source.list_resource_templates())
@@ -224,24 +226,24 @@ class HaystackProvider(Provider, Changes):
         found: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
         return _highest([each for each in found if each.matches(uri) is not None], version)
 
-    def _near_and_far(self, key: str) -> list[Sequence[Source]]:
+    def _in_turn(self, key: str) -> list[Sequence[Source]]:
         """Group sources so that other servers, which may hang, are asked for what they listed or is not here only."""
-        near = [each for each in self.sources if not each.asks_others or each.owns(key)]
-        is_owned = any(each.owns(key) for each in near if not each.asks_others)
-        return [near] if is_owned else [near, [each for each in self.sources if each not in near]]
+        first = [each for each in self.sources if each.is_asked_first(key)]
+        if any(each.owns(key) for each in first):
+            return [first]
+        return [first, [each for each in self.sources if each not in first]]
 
     async def _list_prompts(self) -> Sequence[Prompt]:
         return self._unique(await self._collect(lambda source: source.list_prompts()))
 
     async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
         # The first of two of a name may be that of another server.
-        is_last_served = self._on_duplicate in ("warn", "replace")
-        found: Prompt | None = None
-        for sources in self._near_and_far(name) if is_last_served else [self.sources]:
-            if found is None:
-                listed = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
-                found = _highest([each for each in listed if each.name == name], version)
-        return found
+        for sources in self._in_turn(name) if self._serves_last else [self.sources]:
+            listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
+            found = _highest([each for each in listed if each.name == name], version)
+            if found is not None:
+                return found
+        return None
 
     async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
         found: list[Any] = []
@@ -265,7 +267,6 @@ class HaystackProvider(Provider, Changes):
                     msg = f"Two things named '{thing.name}' are served. Rename one: ServeOptions(name=...)"
                     raise ValueError(msg)
                 # An error came too late for those of a toolset that changed: the first stays what it was.
-                is_last_served = self._on_duplicate in ("warn", "replace")
                 if self._on_duplicate in ("warn", "error") and thing.key not in self._told:
                     self._told.add(thing.key)
                     logger.warning(
@@ -273,9 +274,9 @@ class HaystackProvider(Provider, Changes):
                         "Rename one with ServeOptions(name=...), or with the `tool_name_prefix` of an MCPToolset, give "
                         "them a `version` each, or choose with `on_duplicate`",
                         duplicate=thing.name,
-                        given="first" if is_last_served else "last",
+                        given="first" if self._serves_last else "last",
                     )
-                if not is_last_served:
+                if not self._serves_last:
                     continue
             by_key[thing.key] = thing
         return list(by_key.values())

@@ -323,8 +323,6 @@ class Source(Changes):
     parts: Sequence[Any] = ()
     # Whether it may have something else later, as a toolset of another server has, which may be down at first.
     may_change: bool = True
-    # Whether another server is asked, which may be slow or down.
-    asks_others: bool = False
 
     def __init__(self, tools: Sequence[Tool] | None = None) -> None:
         """
@@ -378,11 +376,20 @@ class Source(Changes):
         """
         return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
 
-    def owns(self, key: str) -> bool:  # noqa: ARG002 - for subclasses
+    def is_asked_first(self, key: str) -> bool:  # noqa: ARG002 - for subclasses
         """
-        Return whether something is here as far as is known, so that other servers are not asked unless they listed it.
+        Return whether this source is asked for something before those are that may have to wait for another server.
 
         :param key: The URI of a resource, or the name of a prompt.
+        :returns: False for another server that has not listed it.
+        """
+        return True
+
+    def owns(self, uri: str) -> bool:  # noqa: ARG002 - for subclasses
+        """
+        Return whether a resource is of this source, so that only those are asked for it that are asked first.
+
+        :param uri: The URI of the resource.
         :returns: False if others may have it.
         """
         return False
