@@ -369,7 +369,8 @@ class ProgressReporter:
 
 
 Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
-Injected = Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
+# What is bound for one call.
+Bound = Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -383,8 +384,7 @@ class _Parts:
     pool: CallPool
     arguments: ArgumentCheck
     results: ResultWriter
-    bound: dict[str, Any]
-    injected: Injected
+    bound: Bound
 
 
 class ServedTool(Tool):
@@ -450,15 +450,13 @@ class ServedTool(Tool):
             if options.task == "required"
             else TaskConfig.from_bool(options.task is True),
         )
-        bound, injected = split_bound(options.bound)
         tool._parts = _Parts(
             body=body,
             options=options,
             pool=own_pool(options, pool),
             arguments=ArgumentCheck(tool.name, shown, inputs),
             results=ResultWriter(tool.name, output_schema, options),
-            bound=bound,
-            injected=injected,
+            bound=resolved(options.bound),
         )
         return tool
 
@@ -483,9 +481,9 @@ class ServedTool(Tool):
             limit = asyncio.timeout(self.timeout if is_limited else None)
             try:
                 async with limit:
-                    injected = await opened.enter_async_context(parts.injected())
+                    bound = await opened.enter_async_context(parts.bound())
                 with anyio.CancelScope(deadline=limit.when() or inf):
-                    arguments = {**parts.arguments.check(arguments, strict=strict), **parts.bound, **injected}
+                    arguments = {**parts.arguments.check(arguments, strict=strict), **bound}
                     return parts.results.result(await self._call(parts, arguments, context))
             except TimeoutError:
                 if not limit.expired():
@@ -573,17 +571,17 @@ def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "type": "object"}
 
 
-def split_bound(bound: Mapping[str, Any]) -> tuple[dict[str, Any], Injected]:
+def resolved(bound: Mapping[str, Any]) -> Bound:
     """
-    Split what is bound into values, and what resolves the dependencies for a call.
+    Prepare what is bound, so that its dependencies are resolved for each call.
 
     :param bound: Values and dependencies by name. FastMCP resolves those only that are parameters of a function.
-    :returns: The values, and a context manager that gives the others.
+    :returns: Gives the values for a call, as a context manager.
     """
     dependencies = {name: each for name, each in bound.items() if isinstance(each, Dependency)}
-    values = {name: each for name, each in bound.items() if name not in dependencies}
     if not dependencies:
-        return values, lambda: nullcontext({})
+        values = dict(bound)
+        return lambda: nullcontext(values)
 
     def function(**_resolved: Any) -> None:
         """Never called."""
@@ -596,11 +594,11 @@ def split_bound(bound: Mapping[str, Any]) -> tuple[dict[str, Any], Injected]:
     sign(function, (), {parameter: dependencies[name] for parameter, name in names.items()})
 
     @asynccontextmanager
-    async def injected() -> AsyncIterator[dict[str, Any]]:
-        async with resolve_dependencies(function, {}) as resolved:
-            yield {names[parameter]: value for parameter, value in resolved.items()}
+    async def for_call() -> AsyncIterator[dict[str, Any]]:
+        async with resolve_dependencies(function, {}) as found:
+            yield {**bound, **{names[parameter]: value for parameter, value in found.items()}}
 
-    return values, injected
+    return for_call
 
 
 def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     NoSuchThingError,
     Reads,
     refused,
-    split_bound,
+    resolved,
 )
 from haystack_integrations.tools.mcp.serving.results import JsonWriter, well_formed
 from haystack_integrations.tools.mcp.serving.sources import (
@@ -129,7 +129,7 @@ class _ServedStore:
         self._store = store
         self._options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
-        self._bound, self._injected = split_bound(options.bound)
+        self._bound = resolved(options.bound)
         self._places = Reads(f"Reading from '{name}'", options, pool, ResourceError)
         self._limit = options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
@@ -200,9 +200,8 @@ class _ServedStore:
         :param most: With this, none are returned if the store has more.
         :returns: The documents.
         """
-        async with self._injected() as injected:
-            bound = {**self._bound, **injected}.get("filters")
-            conditions = [each for each in (bound, filters) if each]
+        async with self._bound() as bound:
+            conditions = [each for each in (bound.get("filters"), filters) if each]
             combined = (
                 {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
             )

@@ -15,7 +15,7 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import CallPool, Injected, Reads, refused, split_bound
+from haystack_integrations.tools.mcp.serving.calls import Bound, CallPool, Reads, refused, resolved
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
@@ -79,8 +79,7 @@ class ServedPrompt(Prompt):
     _run: Callable[..., Any] = PrivateAttr()
     _options: ServeOptions = PrivateAttr()
     _places: Reads = PrivateAttr()
-    _bound: dict[str, Any] = PrivateAttr()
-    _injected: Injected = PrivateAttr()
+    _bound: Bound = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
 
@@ -120,7 +119,7 @@ class ServedPrompt(Prompt):
         prompt._run = builder.run
         prompt._options = options
         prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
-        prompt._bound, prompt._injected = split_bound(options.bound)
+        prompt._bound = resolved(options.bound)
         prompt._variables = shown
         check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt
@@ -141,8 +140,8 @@ class ServedPrompt(Prompt):
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
             raise refused(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
-        async with self._injected() as injected:
-            outputs = await self._places.run(lambda: self._run(**values, **self._bound, **injected))
+        async with self._bound() as bound:
+            outputs = await self._places.run(lambda: self._run(**values, **bound))
         prompt = outputs[_OUTPUT]
         messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt
         return PromptResult(
