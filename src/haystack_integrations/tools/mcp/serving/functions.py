@@ -87,10 +87,10 @@ def serve_function(
         raise ValueError(msg) from error
     options = _declared(parsed).overridden_by(options_of(parsed.name))
     _check(parsed, options)
-    hints = _parameter_hints(parsed.fn)
+    said = _said_by_function(parsed.fn)
     given = {
         name: ServedInput(hint, required=False)
-        for name, hint in hints.items()
+        for name, hint in said.types.items()
         # Beside a ByteStream, components take a path, which is for the server only, and functions whatever they like.
         if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
@@ -108,7 +108,7 @@ def serve_function(
     tool = ServedTool.create(
         name=parsed.name,
         description=parsed.description,
-        parameters=_described(parsed.parameters, parsed.fn, hints, inputs),
+        parameters=_described(parsed.parameters, said, inputs),
         inputs=inputs,
         output_schema=_result_schema(parsed),
         body=body,
@@ -272,40 +272,35 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     :returns: The tool.
     :raises ValueError: If it needs something that clients cannot give.
     """
-    is_agent = isinstance(tool, ComponentTool) and isinstance(component_of(tool), Agent)
+    is_component = isinstance(tool, ComponentTool)
+    is_agent = is_component and isinstance(component_of(tool), Agent)
     if is_agent and type(tool) is ComponentTool:
         # Its parameters would be those of `Agent.run`: tools, snapshots, generation parameters.
         msg = f"Tool '{tool.name}' is an Agent: serve that by `agents={{{tool.name!r}: agent}}`"
         raise ValueError(msg)
-    function = _function(tool)
-    hints = {} if isinstance(tool, ComponentTool) else _parameter_hints(function)
-    options = _with_dependencies(options, function, hints)
-    _check_state(tool, hints, options)
+    # Haystack 3 has tools that are asynchronous only.
+    function: Any = tool.function or getattr(tool, "async_function", None)
+    said = _said_by_component(component_of(tool)) if is_component else _said_by_function(function)
+    options = _with_dependencies(options, said)
+    _check_state(tool, said, options)
     parameters = _shown_parameters(tool, options)
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
-    taken = hints
-    if isinstance(tool, ComponentTool):
-        # Components convert everything else themselves.
-        sockets = input_sockets(component_of(tool))
-        taken = {name: each.type for name, each in sockets.items() if _mentions(each.type, OF_HAYSTACK)}
-        if is_agent:
-            taken = {}  # an AgentTool has a schema of its own for its task
     given = {
         name: ServedInput(declared, required=False)
-        for name, declared in taken.items()
-        if name in shown_names and is_servable(declared)
+        for name, declared in said.types.items()
+        # Components convert everything else themselves, and an AgentTool has a schema of its own for its task.
+        if name in shown_names and not is_agent and (not is_component or _mentions(declared, OF_HAYSTACK))
+        if is_servable(declared)
     }
     inputs = InputSchema(given) if given else None
     description = tool.description
-    if isinstance(tool, ComponentTool):
-        parameters = _in_haystack_form(parameters, taken, inputs, kept=("default", "description"))
-        parameters = _with_descriptions(parameters, parameter_descriptions(component_of(tool)))
-    elif function is not None:
-        parameters = _described(parameters, function, hints, inputs)
-        if function.__doc__ and tool.description == function.__doc__:
-            description = parse_docstring(function).description or ""
-    fields = _fields(function, hints)
-    hidden = _from_state(tool, hints) - {*shown_names, *options.bound}
+    if function is not None and function.__doc__ and description == function.__doc__:
+        description = parse_docstring(function).description or ""
+    # Defaults like `Field(10, le=20)`, which pydantic would resolve, and Haystack hands on as they are.
+    fields = {
+        name: each for name, each in said.defaults.items() if isinstance(each, FieldInfo) and not each.is_required()
+    }
+    hidden = _from_state(tool, said) - {*shown_names, *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         if not hidden.isdisjoint(arguments):
@@ -323,7 +318,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     return ServedTool.create(
         name=tool.name,
         description=description,
-        parameters=parameters,
+        parameters=_described(parameters, said, inputs),
         inputs=inputs,
         output_schema=None if is_agent else _output_schema(tool, function, options),
         body=body,
@@ -332,35 +327,59 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     )
 
 
-def _function(tool: Any) -> Callable[..., Any] | None:
-    # Haystack 3 has tools that are asynchronous only.
-    function: Callable[..., Any] | None = tool.function or getattr(tool, "async_function", None)
-    return function
-
-
 async def _invoke(tool: Any, arguments: dict[str, Any], call: ServedCall) -> Any:
     if HAS_ASYNC_FUNCTION and getattr(tool, "async_function", None) is not None:
         return await tool.invoke_async(**arguments)
     return await call.in_thread(lambda: tool.invoke(**arguments))
 
 
-def _parameter_hints(function: Callable[..., Any] | None) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True)
+class _Said:
+    """
+    What the function or component behind a tool says of its parameters, as far as it can be read.
+
+    :param types: Their types, by their names.
+    :param defaults: Their defaults; `inspect.Parameter.empty` for those that are needed.
+    :param descriptions: What they are for.
+    :param kept: What is kept of the schema of one that has a class of Haystack. What such a class says of itself is
+        for programmers.
+    """
+
+    types: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    descriptions: Mapping[str, str]
+    kept: tuple[str, ...] = ("default",)
+
+
+def _said_by_function(function: Callable[..., Any] | None) -> _Said:
     if function is None:
-        return {}
+        return _Said({}, {}, {})
+    parameters = inspect.signature(function).parameters
     try:
-        parameters = inspect.signature(function).parameters
         hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError, ValueError):
-        return {}  # a function that says nothing readable of its parameters
-    return {name: hint for name, hint in hints.items() if name in parameters}
+    except (NameError, TypeError):
+        hints = {}
+    types = {name: hint for name, hint in hints.items() if name in parameters}
+    annotated = {name: said for name, hint in types.items() if (said := annotated_description(hint))}
+    in_docstring = parse_docstring(function).parameters if inspect.getdoc(function) else {}
+    return _Said(types, {name: each.default for name, each in parameters.items()}, {**in_docstring, **annotated})
 
 
-def _with_dependencies(options: ServeOptions, function: Any, hints: Mapping[str, Any]) -> ServeOptions:
+def _said_by_component(component: Any) -> _Said:
+    sockets = input_sockets(component)
+    return _Said(
+        {name: each.type for name, each in sockets.items()},
+        {name: inspect.Parameter.empty if each.is_mandatory else None for name, each in sockets.items()},
+        parameter_descriptions(component),
+        kept=("default", "description"),
+    )
+
+
+def _with_dependencies(options: ServeOptions, said: _Said) -> ServeOptions:
     """Bind what FastMCP injects into functions: its Context, and what `Depends` computes, which clients never set."""
-    parameters = inspect.signature(function).parameters if hints else {}
     injected: dict[str, Any] = {}
-    for name, hint in hints.items():
-        for each in (parameters[name].default, hint, *get_args(hint)):
+    for name, hint in said.types.items():
+        for each in (said.defaults[name], hint, *get_args(hint)):
             if each is Context:
                 injected[name] = CurrentContext()
             elif isinstance(each, Dependency) and not _is_of_docket(each):
@@ -368,35 +387,19 @@ def _with_dependencies(options: ServeOptions, function: Any, hints: Mapping[str,
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 
 
-def _fields(function: Any, hints: Mapping[str, Any]) -> dict[str, FieldInfo]:
-    """Choose the defaults like `Field(10, le=20)`, which pydantic would resolve, and Haystack hands on as they are."""
-    parameters = inspect.signature(function).parameters if hints else {}
-    defaults = {name: each.default for name, each in parameters.items()}
-    return {name: each for name, each in defaults.items() if isinstance(each, FieldInfo) and not each.is_required()}
+def _described(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
+    """Describe Haystack's own classes in the form that clients send, and the arguments that have no description."""
+    return _with_descriptions(_in_haystack_form(parameters, said, inputs), said.descriptions)
 
 
-def _described(
-    parameters: dict[str, Any], function: Any, hints: Mapping[str, Any], inputs: InputSchema | None
-) -> dict[str, Any]:
-    """Describe arguments as the function does."""
-    # What a class says of itself is not kept: it is for programmers.
-    parameters = _in_haystack_form(parameters, hints, inputs, kept=("default",))
-    annotated = {name: annotated_description(hint) for name, hint in hints.items()}
-    in_docstring = parse_docstring(function).parameters if inspect.getdoc(function) else {}
-    return _with_descriptions(parameters, {**in_docstring, **{name: each for name, each in annotated.items() if each}})
-
-
-def _in_haystack_form(
-    parameters: dict[str, Any], types: Mapping[str, Any], inputs: InputSchema | None, *, kept: tuple[str, ...]
-) -> dict[str, Any]:
-    """Describe Haystack's own classes in the form that clients send."""
+def _in_haystack_form(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
     # Its definitions have names of their own: there may be others of the same classes, in the form of pydantic.
     written = json.dumps(inputs.json_schema if inputs else {}).replace('"#/$defs/', '"#/$defs/haystack.')
     form: dict[str, Any] = json.loads(written)
     properties = dict(parameters.get("properties", {}))
     for name in properties.keys() & form.get("properties", {}).keys():
-        if _mentions(types[name], OF_HAYSTACK):
-            own = {key: each for key, each in properties[name].items() if key in kept}
+        if _mentions(said.types[name], OF_HAYSTACK):
+            own = {key: each for key, each in properties[name].items() if key in said.kept}
             properties[name] = {**form["properties"][name], **own}
             parameters = {**parameters, "properties": properties}
             if "$defs" in form:
@@ -405,37 +408,28 @@ def _in_haystack_form(
     return parameters
 
 
-def _with_descriptions(parameters: dict[str, Any], said: Mapping[str, str]) -> dict[str, Any]:
+def _with_descriptions(parameters: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
     """Add descriptions to the arguments that have none, or the one that Haystack makes of a name."""
     properties: dict[str, Any] = parameters.get("properties", {})
     described = {
-        name: {**each, "description": said[name]}
+        name: {**each, "description": descriptions[name]}
         for name, each in properties.items()
-        if said.get(name)
+        if descriptions.get(name)
         and isinstance(each, dict)
         and each.get("description") in (None, "", f"Input '{name}' for the component.")
     }
     return {**parameters, "properties": {**properties, **described}} if described else parameters
 
 
-def _from_state(tool: Tool, types: Mapping[str, Any]) -> set[str]:
-    return {*(tool.inputs_from_state or {}).values(), *(name for name in types if is_state_type(types[name]))}
+def _from_state(tool: Tool, said: _Said) -> set[str]:
+    return {*(tool.inputs_from_state or {}).values(), *(name for name in said.types if is_state_type(said.types[name]))}
 
 
-def _check_state(tool: Tool, hints: Mapping[str, Any], options: ServeOptions) -> None:
+def _check_state(tool: Tool, said: _Said, options: ServeOptions) -> None:
     """Outside of an Agent there is no State; what comes from it has to come from somewhere else."""
-    shown = tool.parameters.get("properties", {})
-    if isinstance(tool, ComponentTool):
-        sockets = input_sockets(component_of(tool))
-        types = {name: socket.type for name, socket in sockets.items()}
-        needed = {name for name, socket in sockets.items() if socket.is_mandatory}
-    else:
-        function = _function(tool)
-        parameters = inspect.signature(function).parameters if function is not None else {}
-        types = dict(hints)
-        needed = {name for name, each in parameters.items() if each.default is inspect.Parameter.empty}
-    for name in sorted(_from_state(tool, types)):
-        if name in needed and name not in shown and name not in options.bound:
+    known = {*tool.parameters.get("properties", {}), *options.bound}
+    for name in sorted(_from_state(tool, said) - known):
+        if said.defaults.get(name) is inspect.Parameter.empty:
             msg = (
                 f"Tool '{tool.name}' takes '{name}' from the State of an Agent, and a served tool has none. "
                 f"Give it a value: ServeOptions(bound={{{name!r}: ...}})."
