@@ -501,19 +501,16 @@ class ServedTool(Tool):
         try:
             async with ServedCall(parts.pool, self.name, context) as call:
                 return await parts.body(arguments, call)
-        except (ToolInvocationError, PipelineRuntimeError, ValidationError) as error:
-            # Not from the error, whose cause it is.
-            failure = _for_client(error)
         except Exception as error:
-            mended = _well_formed(error)
-            if mended is error:
+            failure = _well_formed(_for_client(error))
+            if failure is error:
                 raise
-            raise mended from error
         except (GeneratorExit, asyncio.CancelledError):
             raise
         except BaseException as error:  # also of libraries in Rust, which panic with one of their own
             raise CodeExitedError(error) from error
-        raise _well_formed(failure)
+        # Not in the handler: the log would show the error that quotes arguments as its context.
+        raise failure
 
 
 def own_pool(options: ServeOptions, shared: CallPool) -> CallPool:
@@ -532,7 +529,7 @@ def _for_client(error: Exception) -> BaseException:
     Find what of an error is for the client, or for the log if errors are masked.
 
     That is neither the text of Haystack's ToolInvocationError, which quotes all arguments, bound ones, too, nor that of
-    pydantic's, which quotes values.
+    pydantic's, which quotes values. Other errors stay as they are.
     """
     inner: BaseException = error
     quotes_arguments = False
@@ -552,7 +549,9 @@ def _well_formed(error: BaseException) -> BaseException:
     text = well_formed(str(error))
     if text == str(error):
         return error
-    return ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
+    mended = ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
+    mended.__cause__ = error
+    return mended
 
 
 def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:

@@ -102,13 +102,17 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     inputs = map_inputs(pipeline, chosen.inputs, options.bound)
     outputs = map_outputs(pipeline, chosen.outputs)
     schema = InputSchema(inputs.served)
-    run = _run_in_loop if is_async_pipeline(pipeline) else _run_in_thread
+    runs_async = is_async_pipeline(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
     count = len(list(pipeline.walk()))
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         async with ProgressReporter(call, total=count, patient=True) as progress:
-            found = await run(pipeline, {"data": inputs.to_run(arguments), **run_options}, call, progress)
+            given = {"data": inputs.to_run(arguments), **run_options}
+            if runs_async:
+                found = await _run_in_loop(pipeline, given, progress)
+            else:
+                found = await _run_in_thread(pipeline, given, progress, call)
         return {name: await call.listed(value) for name, value in _results(found, outputs).items()}
 
     return ServedTool.create(
@@ -126,12 +130,7 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     )
 
 
-async def _run_in_loop(
-    pipeline: Any,
-    parameters: dict[str, Any],
-    call: ServedCall,  # noqa: ARG001
-    progress: ProgressReporter,
-) -> dict[str, Any]:
+async def _run_in_loop(pipeline: Any, parameters: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     tasks: set[Any] = set()
 
     def before(component: str) -> None:
@@ -149,7 +148,7 @@ async def _run_in_loop(
 
 
 async def _run_in_thread(
-    pipeline: Any, parameters: dict[str, Any], call: ServedCall, progress: ProgressReporter
+    pipeline: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
 ) -> dict[str, Any]:
     is_abandoned = threading.Event()
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from fastmcp import FastMCP
 from fastmcp.prompts.base import Prompt
@@ -434,8 +434,14 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
         raise ValueError(msg)
 
 
-# What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
-_Made = tuple[HaystackTool, Any, Tool | None]
+class _Made(NamedTuple):
+    """
+    What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
+    """
+
+    tool: HaystackTool
+    definition: Any
+    served: Tool | None
 
 
 class _LiveTools(Source):
@@ -458,7 +464,7 @@ class _LiveTools(Source):
         self.are_of_server = isinstance(tools, MCPTool | MCPToolset)
         self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
         if isinstance(tools, HaystackTool) and not self.may_change:
-            self._served = {id(tools): (tools, _definition(tools), serve(tools))}
+            self._served = {id(tools): _Made(tools, _definition(tools), serve(tools))}
         elif not self.may_change:
             self._look()
 
@@ -467,7 +473,7 @@ class _LiveTools(Source):
         """
         The tools that there were the last time.
         """
-        return [served for _, _, served in self._served.values() if served is not None]
+        return [made.served for made in self._served.values() if made.served is not None]
 
     @property
     def uses_tasks(self) -> bool:
@@ -494,25 +500,23 @@ class _LiveTools(Source):
     def _look(self) -> None:
         now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
         before = self._served
-        # As nearly always: it is asked at each call.
-        if list(before) == [id(tool) for tool in now] and all(
-            made[1] == _definition(made[0]) for made in before.values()
-        ):
-            return
+        is_same = list(before) == [id(tool) for tool in now]
+        if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
+            return  # as nearly always: it is asked at each call
         self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
         if before and before != self._served:
             self.changed("tools")
 
     def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
         definition = _definition(tool)
-        if before is not None and before[1] == definition:
+        if before is not None and before.definition == definition:
             return before
         try:
-            return tool, definition, self._serve(tool)
+            return _Made(tool, definition, self._serve(tool))
         except ValueError as error:
             # The others of a toolset are of use without it.
             logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
-            return tool, definition, None
+            return _Made(tool, definition, None)
 
     async def warm_up(self) -> None:
         """
