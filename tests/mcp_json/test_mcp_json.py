@@ -521,7 +521,7 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
             "server 'one': MCPToolset: `tool_name_prefix` must",
         ),
         (
-            {"mcpServers": {"one": {"command": "x", "on_tool_error": "raise", "tool_options": "x"}}},
+            {"mcpServers": {"one": {"command": "x", "tool_options": "x"}}},
             "server 'one': MCPToolset: `tool_options` must",
         ),
         *(
@@ -710,18 +710,19 @@ def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
     calculator = StdioServerInfo("python", ["calculator.py"])
     tool = types.Tool(name="add", description="Add two numbers.", input_schema={"type": "object"})
     MCPToolSnapshot.from_tools([tool]).save(tmp_path / "tools.json")
-    entry = {"command": calculator.command, "args": calculator.args, "snapshot": "tools.json", "on_drift": "quarantine"}
+    entry = {"command": calculator.command, "args": calculator.args, "snapshot": "tools.json"}
+    quarantine = {**entry, "snapshot": {"snapshot": "tools.json", "on_drift": "quarantine"}}
     config = tmp_path / "mcp.json"
-    config.write_text(json.dumps({"mcpServers": {"sums": entry}}))
-    [toolset] = load_mcp_toolsets(config)
-    assert [(tool.name, tool.description) for tool in toolset] == [("sums_add", "Add two numbers.")]
-    assert toolset.on_drift == "quarantine"
+    config.write_text(json.dumps({"mcpServers": {"sums": entry, "careful": quarantine}}))
+    for toolset, on_drift in zip(load_mcp_toolsets(config), ("error", "quarantine"), strict=True):
+        assert [(tool.remote_name, tool.description) for tool in toolset] == [("add", "Add two numbers.")]
+        assert toolset.on_drift == on_drift
     assert MCPToolset.from_dict(toolset.to_dict()).snapshot == toolset.snapshot
 
     (tmp_path / "tools.json").unlink()
     with pytest.raises(ValueError, match="server 'sums': There is no snapshot file"):
         load_mcp_toolsets(config)
-    config.write_text(json.dumps({"mcpServers": {"sums": {**entry, "snapshot": None}}}))
+    config.write_text(json.dumps({"mcpServers": {"sums": {**entry, "snapshot": {"snapshot": None}}}}))
     with pytest.raises(ValueError, match=r"server 'sums': .*`snapshot`"):
         load_mcp_toolsets(config)
 

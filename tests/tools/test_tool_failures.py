@@ -268,6 +268,6 @@ def test_the_options_are_stored_and_stand_in_files():
     loaded = MCPToolset.from_dict(toolset.to_dict())
     assert loaded.tool_options.changed() == options
     assert loaded.tool_overrides["f"].max_tool_failures == 1
-    for written in ({"tool_options": options}, options):
-        [from_file] = load_mcp_toolsets({"mcpServers": {"x": {"command": "x", **written}}}, prefix_tool_names=False)
-        assert from_file.tool_options.changed() == options
+    entry = {"command": "x", "tool_options": options}
+    [from_file] = load_mcp_toolsets({"mcpServers": {"x": entry}}, prefix_tool_names=False)
+    assert from_file.tool_options.changed() == options

@@ -32,7 +32,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import combine_options, parameters_of
+from haystack_integrations.tools.mcp.parameters import Options, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
 from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
@@ -53,6 +53,9 @@ TOOL_CONFIGS = "toolConfigs"
 
 # The keys of a file that mean something.
 _KEYS = (*(section[0] for section in _SECTIONS), "inputs", TOOL_CONFIGS)
+
+# The groups of options of which `load_mcp_toolsets` may have some fields, and an entry others.
+_GROUPS = ("tool_options", "tool_selection", "call_options")
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
@@ -275,10 +278,12 @@ class Configuration:
             self._warn(place, f"passed over {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
         own = dict(settings.parameters)
-        if self._file is not None and isinstance(snapshot := own.get("snapshot"), str):
-            own["snapshot"] = self._file.parent / snapshot
+        snapshot = own.get("snapshot")
+        check = snapshot if isinstance(snapshot, Mapping) else {"snapshot": snapshot}
+        if self._file is not None and isinstance(file := check.get("snapshot"), str):
+            own["snapshot"] = {**check, "snapshot": self._file.parent / file}
         prefix = {"tool_name_prefix": prefix_of(name, self._prefixes)} if self._prefix_tool_names else {}
-        options = combine_options("MCPToolset", self._parameters, prefix, own)
+        options = _combined(self._parameters, prefix, own)
         self._prefixes.add(str(options.get("tool_name_prefix")))
         if self._is_checked and (missing := missing_variables(server_info)):
             msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
@@ -289,7 +294,7 @@ class Configuration:
         if settings.only_tools is not None:
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
-            options = combine_options("MCPToolset", options, {"exclude_tools": settings.not_tools})
+            options = _combined(options, {"tool_selection": {"exclude_tools": settings.not_tools}})
         try:
             return MCPToolset(server_info, **options)
         except (FileNotFoundError, ValueError) as error:
@@ -375,6 +380,19 @@ class Configuration:
             self._warn(place, f"`envFile` has lines that set no variable; passed over {len(names) - len(known)}")
         added = {name: f"${{envFile:{file}:{name}}}" for name in known}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
+
+
+def _combined(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    # The later ones take precedence, in groups of options field by field.
+    combined: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            if name in _GROUPS and isinstance(value, Options | Mapping):
+                given, fields = combined.get(name, {}), value.changed() if isinstance(value, Options) else value
+                combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # which is refused later
+            else:
+                combined[name] = value
+    return combined
 
 
 def _are_entries(found: Any, marks: frozenset[str] = ENTRY_MARKS) -> bool:

@@ -252,34 +252,6 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
     return decorate
 
 
-def combine_options(owner: str, *layers: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Combine parameters from several places, in groups of options field by field.
-
-    :param owner: The name of the class whose parameters they are.
-    :param layers: The parameters, with the later ones taking precedence. A field of a group may stand by itself, as in
-        files that were written before there were groups.
-    :returns: The parameters.
-    """
-    own = _parameters[owner]
-    examples = {name: group._example.partition("=") for name, group in _groups.items()}
-    groups = {parameter: name for name, (parameter, _, value) in examples.items() if value.startswith(f"{name}({{")}
-    homes = {field: parameter for parameter, name in groups.items() if parameter in own for field in _parameters[name]}
-    combined: dict[str, Any] = {}
-    for layer in layers:
-        for name, value in layer.items():
-            home, fields = homes.get(name), {name: value}
-            if name in groups and isinstance(value, Options | Mapping):
-                home, fields = name, dict(value) if isinstance(value, Mapping) else value.changed()
-            if home is None:
-                combined[name] = value
-            elif isinstance(given := combined.get(home, {}), Mapping):  # what is no group is refused later
-                combined[home] = {**given, **fields}
-        if "on_drift" in combined:
-            combined["snapshot"] = {"snapshot": combined.get("snapshot"), "on_drift": combined.pop("on_drift")}
-    return combined
-
-
 def _fault(own: list[str], error: ValidationError) -> str:
     # Of the kinds of value that a parameter takes, the one that what was given comes closest to.
     errors = error.errors(include_url=False)

@@ -94,10 +94,6 @@ _TOOLSET_KEYS = (
     "tool_overrides",
     "call_options",
     "snapshot",
-    "on_drift",
-    "on_tool_error",
-    "max_tool_failures",
-    "include_instructions",
 )
 _KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
 
