@@ -297,28 +297,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
         return ToolChoice(may_have, selects)
 
-    def _take_over(self, listing: ToolListing) -> None:
-        try:
-            self._load_listing(listing, publish=False)
-        except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
-            logger.debug("The tools cannot be used as they are now: {error}", error=str(error))
-
-    def _show_pinned(self, guard: SnapshotGuard) -> None:
-        """
-        Show the tools of the snapshot, before the server is asked.
-        """
-        known = guard.snapshot.tool_names
-        if missing := [name for name in self.tool_names or [] if name not in known]:
-            choices = describe_choices(missing, known, "It")
-            msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
-            raise ValueError(msg)
-        definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
-        pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
-        names = sorted(pinned) if self.tool_names is None else self.tool_names
-        by_name = {name: pinned[name] for name in names if name in pinned}
-        self._check_names(known, by_name)
-        self._children = {child.remote_name: child for child in self._make_children(by_name)}
-
     @property
     def instructions(self) -> str | None:
         """
@@ -337,115 +315,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     @property
     def _sessions(self) -> Sessions:
         return self._connection
-
-    def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
-        # A tool keeps its name if the server gets another one that would have the same.
-        renamed = {tool: child.name for tool, child in self._children.items()}
-        renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
-        return assign_tool_names(remote_names, self.tool_name_prefix, renamed)
-
-    def _make_child(self, remote_name: str, name: str) -> MCPTool:
-        override = self.tool_overrides.get(remote_name, ToolOverride())
-        return MCPTool._for_toolset(
-            self,
-            remote_name,
-            name,
-            inputs_from_state=self.inputs_from_state.get(remote_name),
-            outputs_to_state=self.outputs_to_state.get(remote_name),
-            outputs_to_string=self.outputs_to_string.get(remote_name),
-            options=override.over(self.tool_options),
-            description=override.description,
-            bound_arguments=override.bound_arguments,
-            invocation_timeout=override.invocation_timeout,
-        )
-
-    def _load_children(
-        self, definitions: Iterable[types.Tool], hidden: Sequence[str], reasons: dict[str, str]
-    ) -> list[MCPTool]:
-        """
-        Choose among the server's tools.
-
-        :param definitions: What the server says of them.
-        :param hidden: Those that the snapshot does not let it have.
-        :param reasons: Why tools are left out, by their names.
-        :returns: The chosen ones: new objects, or those that are there and remain as they are.
-        """
-        by_name: dict[str, types.Tool] = {}
-        for definition in definitions:
-            if by_name.setdefault(definition.name, definition) is not definition:
-                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
-        listed = list(by_name)
-        if self.tool_names is not None:
-            wanted = [name for name in self.tool_names if name not in hidden]
-            self._check_found("`tool_names`:", wanted, listed)
-            for name in wanted:
-                if name in reasons:
-                    msg = (
-                        f"Tool '{name}' of {self.server_info.describe()} is in `tool_names`, but cannot be loaded: "
-                        f"{reasons[name]}"
-                    )
-                    raise ValueError(msg)
-            # The order of `tool_names`, as before warm-up.
-            by_name = {name: by_name[name] for name in wanted}
-        else:
-            # Providers cache prompts by their beginning, and servers may list their tools in any order.
-            by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
-            self._say_what_is_left_out(reasons)
-        if not self._generation and self._guard is None:  # said once, not after each reconnect
-            self._check_names(listed, by_name)
-        children = self._make_children(by_name)
-        taken = {child.name for child in children} & {tool.name for tool in self._added}
-        if taken:
-            msg = (
-                f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
-                "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
-            )
-            raise ValueError(msg)
-        return children
-
-    def _make_children(self, definitions: dict[str, types.Tool]) -> list[MCPTool]:
-        usable: dict[str, dict[str, Any]] = {}
-        for name, definition in definitions.items():
-            known = self._children.get(name)
-            try:
-                usable[name] = usable_parameters(definition, None if known is None else known._definition)
-            except ValueError as error:
-                if self.tool_names:
-                    raise
-                logger.warning("Skipped a tool: {error}", error=str(error))
-                self._left_out = {**self._left_out, name: "its schema is unusable"}
-        children: list[MCPTool] = []
-        for remote_name, name in self._assign_names(usable).items():
-            child = self._children.get(remote_name)
-            if child is None or child._definition not in (None, definitions[remote_name]):
-                child = self._make_child(remote_name, name)
-            child._use_definition(definitions[remote_name], usable[remote_name])
-            children.append(child)
-        return children
-
-    def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
-        for name, reason in reasons.items():
-            if self._left_out.get(name) != reason:
-                logger.info("Tool {tool!r} is left out: {reason}", tool=name, reason=reason)
-        self._left_out = reasons
-
-    def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:
-        for name, override in self.tool_overrides.items():
-            # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
-            if override.bound_arguments and name not in listed:
-                choices = describe_choices([name], listed, "The server")
-                msg = f"`tool_overrides` binds arguments of '{name}', which the server does not have. {choices}"
-                raise ValueError(msg)
-        unknown = [("exclude_tools", name, listed) for name in self.tool_selection.unknown_exclusions(listed)]
-        for parameter in (*_PER_TOOL, "tool_overrides"):
-            unknown += [(parameter, name, [*loaded]) for name in getattr(self, parameter) if name not in loaded]
-        for parameter, name, known in unknown:
-            logger.warning(
-                "`{parameter}` has the tool '{tool}', which is not there. {choices}",
-                parameter=parameter,
-                tool=name,
-                choices=describe_choices([name], known, "It"),
-            )
 
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
         return with_instructions(tools) if self.tool_options.include_instructions else tools
@@ -628,10 +497,26 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._retry.stop()
         self._absence = None
 
-    # Listings
+    # From a listing to tools
 
     def _requested(self) -> Sequence[str]:
         return self.tool_names or []
+
+    def _show_pinned(self, guard: SnapshotGuard) -> None:
+        """
+        Show the tools of the snapshot, before the server is asked.
+        """
+        known = guard.snapshot.tool_names
+        if missing := [name for name in self.tool_names or [] if name not in known]:
+            choices = describe_choices(missing, known, "It")
+            msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
+            raise ValueError(msg)
+        definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
+        pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
+        names = sorted(pinned) if self.tool_names is None else self.tool_names
+        by_name = {name: pinned[name] for name in names if name in pinned}
+        self._check_names(known, by_name)
+        self._children = {child.remote_name: child for child in self._make_children(by_name)}
 
     def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         """
@@ -656,6 +541,121 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             if publish:
                 self._publish_fetched()
         self._announce()
+
+    def _take_over(self, listing: ToolListing) -> None:
+        try:
+            self._load_listing(listing, publish=False)
+        except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
+            logger.debug("The tools cannot be used as they are now: {error}", error=str(error))
+
+    def _load_children(
+        self, definitions: Iterable[types.Tool], hidden: Sequence[str], reasons: dict[str, str]
+    ) -> list[MCPTool]:
+        """
+        Choose among the server's tools.
+
+        :param definitions: What the server says of them.
+        :param hidden: Those that the snapshot does not let it have.
+        :param reasons: Why tools are left out, by their names.
+        :returns: The chosen ones: new objects, or those that are there and remain as they are.
+        """
+        by_name: dict[str, types.Tool] = {}
+        for definition in definitions:
+            if by_name.setdefault(definition.name, definition) is not definition:
+                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
+        listed = list(by_name)
+        if self.tool_names is not None:
+            wanted = [name for name in self.tool_names if name not in hidden]
+            self._check_found("`tool_names`:", wanted, listed)
+            for name in wanted:
+                if name in reasons:
+                    msg = (
+                        f"Tool '{name}' of {self.server_info.describe()} is in `tool_names`, but cannot be loaded: "
+                        f"{reasons[name]}"
+                    )
+                    raise ValueError(msg)
+            # The order of `tool_names`, as before warm-up.
+            by_name = {name: by_name[name] for name in wanted}
+        else:
+            # Providers cache prompts by their beginning, and servers may list their tools in any order.
+            by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
+            self._say_what_is_left_out(reasons)
+        if not self._generation and self._guard is None:  # said once, not after each reconnect
+            self._check_names(listed, by_name)
+        children = self._make_children(by_name)
+        taken = {child.name for child in children} & {tool.name for tool in self._added}
+        if taken:
+            msg = (
+                f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
+                "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
+            )
+            raise ValueError(msg)
+        return children
+
+    def _make_children(self, definitions: dict[str, types.Tool]) -> list[MCPTool]:
+        usable: dict[str, dict[str, Any]] = {}
+        for name, definition in definitions.items():
+            known = self._children.get(name)
+            try:
+                usable[name] = usable_parameters(definition, None if known is None else known._definition)
+            except ValueError as error:
+                if self.tool_names:
+                    raise
+                logger.warning("Skipped a tool: {error}", error=str(error))
+                self._left_out = {**self._left_out, name: "its schema is unusable"}
+        children: list[MCPTool] = []
+        for remote_name, name in self._assign_names(usable).items():
+            child = self._children.get(remote_name)
+            if child is None or child._definition not in (None, definitions[remote_name]):
+                child = self._make_child(remote_name, name)
+            child._use_definition(definitions[remote_name], usable[remote_name])
+            children.append(child)
+        return children
+
+    def _make_child(self, remote_name: str, name: str) -> MCPTool:
+        override = self.tool_overrides.get(remote_name, ToolOverride())
+        return MCPTool._for_toolset(
+            self,
+            remote_name,
+            name,
+            inputs_from_state=self.inputs_from_state.get(remote_name),
+            outputs_to_state=self.outputs_to_state.get(remote_name),
+            outputs_to_string=self.outputs_to_string.get(remote_name),
+            options=override.over(self.tool_options),
+            description=override.description,
+            bound_arguments=override.bound_arguments,
+            invocation_timeout=override.invocation_timeout,
+        )
+
+    def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
+        # A tool keeps its name if the server gets another one that would have the same.
+        renamed = {tool: child.name for tool, child in self._children.items()}
+        renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
+        return assign_tool_names(remote_names, self.tool_name_prefix, renamed)
+
+    def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
+        for name, reason in reasons.items():
+            if self._left_out.get(name) != reason:
+                logger.info("Tool {tool!r} is left out: {reason}", tool=name, reason=reason)
+        self._left_out = reasons
+
+    def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:
+        for name, override in self.tool_overrides.items():
+            # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
+            if override.bound_arguments and name not in listed:
+                choices = describe_choices([name], listed, "The server")
+                msg = f"`tool_overrides` binds arguments of '{name}', which the server does not have. {choices}"
+                raise ValueError(msg)
+        unknown = [("exclude_tools", name, listed) for name in self.tool_selection.unknown_exclusions(listed)]
+        for parameter in (*_PER_TOOL, "tool_overrides"):
+            unknown += [(parameter, name, [*loaded]) for name in getattr(self, parameter) if name not in loaded]
+        for parameter, name, known in unknown:
+            logger.warning(
+                "`{parameter}` has the tool '{tool}', which is not there. {choices}",
+                parameter=parameter,
+                tool=name,
+                choices=describe_choices([name], known, "It"),
+            )
 
     def _publish(self) -> None:
         """
@@ -683,6 +683,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # In one assignment, so that another thread sees either the old tools or the new ones.
         self._own = [known[child.remote_name] for child in children]
         self.tools: list[Tool] = [*self._own, *self._added]
+
+    # Listings in the background
 
     def _note_change(self, _change: ServerChange) -> None:
         self._changed_at = next_moment()
@@ -783,6 +785,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
             AsyncExecutor.get_instance().post(deliver)
 
+    # Tools by name
+
     @overload
     def __getitem__(self, index: int | str) -> MCPTool: ...
 
@@ -865,6 +869,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :returns: True if contained, False otherwise.
         """
         return super().__contains__(item._as(item.name) if isinstance(item, MCPTool) else item)
+
+    # How it is stored and shown
 
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)
