@@ -274,10 +274,7 @@ class MCPTool(ToolBase, Tool):
             options=ToolOptions.of(tool_options).for_single_tool("MCPTool"),
             bound_arguments=bound_arguments,
         )
-        self._snapshot = SnapshotCheck.of(snapshot)
-        guard = self._pin()
-        if guard is not None:
-            self._show_pinned(guard)
+        self._pin(snapshot)
         if eager_connect:
             self._enter_or_leave()
 

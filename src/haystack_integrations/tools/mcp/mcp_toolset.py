@@ -232,7 +232,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self.tool_selection: ToolSelection = ToolSelection.of(tool_selection)
         self.tool_options: ToolOptions = ToolOptions.of(tool_options)
         self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
-        self._snapshot = SnapshotCheck.of(snapshot)
         if both := [name for name in tool_names or [] if self.tool_selection.excludes(name)]:
             msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
             raise ValueError(msg)
@@ -275,10 +274,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # What runs of Agents of Haystack 3 began with.
         self._spawned: list[weakref.ref[ToolsOfRun]] = []
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
-        guard = self._pin()
-        if guard is not None:
-            guard.take_over = _while_alive(self._take_over)
-            self._show_pinned(guard)
+        self._pin(snapshot)
+        if self._guard is not None:
+            self._guard.take_over = _while_alive(self._take_over)
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
                 self._children[remote_name] = self._make_child(remote_name, name)
@@ -503,9 +501,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return self.tool_names or []
 
     def _show_pinned(self, guard: SnapshotGuard) -> None:
-        """
-        Show the tools of the snapshot, before the server is asked.
-        """
         known = guard.snapshot.tool_names
         if missing := [name for name in self.tool_names or [] if name not in known]:
             choices = describe_choices(missing, known, "It")

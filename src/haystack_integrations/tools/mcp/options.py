@@ -45,10 +45,6 @@ Hint: TypeAlias = Literal["read_only_hint", "destructive_hint", "idempotent_hint
 # The key of a parameter's schema that has its argument sent as an HTTP header, too, where proxies may log it.
 _HEADER_KEY: Final = "x-mcp-header"
 
-# What a stored argument is, if it is not the value itself.
-_FROM_STATE: Final = "from_state"
-_VALUE: Final = "value"
-
 
 @explains_options
 @checked_dataclass(frozen=True, config=CHECKED)
@@ -457,11 +453,9 @@ class BoundArguments:
         # In a pipeline, a key of the State that nobody gives a value is there, as None.
         state = {key: value for key, name in self.state_inputs.items() if (value := arguments.get(name)) is not None}
         mapped = {name: state[key] for key, name in inputs_from_state.items() if key in state}
-        hidden = {name: given[name] for name in inputs_from_state.values() if name in given} | {
-            name: value for name, value in mapped.items() if name not in given
-        }
-        secrets: list[str] = []
         sent = mapped | given
+        hidden = {name: sent[name] for name in inputs_from_state.values() if name in sent}
+        secrets: list[str] = []
         for name, value in self.values.items():
             if isinstance(value, FromState):
                 if value.key not in state:
@@ -549,8 +543,8 @@ def _stored(value: Any) -> Any:
     if isinstance(value, Secret):
         return value.to_dict()
     if isinstance(value, FromState):
-        return {"type": _FROM_STATE, "key": value.key}
-    return {"type": _VALUE, "value": value} if isinstance(value, dict) and "type" in value else value
+        return {"type": "from_state", "key": value.key}
+    return {"type": "value", "value": value} if isinstance(value, dict) and "type" in value else value
 
 
 def _loaded(value: Any) -> Any:

@@ -306,11 +306,11 @@ class MCPSearchableToolset(Compound, LiveToolset):
         tools = {
             name: tool
             for name, tool in self._tools_now(strictly=False).items()
-            if not (isinstance(tool, MCPTool) and any(tool._toolset is each for each in drifted))
+            if not (isinstance(tool, MCPTool) and tool._owner in drifted)
         }
-        servers = [each.server_info.describe() for each in drifted]
         missing = "".join(
-            f"\nNot searched: the tools of {server}, which are not those of the snapshot." for server in servers
+            f"\nNot searched: the tools of {each.server_info.describe()}, which are not those of the snapshot."
+            for each in drifted
         )
         self._index.update(tools.values())
         best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)

@@ -323,23 +323,25 @@ class ToolBase(Connected):
     def _choice(self) -> ToolChoice:
         """Return which tools of the server there are here. It must not refer to this object."""
 
-    def _pin(self) -> SnapshotGuard | None:
+    def _pin(self, value: Any) -> None:
         """
-        Use the snapshot, if there is one.
+        Use the snapshot, if there is one, and show its tools.
 
-        :returns: What compares the server's tools with it.
+        :param value: The value of the parameter `snapshot`.
         :raises FileNotFoundError: If its file does not exist.
-        :raises ValueError: If its file cannot be used.
+        :raises ValueError: If it or its file cannot be used.
         """
-        check = self._snapshot
-        if check is None:
-            return None
-        snapshot = (
-            check.snapshot if isinstance(check.snapshot, MCPToolSnapshot) else MCPToolSnapshot.load(check.snapshot)
-        )
-        self._guard = SnapshotGuard(snapshot, check.on_drift, self._choice(), self.server_info.describe())
-        self._connection._admission = self._guard
-        return self._guard
+        self._snapshot = check = SnapshotCheck.of(value)
+        if check is not None:
+            given = check.snapshot
+            snapshot = given if isinstance(given, MCPToolSnapshot) else MCPToolSnapshot.load(given)
+            guard = SnapshotGuard(snapshot, check.on_drift, self._choice(), self.server_info.describe())
+            self._guard = self._connection._admission = guard
+            self._show_pinned(guard)
+
+    @abstractmethod
+    def _show_pinned(self, guard: SnapshotGuard) -> None:
+        """Show what the snapshot has, before the server is asked."""
 
     def _stays_cold(self) -> bool:
         """
