@@ -126,15 +126,20 @@ def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pyt
         logout(StreamableHttpServerInfo(server.url))
 
 
-async def test_tokens_are_revoked_by_the_client_that_got_them(network: TokenNetwork) -> None:
-    auth = network.auth(client_id="me", client_secret=Secret.from_token("the-secret"))
+@pytest.mark.parametrize("by", ["client_secret", "assertion_provider"])
+async def test_tokens_are_revoked_by_the_client_that_got_them(by: str) -> None:
+    network = TokenNetwork()
+    auth = network.auth(client_id="me", grant_type="client_credentials", **{by: Secret.from_token("the-secret")})
     key = auth.holder_of(None).key
     tokens = {"refresh_token": "the-refresh", "access_token": "the-access"}
     await auth.storage.save(key, {"tokens": tokens, "authorization_server": network.metadata})
     assert await auth.log_out(None) is True
     assert await auth.storage.load(key) is None
     assert [(form["token_type_hint"], form["token"]) for form in network.forms("/revoke")] == list(tokens.items())
-    assert {each.headers["authorization"] for each in network.asked("/revoke")} == {basic("me", "the-secret")}
+    if by == "client_secret":
+        assert {each.headers["authorization"] for each in network.asked("/revoke")} == {basic("me", "the-secret")}
+    else:
+        assert {form["client_assertion"] for form in network.forms("/revoke")} == {"the-secret"}
 
 
 @pytest.mark.parametrize("status", [200, 404])

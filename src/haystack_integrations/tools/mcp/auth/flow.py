@@ -25,7 +25,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -96,7 +96,7 @@ _UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
 _LONGEST_ERROR = 2000
 
 
-@dataclass
+@dataclass(repr=False)
 class Flow(ABC):
     """
     One attempt to get tokens for one key, or to end them.
@@ -125,6 +125,11 @@ class Flow(ABC):
     has_logged_in: bool = False
     # Whether the tokens of a refresh could not be saved.
     is_unsaved: bool = False
+    # What came up, and may come back in what a server says.
+    secrets: set[str] = field(init=False)
+    found: Discovered = field(init=False)
+    client: OAuthClientInformationFull | None = field(init=False, default=None)
+    _proofs: Proofs | None = field(init=False, default=None)
 
     step: ClassVar[str]
     can_refresh: ClassVar[bool] = True
@@ -133,12 +138,8 @@ class Flow(ABC):
         """
         Collect the secrets that are known.
         """
-        # What came up, and may come back in what a server says.
-        self.secrets: set[str] = self.outgoing.secrets
+        self.secrets = self.outgoing.secrets
         self.secrets.update(secrets_of(self.record), secrets_in({"url": self.key.server_url}))
-        self.found: Discovered
-        self.client: OAuthClientInformationFull | None = None
-        self._proofs: Proofs | None = None
 
     @abstractmethod
     async def grant(self, scope: str | None) -> dict[str, str]:
@@ -206,6 +207,13 @@ class Flow(ABC):
         return OAuthClientInformationFull(
             client_id=config.client_id, client_secret=secret, token_endpoint_auth_method=method
         )
+
+    async def forget_client(self) -> None:
+        """
+        Take a registration out of the storage that the authorization server may have dropped.
+        """
+        self.record = {name: each for name, each in self.record.items() if name != "client"}
+        await self.storage.save(self.key, self.record)
 
     async def discover(self) -> Discovered:
         """
@@ -315,32 +323,26 @@ class Flow(ABC):
         resource = self.resource()
         if resource is not None:
             form = {**form, "resource": resource}
-        response = await self._post_authenticated(form, step)
+        endpoint = self.found.server.token_endpoint
+        response = await self._post_authenticated(endpoint, form, step)
         if self._proofs is not None and self._proofs.wants_another(response, json_object(response).get("error")):
-            response = await self._post_authenticated(form, step)
+            response = await self._post_authenticated(endpoint, form, step)
         if "client" in self.record and json_object(response).get("error") in _UNKNOWN_CLIENT:
             await self.forget_client()
             self.client = self._known_client()
         return response
 
-    async def _post_authenticated(self, form: dict[str, str], step: str) -> httpx2.Response:
-        # For each request anew: servers take an assertion only once.
+    async def _post_authenticated(self, endpoint: str, form: dict[str, str], step: str) -> httpx2.Response:
         headers: dict[str, str] = {}
         if self.config.token_endpoint_auth_method == "private_key_jwt":
+            # For each request anew: servers take an assertion only once.
             has_key = self.config.private_key is not None
             signed = _client_assertion(self.config, self.audience()) if has_key else None
             assertion = signed or await self.provided("assertion_provider")
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
             form, headers = self._authenticated(self.client, form)
-        return await self.outgoing.post(self.found.server.token_endpoint, form, step, headers, self._proofs)
-
-    async def forget_client(self) -> None:
-        """
-        Take a registration out of the storage that the authorization server may have dropped.
-        """
-        self.record = {name: each for name, each in self.record.items() if name != "client"}
-        await self.storage.save(self.key, self.record)
+        return await self.outgoing.post(endpoint, form, step, headers, self._proofs)
 
     def _authenticated(
         self, client: OAuthClientInformationFull, form: dict[str, str]
@@ -443,16 +445,16 @@ class Flow(ABC):
         """
         tokens, found = self.record.get("tokens", {}), Discovered.of(self.record)
         endpoint = found.server.revocation_endpoint if found is not None else None
-        if found is None or endpoint is None or self.config.token_endpoint_auth_method == "private_key_jwt":
+        if found is None or endpoint is None:
             return
         self.found = found
         try:
-            client = self._known_client()
+            self.client = self._known_client()
             # With a refresh token, servers revoke the access tokens that came of it, too.
             for hint in ("refresh_token", "access_token"):
-                if client is not None and tokens.get(hint):
-                    form, headers = self._authenticated(client, {"token": tokens[hint], "token_type_hint": hint})
-                    response = await self.outgoing.post(endpoint, form, "revoking the token", headers)
+                if self.client is not None and tokens.get(hint):
+                    form = {"token": tokens[hint], "token_type_hint": hint}
+                    response = await self._post_authenticated(endpoint, form, "revoking the token")
                     response.raise_for_status()
         except (MCPAuthorizationError, httpx2.HTTPStatusError, ValueError) as error:
             status = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
