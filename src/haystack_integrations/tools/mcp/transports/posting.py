@@ -168,7 +168,7 @@ class HttpSender:
         :raises BusyError: If the server wants no requests, and there is no time to wait.
         :raises MCPAuthorizationError: If there are no credentials.
         """
-        identity = current_identity.get() if method == "POST" else self.latest_identity()
+        identity = self._identity(method)
         # What `httpx2.Request` would add to a content, in a quarter of the time: this is done for every call.
         fields = {"host": ("Host", url.netloc.decode())}
         if content is not None:
@@ -190,7 +190,7 @@ class HttpSender:
                     await self._let_rest(status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
-                response = await self._follow(request, exchange, may_log_in=may_log_in)
+                response = await self._follow(request, exchange)
                 self.heard()
                 wait = retry_after(response) if method == "POST" else None
                 if wait is None:
@@ -225,10 +225,10 @@ class HttpSender:
         left = self.time_left()
         return left is None or seconds <= 0 or seconds < left
 
-    async def _follow(self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool) -> httpx2.Response:
+    async def _follow(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
         # Not those that `auth` adds, which may be for this URL only: it adds its own for the target.
         own = request.headers if self.auth is None else request.headers.copy()
-        response = await self._authenticate(request, exchange, may_log_in=may_log_in)
+        response = await self._authenticate(request, exchange)
         for _ in range(_MAX_REDIRECTS - 1):
             target = redirect_target(response)
             if target is None or not _is_followed(response, target):
@@ -240,12 +240,10 @@ class HttpSender:
             request = httpx2.Request(
                 request.method, target, headers=headers, content=request.content or None, extensions=request.extensions
             )
-            response = await self._authenticate(request, exchange, may_log_in=may_log_in)
+            response = await self._authenticate(request, exchange)
         return response
 
-    async def _authenticate(
-        self, request: httpx2.Request, exchange: Exchange | None, *, may_log_in: bool
-    ) -> httpx2.Response:
+    async def _authenticate(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
         auth = self.auth
         if auth is None:
             username, password = request.url.username, request.url.password
@@ -260,7 +258,7 @@ class HttpSender:
                 is_own = outgoing is request or (bool(request.content) and await outgoing.aread() == request.content)
                 outgoing.extensions = {**request.extensions, **outgoing.extensions}
                 response = await self._send_once(outgoing, exchange if is_own else None)
-                if is_own and not may_log_in:
+                if is_own and not request.extensions.get("may_log_in", True):
                     return response
                 try:
                     outgoing = await flow.asend(response)
@@ -274,7 +272,7 @@ class HttpSender:
             await flow.aclose()
 
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        identity = current_identity.get() if request.method == "POST" else self.latest_identity()
+        identity = self._identity(request.method)
         whose = identity.key if identity is not None else None
         cookies = self._cookies.get(whose) or self._cookies.get(None)
         if cookies:
@@ -302,6 +300,10 @@ class HttpSender:
         if first is not None and (is_refused or is_redirect(response)):
             first.unmark_sent()
         return response
+
+    def _identity(self, method: str) -> Identity | None:
+        """Return on whose behalf a request is made: a POST for whoever makes it, others for the latest one."""
+        return current_identity.get() if method == "POST" else self.latest_identity()
 
     async def read(self, response: httpx2.Response) -> bytes:
         """
