@@ -21,6 +21,9 @@ from haystack import logging
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor, redact_text
 
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+_stdlib_logger = stdlib_logging.getLogger(__name__)
+
 _LINES = 50
 _LINE_LENGTH = 500
 
@@ -108,9 +111,6 @@ def _overlap(line: str, secret: str) -> int:
     lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
     return next((length for length in lengths if line.endswith(secret[:length])), 0)
 
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
-_stdlib_logger = stdlib_logging.getLogger(__name__)
 
 # How long a server and its children may take to exit, in seconds: after the end of its input, and again after SIGTERM.
 # As long as the SDK allows.

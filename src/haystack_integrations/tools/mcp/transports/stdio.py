@@ -83,9 +83,9 @@ class StdioTransport(Transport):
         """
         try:
             await self._process.write(content + b"\n", self._patience)
-        except TimeoutError:  # likewise
+        except TimeoutError:  # nothing of it was written
             exchange.settle(RefusedError("the server process does not read what was sent before", is_final=True))
-        except BrokenPipeError:  # nothing of it was written
+        except BrokenPipeError:  # likewise
             # A process that lives may still answer what it has read, but takes nothing more.
             if not self._process.output_is_over and await self._process.exit_code() is None:
                 self.channel.drained("the server process closed its input")
@@ -282,12 +282,9 @@ class StdioClient(WireClient):
         process = self._process
         said = "" if process is None else process.stderr.text()
         if not self.life.loss or said:  # its standard error says it
-            kept = sorted({name for name in _VARIABLE.findall(said) if name in os.environ.keys() - self._env.keys()})
-            return (
-                f"It does not inherit {', '.join(kept)}: name it in `inherit_env`, or pass it in `env`."
-                if kept
-                else None
-            )
+            kept = sorted((os.environ.keys() - self._env.keys()).intersection(_VARIABLE.findall(said)))
+            advice = f"It does not inherit {', '.join(kept)}: name it in `inherit_env`, or pass it in `env`."
+            return advice if kept else None
         if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
