@@ -31,7 +31,6 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
-from haystack_integrations.tools.mcp.transports.server_infos import resolve_headers, resolve_url
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
@@ -132,7 +131,7 @@ class TestValidation:
     def test_white_space_around_a_url_is_no_part_of_it(self, http_info, monkeypatch):
         monkeypatch.setenv("MCP_URL", "https://h/mcp\n")
         assert http_info(url=" https://h/mcp \n").url == "https://h/mcp"
-        assert resolve_url(http_info(url=Secret.from_env_var("MCP_URL"))) == "https://h/mcp"
+        assert http_info(url=Secret.from_env_var("MCP_URL"))._resolved_url() == "https://h/mcp"
 
     @HTTP_INFOS
     @rows(
@@ -261,14 +260,14 @@ class TestTokenAndHeaders:
     def test_both_are_sent_unless_the_headers_have_an_authorization(self, http_info, monkeypatch, parameters, sent):
         monkeypatch.setenv("MY_TOKEN", "one")
         monkeypatch.setenv("MY_KEY", "two")
-        assert resolve_headers(http_info(url="http://h/x", **parameters)) == sent
+        assert http_info(url="http://h/x", **parameters)._resolved_headers() == sent
 
     @HTTP_INFOS
     def test_what_has_no_value_and_needs_none_is_left_out(self, http_info, caplog):
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
         optional = Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)
         info = http_info(url="http://h/x", token=optional, headers={"X-Key": optional, "X-Fix": "y"})
-        assert resolve_headers(info) == {"X-Fix": "y"}
+        assert info._resolved_headers() == {"X-Fix": "y"}
         assert any("X-Key" in record.getMessage() for record in caplog.records)
 
     @HTTP_INFOS
@@ -282,7 +281,7 @@ class TestTokenAndHeaders:
     def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self, http_info):
         info = http_info(url="http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")})
         with pytest.raises(ValueError, match="MCP_TEST_NOT_SET"):
-            resolve_headers(info)
+            info._resolved_headers()
         tool = MCPTool("add", info)
         with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
             tool.warm_up()

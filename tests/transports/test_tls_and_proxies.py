@@ -21,7 +21,6 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http_route import find_route
-from haystack_integrations.tools.mcp.transports.server_infos import phase_timeouts
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.handshake_server import HandshakeServer, result_of
@@ -263,7 +262,7 @@ class TestTimeouts:
 
     def test_a_phase_that_is_left_out_has_its_default(self) -> None:
         info = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", timeout={"connect": 5})
-        assert phase_timeouts(info) == {"connect": 5, "write": 30, "pool": 30, "read": None}
+        assert info._phase_timeouts() == {"connect": 5, "write": 30, "pool": 30, "read": None}
 
 
 @rows("info_class", [StreamableHttpServerInfo, SSEServerInfo])

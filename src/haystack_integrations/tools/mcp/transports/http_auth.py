@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.http_route import find_route, open_client
-from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, resolve_headers, resolve_url
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 
 async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
@@ -158,7 +158,7 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
     if not isinstance(server_info, HttpServerInfo) or server_info._oauth is None:
         msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
         raise ValueError(msg)
-    url = resolve_url(server_info)
+    url = server_info._resolved_url()
     check_host(url)
     auth = server_info._oauth.create_auth(url)
     if not isinstance(auth, OAuth):
@@ -170,7 +170,7 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
 
 
 async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:
-    headers = {**resolve_headers(info), "Accept": "application/json, text/event-stream"}
+    headers = {**info._resolved_headers(), "Accept": "application/json, text/event-stream"}
     async with _client(info) as client:
         try:
             async with client.stream("POST", url, json=_PING, headers=headers) as response:

@@ -20,16 +20,8 @@ from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http_route import find_route, open_transport
 from haystack_integrations.tools.mcp.transports.posting import NO_CONNECTION, HttpSender
-from haystack_integrations.tools.mcp.transports.refusals import (
-    UNKNOWN_SESSION,
-    says_unknown_session,
-)
-from haystack_integrations.tools.mcp.transports.server_infos import (
-    HttpServerInfo,
-    phase_timeouts,
-    resolve_headers,
-    resolve_url,
-)
+from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, says_unknown_session
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
 from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
 
@@ -100,7 +92,7 @@ class _HttpClient(WireClient):
             self.url,
             {**self._headers, **(identity.headers if identity is not None else {})},
             transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
-            timeout=min(5.0, phase_timeouts(self._server_info)["connect"] or 5.0),
+            timeout=min(5.0, self._server_info._phase_timeouts()["connect"] or 5.0),
             route=await find_route(self._server_info),
             has_auth=self._server_info._has_auth,
             redact=self.redactor.text,
@@ -122,14 +114,14 @@ class _HttpClient(WireClient):
 
     async def _open_sender(self, *, over_sse: bool) -> HttpSender:
         try:
-            self.url = resolve_url(self._server_info)
+            self.url = self._server_info._resolved_url()
             check_host(self.url)
-            self._headers = resolve_headers(self._server_info)
+            self._headers = self._server_info._resolved_headers()
             route = await find_route(self._server_info)
         except (ValueError, ImportError) as error:  # such as a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._server_info, operation="connect") from error
-        timeout = phase_timeouts(self._server_info)
+        timeout = self._server_info._phase_timeouts()
         if over_sse and timeout["read"] is None:  # messages are only acknowledged
             timeout["read"] = timeout["connect"]
         return HttpSender(

@@ -419,6 +419,10 @@ def check_proxy_url(url: str) -> None:
         raise ValueError(msg)
 
 
+def _has_authorization(headers: Iterable[str]) -> bool:
+    return any(name.lower() == "authorization" for name in headers)
+
+
 @checked_dataclass(repr=False, config=CHECKED)
 class HttpServerInfo(BuiltInServerInfo):
     """
@@ -569,7 +573,7 @@ class HttpServerInfo(BuiltInServerInfo):
         chosen = [parameter for parameter in parameters if getattr(self, parameter) is not None]
         if len(chosen) > 1:
             self._refuse(f"`{chosen[0]}` and `{chosen[1]}` exclude each other")
-        if has_authorization(self.headers or {}) and (auth is not None or self.oauth_config is not None):
+        if _has_authorization(self.headers or {}) and (auth is not None or self.oauth_config is not None):
             self._refuse(f"a header `Authorization` and `{chosen[0]}` exclude each other")
 
     @property
@@ -603,6 +607,31 @@ class HttpServerInfo(BuiltInServerInfo):
     def _has_providers(self) -> bool:
         return self.token_provider is not None or self.headers_provider is not None
 
+    def _phase_timeouts(self) -> dict[str, float | None]:
+        """Return the timeout of each phase of a request, in seconds; None for no limit, which only `read` may have."""
+        if isinstance(self.timeout, Mapping):
+            return {**_PHASES, **self.timeout}
+        return {phase: None if phase == "read" else float(self.timeout) for phase in _PHASES}
+
+    def _resolved_url(self) -> str:
+        """Return the URL with the values of its variables. A ValueError says what is wrong with either."""
+        url = resolved(self.url).strip()
+        if not is_url(url):
+            msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(self.url)}"
+            raise ValueError(msg)
+        return url
+
+    def _resolved_headers(self) -> dict[str, str]:
+        """Return the headers and the token with the values of Secrets. A ValueError says what cannot be sent."""
+        headers = resolve_secrets(self.headers)
+        if self._token_source is None and not _has_authorization(headers):
+            token = value_of(self.token, "token") if isinstance(self.token, Secret) else self.token
+            if token:
+                headers["Authorization"] = bearer(str(token))
+        if fault := fault_of_headers(headers):
+            raise ValueError(fault)
+        return headers
+
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:
         headers: dict[str, str] = {}
         if self.headers_provider is not None:
@@ -613,7 +642,7 @@ class HttpServerInfo(BuiltInServerInfo):
                 msg = "`headers_provider` must return a dict of strings"
                 raise IdentityRefusedError(msg)
             headers.update(provided)
-        if self.token_provider is not None and not has_authorization(headers):
+        if self.token_provider is not None and not _has_authorization(headers):
             token = await provide(self.token_provider, context)
             if not isinstance(token, str) or not token:
                 kind = "an empty string" if token == "" else type(token).__name__
@@ -689,61 +718,6 @@ class HttpServerInfo(BuiltInServerInfo):
         if self.oauth_config is not None:
             fields["oauth_config"] = self.oauth_config._to_trace_dict()
         return fields
-
-
-def has_authorization(headers: Iterable[str]) -> bool:
-    """
-    Return whether headers have an `Authorization`.
-
-    :param headers: Their names.
-    :returns: Whether they have.
-    """
-    return any(name.lower() == "authorization" for name in headers)
-
-
-def phase_timeouts(info: HttpServerInfo) -> dict[str, float | None]:
-    """
-    Return the timeout of each phase of a request, in seconds.
-
-    :param info: The server info.
-    :returns: Those of `connect`, `write`, `pool`, and `read`, which is None unless `timeout` has one.
-    """
-    if isinstance(info.timeout, Mapping):
-        return {**_PHASES, **info.timeout}
-    return {phase: None if phase == "read" else float(info.timeout) for phase in _PHASES}
-
-
-def resolve_url(info: HttpServerInfo) -> str:
-    """
-    Return the URL of a server info, with the values of its variables.
-
-    :param info: The server info.
-    :returns: The URL.
-    :raises ValueError: If a variable is not set, or the result is no URL.
-    """
-    url = resolved(info.url).strip()
-    if not is_url(url):
-        msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(info.url)}"
-        raise ValueError(msg)
-    return url
-
-
-def resolve_headers(info: HttpServerInfo) -> dict[str, str]:
-    """
-    Make the HTTP headers of a server info, with the values of its secrets.
-
-    :param info: The server info.
-    :returns: `headers`, and `Authorization: Bearer <token>` unless they have an `Authorization` of their own.
-    :raises ValueError: If a required secret has no value, or a value cannot be sent.
-    """
-    headers = resolve_secrets(info.headers)
-    if info._token_source is None and not has_authorization(headers):
-        token = value_of(info.token, "token") if isinstance(info.token, Secret) else info.token
-        if token:
-            headers["Authorization"] = bearer(str(token))
-    if fault := fault_of_headers(headers):
-        raise ValueError(fault)
-    return headers
 
 
 @dataclass(repr=False)
