@@ -97,6 +97,7 @@ class AuthorizationCode(Flow):
         :raises MCPAuthorizationError: If the access is not allowed, or by somebody else.
         """
         config, server, pkce = self.config, self.found.server, PKCEParameters.generate()
+        server_url, user = self.key.server_url, self.key.user
         state = secrets.token_urlsafe(32)
         self.secrets.update((pkce.code_verifier, state))
         if config.redirect_handler is None and not can_open_browser():
@@ -117,32 +118,31 @@ class AuthorizationCode(Flow):
                     # Whether the server still has it, only the page tells, and only the person: if nobody comes back
                     # from there, the next login registers another one.
                     await self.forget_client()
-            client_id, resource = self.client.client_id, self.resource()
             parameters = {
                 "response_type": "code",
-                "client_id": client_id,
+                "client_id": self.client.client_id,
                 "redirect_uri": redirect_uri,
                 "state": state,
                 "code_challenge": pkce.code_challenge,
                 "code_challenge_method": "S256",
-                **({"resource": resource} if resource else {}),
-                **({"scope": scope} if scope else {}),
+                "resource": self.resource(),
+                "scope": scope,
                 # OpenID Connect Core, 11
-                **({"prompt": "consent"} if "offline_access" in (scope or "").split() else {}),
+                "prompt": "consent" if "offline_access" in (scope or "").split() else None,
             }
-            url = httpx2.URL(server.authorization_endpoint).copy_merge_params(parameters)
+            sent = {name: value for name, value in parameters.items() if value}
+            url = httpx2.URL(server.authorization_endpoint).copy_merge_params(sent)
             await self.outgoing.check(url)
-            server_url, user = self.key.server_url, self.key.user
             request = MCPLoginRequest(
                 url=str(url), redirect_uri=redirect_uri, state=state, server_url=server_url, user=user
             )
-            with login_under_way(self.key.server_url, self.key.user):
+            with login_under_way(server_url, user):
                 code = self._code_in(await self._answer(request, listener), state)
         return {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": redirect_uri,
-            "client_id": client_id,
+            "client_id": self.client.client_id,
             "code_verifier": pkce.code_verifier,
         }
 

@@ -330,9 +330,8 @@ class OAuthConfig(Options):
             grants = each.metadata.get("grants") or (grant,)
             if grant not in grants and getattr(self, each.name) != each.default:
                 yield f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'"
-        has_exchange = self.id_token is not None and self.idp_token_endpoint is not None
-        has_parts = self.id_token is not None or self.idp_token_endpoint is not None
-        if grant == "id_jag" and (has_parts != has_exchange or has_exchange == (self.assertion_provider is not None)):
+        exchange = (self.id_token, self.idp_token_endpoint)
+        if grant == "id_jag" and exchange.count(None) != (0 if self.assertion_provider is None else len(exchange)):
             yield "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
         if self.callback_handler is not None and self.redirect_uri is None:
             yield "a `callback_handler` needs the `redirect_uri` at which it gets the answer"
