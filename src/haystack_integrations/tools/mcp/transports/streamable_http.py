@@ -315,9 +315,9 @@ class StreamableHttpTransport(HttpTransport):
         Read the stream, and open it again whenever it ends, for as long as the server has one.
         """
         now, cursor, was_open = asyncio.get_running_loop().time, _Cursor(), False
-        failures = refusals = 0
+        in_vain = doublings = 0
         while True:
-            opened_at, response, most = now(), None, _MAX_REFUSALS if was_open else 0
+            opened_at, response, broke = now(), None, False
             try:
                 try:
                     response = await self._open_stream(cursor)
@@ -332,18 +332,18 @@ class StreamableHttpTransport(HttpTransport):
                 return
             except Exception as error:  # nobody waits for this
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
-                most = max(most, _MAX_TRIES)
-            refusals = 0 if response is not None else refusals + 1
-            if refusals > most:
+                broke = True
+            in_vain = in_vain + 1 if response is None else 0
+            if in_vain > (_MAX_REFUSALS if was_open else _MAX_TRIES if broke else 0):
                 if was_open:
                     logger.info(
                         "{host} gives its stream of changes no more; they are not heard of", host=self._url.host
                     )
                 return
             if now() - opened_at > _GOOD_AFTER:
-                failures = 0
-            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MOST_DOUBLINGS))
-            failures += 1
+                doublings = 0
+            await asyncio.sleep(cursor.pause * 2 ** min(doublings, _MOST_DOUBLINGS))
+            doublings += 1
 
     async def _end_session(self) -> None:
         if self._session_id is None:
