@@ -265,12 +265,12 @@ class Discovery:
         named: str | None = None
         for url in build_oauth_authorization_server_metadata_discovery_urls(expected, self.server_url):
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
-            is_own = server and (same_issuer(server.issuer, expected) or is_one_of_tenants(expected, server.issuer))
-            if server is not None and is_own:
+            if server is None:
+                continue
+            if same_issuer(server.issuer, expected) or is_one_of_tenants(expected, server.issuer):
                 return Discovered(server, resource)
-            if server is not None:
-                self._note(url, f"issuer mismatch: they are those of {server.issuer}")
-                named = named or server.issuer
+            self._note(url, f"issuer mismatch: they are those of {server.issuer}")
+            named = named or server.issuer
         if issuer is None and named is not None:  # as Atlassian does: the MCP server has a copy
             return await self.find_server(named, resource)
         if not self._is_broken and resource is None and same_issuer(expected, origin):

@@ -205,6 +205,8 @@ class OAuth(httpx2.Auth):
             challenge = Challenge.of(response)
             if challenge is None:
                 return
+            if not challenge.is_step_up:
+                _challenges[self.server_url] = challenge
             self._check_refusal(tries, record, challenge, response)
             await _drop_body(response)
             record = await _explained(self._renew(tries, record, challenge))
@@ -291,15 +293,15 @@ class OAuth(httpx2.Auth):
         """
         Report a refusal that other tokens would not change.
         """
-        if not challenge.is_step_up:
-            _challenges[self.server_url] = challenge
-        if challenge.is_step_up and has_token(record) and (tries.has_stepped_up or _covers(record, challenge)):
+        if challenge.is_step_up:
+            if not has_token(record) or not (tries.has_stepped_up or _covers(record, challenge)):
+                return
             msg = (
                 f"the server wants the scope '{challenge.scope}', for which the token was asked already"
                 if challenge.scope
                 else "the token has too few scopes for the server, which does not say what it wants; set `scopes`"
             )
-        elif not challenge.is_step_up and tries.has_logged_in:
+        elif tries.has_logged_in:
             msg = "the server refuses the token that was just issued for it"
             reason = challenge_parameters(response).get("error_description")
             msg += f" ({Redactor(secrets_of(record)).text(reason)})" if reason else ""
