@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable.run import DurableRun, OpenRun
-from haystack_integrations.tools.mcp.durable.store import Codec, Entry, Place, Store
+from haystack_integrations.tools.mcp.durable.store import PLACE, Codec, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import redact_value
@@ -29,8 +29,6 @@ RecordMode: TypeAlias = Literal["none", "once", "all"]
 _FORMAT: Final = 1
 # No other process has a run in memory.
 _LEASE: Final = 60.0
-# What is written of an entry: not when it was, by which attempt, and with which key, which are others each time.
-_PLACE: Final = tuple(field.name for field in dataclasses.fields(Place))
 
 
 class Cassette:
@@ -182,10 +180,15 @@ def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolLis
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
+    # Not when it was, by which attempt, and with which key, which are others each time.
     request = entry.request and {name: value for name, value in entry.request.items() if name != "key"}
-    place = {name: getattr(entry.place, name) for name in _PLACE}
     # The file is for version control: well-known tokens, too, are left out, which nobody has declared to be secrets.
-    return {**place, "state": entry.state, "request": redact_value(request), "result": redact_value(entry.result)}
+    return {
+        **vars(entry.place),
+        "state": entry.state,
+        "request": redact_value(request),
+        "result": redact_value(entry.result),
+    }
 
 
 def _read(file: Path) -> tuple[list[Entry], dict[str, ToolListing]]:
@@ -206,7 +209,7 @@ def _read(file: Path) -> tuple[list[Entry], dict[str, ToolListing]]:
         entries = [
             Entry(
                 number=number,
-                place=Place(**{name: each[name] for name in _PLACE}),
+                place=Place(**{name: each[name] for name in PLACE}),
                 state=each["state"],
                 attempt=1,
                 epoch=1,

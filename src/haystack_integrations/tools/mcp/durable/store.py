@@ -46,6 +46,9 @@ _PAUSE: Final = 0.02
 # Journals of other formats are refused.
 FORMAT: Final = 3
 
+# What an entry is found by in its run: the fields of a Place.
+PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
+
 _tables = sql.MetaData()
 _RUNS: Final = sql.Table(
     "mcp_runs",
@@ -81,13 +84,11 @@ _ENTRIES: Final = sql.Table(
     sql.Column("result", sql.LargeBinary),
     sql.Column("started", sql.Float, nullable=False),
     sql.Column("ended", sql.Float),
-    sql.UniqueConstraint("run", "scope", "kind", "step", "name", "fingerprint", "occurrence"),
+    sql.UniqueConstraint("run", *PLACE),
 )
-
 
 # Of calls without a result.
 _OPEN: Final = ("started", "pending")
-_PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
 
 
 class _Statements:
@@ -577,7 +578,7 @@ class Store:
 
     def _entry(self, columns: Any, *, with_values: bool) -> Entry:
         row = dict(zip(_ENTRIES.c.keys(), columns, strict=True))
-        place = Place(**{name: row[name] for name in _PLACE})
+        place = Place(**{name: row[name] for name in PLACE})
         own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
         request = self._codec.loads(row["request"]) if with_values else None
         result = self._codec.loads(row["result"]) if with_values and row["result"] is not None else None
@@ -599,14 +600,13 @@ class Store:
         at = time.time()
         ended = None if state == "started" else at
         own: dict[str, Any] = {"state": state, "attempt": 1, "epoch": lease.epoch, "started": at, "ended": ended}
-        found_by: dict[str, Any] = {name: getattr(place, name) for name in _PLACE}
         values: dict[str, Any] = {
             "run": lease.run,
             "request": self._codec.dumps(request),
             "result": self._stored(state, result),
         }
         try:
-            done, _ = self._execute(self._statements.insert, **found_by, **own, **values)
+            done, _ = self._execute(self._statements.insert, **vars(place), **own, **values)
         except (IntegrityError, sqlite3.IntegrityError):
             return None
         if not done:
