@@ -28,8 +28,14 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from haystack_integrations.tools.mcp.cli.output import CommandError
-from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, resolved, types_of, undeclared
-from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation, normalize_parameters
+from haystack_integrations.tools.mcp.convert.arguments import (
+    describe_violation,
+    fit_arguments,
+    resolved,
+    types_of,
+    undeclared,
+)
+from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 
 _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 

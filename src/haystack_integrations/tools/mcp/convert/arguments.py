@@ -14,10 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError as SchemaViolation
 
 _DEEPEST: Final = 32
 # References within a schema may lead in circles.
@@ -110,6 +113,38 @@ def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema)
     takes_others = schema.get("additionalProperties", False) is not False or not _SAY_OF_OTHERS.isdisjoint(schema)
     known = {*names, *schema.get("required", ())}
     return [] if takes_others or not names else [name for name in arguments if name not in known]
+
+
+def describe_violation(error: SchemaViolation) -> str:
+    """
+    Return what is wrong with an argument, without its value.
+
+    :param error: What jsonschema found.
+    :returns: A clause.
+    """
+    where = error.json_path.removeprefix("$").removeprefix(".")
+    prefix = f"'{where}' " if where else ""
+    wanted: Any = error.validator_value
+    instance: Any = error.instance
+    schema: Any = error.schema
+    if error.validator == "required":
+        missing = ", ".join(repr(name) for name in wanted if name not in instance)
+        return f"{missing} missing in '{where}'" if where else f"{missing} missing"
+    if error.validator == "type":
+        return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
+    if error.validator in ("enum", "const"):
+        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
+    if error.validator == "additionalProperties":
+        known = schema.get("properties", {})
+        unknown = ", ".join(repr(name) for name in instance if name not in known)
+        return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
+    if error.validator in ("anyOf", "oneOf"):
+        # Of an optional argument, what is wrong with the only alternative to null.
+        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
+        if len({each.absolute_schema_path[-2] for each in others}) == 1:
+            return describe_violation(others[0])
+        return f"{prefix}must be one of the allowed forms"
+    return f"{prefix}violates '{error.validator}: {wanted}'"
 
 
 def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:

@@ -124,7 +124,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     if not isinstance(schema, dict):
         _fail((), f"must be a JSON object, not {type(schema).__name__}")
     declared = _types(schema.get("type"))
-    if declared is not None and declared != "object" and not (isinstance(declared, list) and "object" in declared):
+    if declared is not None and not _is_among("object", declared):
         shown = repr(_shortened(declared)) if isinstance(declared, str) else type(declared).__name__
         _fail(("type",), f"must be 'object', because tools take named arguments, not {shown}")
     conversion = _Conversion(schema)
@@ -310,9 +310,10 @@ class _Conversion:
             self._point(result)
         # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
         # has a value twice.
-        declared = result.get("type")
-        if declared == "array" or (isinstance(declared, list) and "array" in declared):
+        if _is_among("array", result.get("type")):
             result.setdefault("items", {})
+        if "required" in result:
+            result["required"] = list(dict.fromkeys(result["required"]))
         if "enum" in result:
             result["enum"] = [*{json.dumps(value, sort_keys=True): value for value in result["enum"]}.values()]
             if not result["enum"]:
@@ -373,8 +374,7 @@ class _Conversion:
         """
         if not isinstance(schema, dict):
             return ({}, []) if schema is True else None
-        declared = schema.get("type", "object")
-        if "object" not in (declared if isinstance(declared, list) else [declared]):
+        if not _is_among("object", schema.get("type", "object")):
             return None
         properties = {name: [each] for name, each in schema.get("properties", {}).items()}
         required: list[str] = list(schema.get("required", ()))
@@ -438,6 +438,10 @@ def _types(declared: Any) -> Any:
     return _PYTHON_TYPES.get(declared.lower(), declared.lower()) if isinstance(declared, str) else declared
 
 
+def _is_among(kind: str, declared: Any) -> bool:
+    return kind in declared if isinstance(declared, list) else kind == declared
+
+
 def _modern(node: Schema, path: Path) -> Schema:
     """
     Translate the keywords of older drafts.
@@ -459,20 +463,17 @@ def _modern(node: Schema, path: Path) -> Schema:
         if out["type"] == "any":
             del out["type"]
     # In draft 03, and in many schemas since, a property says itself that it is required.
+    if isinstance(out.get("required"), bool):
+        del out["required"]
     properties = out.get("properties")
     flagged = [
         name
         for name, each in (properties.items() if isinstance(properties, dict) else ())
         if isinstance(each, dict) and each.get("required") is True
     ]
-    required = out.get("required")
-    if isinstance(required, bool):
-        del out["required"]
-        required = None
-    if flagged or isinstance(required, list):
-        names = [*(required or ()), *flagged]
-        _is_kept("required", names, (*path, "required"))
-        out["required"] = list(dict.fromkeys(names))
+    required = out.get("required") or []
+    if flagged and isinstance(required, list):
+        out["required"] = [*required, *flagged]
     return out
 
 
@@ -599,41 +600,7 @@ class OutputSchema:
 
 
 def _describe(error: SchemaViolation) -> str:
-    path = error.json_path
-    path = path if len(path) <= _MAX_QUOTED else f"{path[:_MAX_QUOTED]}..."
-    return f"at {path}: '{error.validator or 'false'}' is violated"
-
-
-def describe_violation(error: SchemaViolation) -> str:
-    """
-    Return what is wrong with an argument, without its value.
-
-    :param error: What jsonschema found.
-    :returns: A clause.
-    """
-    where = error.json_path.removeprefix("$").removeprefix(".")
-    prefix = f"'{where}' " if where else ""
-    wanted: Any = error.validator_value
-    instance: Any = error.instance
-    schema: Any = error.schema
-    if error.validator == "required":
-        missing = ", ".join(repr(name) for name in wanted if name not in instance)
-        return f"{missing} missing in '{where}'" if where else f"{missing} missing"
-    if error.validator == "type":
-        return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
-    if error.validator in ("enum", "const"):
-        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
-    if error.validator == "additionalProperties":
-        known = schema.get("properties", {})
-        unknown = ", ".join(repr(name) for name in instance if name not in known)
-        return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
-    if error.validator in ("anyOf", "oneOf"):
-        # Of an optional argument, what is wrong with the only alternative to null.
-        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
-        if len({each.absolute_schema_path[-2] for each in others}) == 1:
-            return describe_violation(others[0])
-        return f"{prefix}must be one of the allowed forms"
-    return f"{prefix}violates '{error.validator}: {wanted}'"
+    return f"at {_shortened(error.json_path)}: '{error.validator or 'false'}' is violated"
 
 
 @cache

@@ -73,7 +73,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from typing_extensions import TypedDict
 
-from haystack_integrations.tools.mcp.convert.tool_schemas import describe_violation
+from haystack_integrations.tools.mcp.convert.arguments import describe_violation
 from haystack_integrations.tools.mcp.haystack_compat import contains_callable, is_state_type
 from haystack_integrations.tools.mcp.serving.sources import check_known
 
