@@ -111,6 +111,7 @@ class TestForeignSchemas:
         [
             ({"type": "string", "not": {"pattern": ODD}}, {"type": "string"}),
             ({"type": "string", "not": {"$ref": "#/$defs/nowhere"}}, {"type": "string"}),
+            ({"type": "object", "not": {"patternProperties": {ODD: A}}}, {"type": "object"}),
             ({"if": {"pattern": ODD}, "then": {"minLength": 3}}, {"then": {"minLength": 3}}),
             ({"oneOf": [{"pattern": ODD}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}),
         ],

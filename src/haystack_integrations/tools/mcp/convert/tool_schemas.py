@@ -306,6 +306,7 @@ class _Conversion:
         if odd := [pattern for pattern in patterns if not _compiles(pattern)]:
             result["patternProperties"] = {name: each for name, each in patterns.items() if name not in odd}
             result.pop("additionalProperties", None)
+            self._widened += 1
         if "$ref" in result:
             self._point(result)
         # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
