@@ -57,16 +57,23 @@ class StateResult(dict[str, Any]):
 
     :param values: The items of the dict.
     :param envelope: The JSON string of the MCP `CallToolResult`.
+    :param parsed: The same parsed, if it can be: a large result is not to be parsed again for the model.
     :param visible: Keys whose values go to the model. For such a key that is missing, `get` returns the text of the
         result; otherwise Haystack would show the model `None`.
     """
 
-    def __init__(self, values: dict[str, Any], *, envelope: str, visible: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        values: dict[str, Any],
+        *,
+        envelope: str,
+        parsed: dict[str, Any] | None = None,
+        visible: Collection[str] = (),
+    ) -> None:
         super().__init__(values)
         self.envelope = envelope
+        self.parsed = parsed
         self.visible = visible
-        # The envelope as it was parsed for the values, so that a large result is not parsed again for the model.
-        self.parsed: dict[str, Any] | None = None
 
     def get(self, key: str, default: Any = None) -> Any:
         """
@@ -96,9 +103,7 @@ def state_result(envelope: str, visible: Collection[str] = ()) -> StateResult:
     """
     parsed = _parse_envelope(envelope)
     values = _state_values(parsed or {"content": [{"type": "text", "text": envelope}]})
-    result = StateResult(values, envelope=envelope, visible=visible)
-    result.parsed = parsed
-    return result
+    return StateResult(values, envelope=envelope, parsed=parsed, visible=visible)
 
 
 def model_text(result: Any) -> str:
@@ -545,15 +550,10 @@ class MCPToolResult:
     @property
     def _repeats_structured(self) -> bool:
         # Servers send structured content as text, too: as JSON, or what it wraps.
-        is_wrapped = isinstance(self.structured, dict) and self.structured.keys() == {"result"}
-        wrapped = self.structured["result"] if is_wrapped else None
-        if self.text == wrapped:
-            return True
         try:
-            parsed = json.loads(self.text)
+            return self.text == self.value or json.loads(self.text) in (self.structured, self.value)
         except (ValueError, RecursionError):
             return False
-        return parsed == self.structured or (wrapped is not None and parsed == wrapped)
 
 
 def _short(text: str, most: int = _LONGEST_IN_REPR) -> str:
