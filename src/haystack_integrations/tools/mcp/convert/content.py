@@ -354,23 +354,20 @@ def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
 
 
 def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileContent | None:
-    filename: str | None = None
-    is_image = False
     match block:
-        case {"type": "image" | "audio" as kind, "data": str(data)} if data:
-            mime_type, is_image = _mime_type(block), kind == "image"
-        case {"type": "resource", "resource": {"blob": str(data)} as resource} if data:
-            mime_type, filename = _mime_type(resource), _filename(resource)
+        case {"type": "image" | "audio" as kind, "data": str(data)}:
+            fields, filename = block, None
+        case {"type": "resource" as kind, "resource": {"blob": str(data)} as fields}:
+            filename = _filename(fields)
         case _:
             return None
     data, given = plain_base64(data)
     if not data:
         return None
-    mime_type = mime_type or given
-    if is_image or mime_type in (None, "application/octet-stream") or mime_type.startswith("image/"):
+    mime_type = _mime_type(fields) or given
+    if kind == "image" or mime_type in (None, "application/octet-stream") or mime_type.startswith("image/"):
         mime_type = image_type(data, mime_type)
-    if mime_type:
-        is_image = mime_type.startswith("image/")
+    is_image = mime_type.startswith("image/") if mime_type else kind == "image"
     # Haystack's classes validate the base64 and guess a missing MIME type. No provider accepts a block without one.
     if is_image:
         with suppress(ValueError):
