@@ -10,7 +10,8 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,35 +78,23 @@ class Session:
     """
 
     def __init__(self, process: ServedOverHttp) -> None:
-        self._process = process
+        self.process = process
         self._headers = {"mcp-protocol-version": HANDSHAKE}
         self._ids = itertools.count()
         client = {"name": "test", "version": "1"}
         parameters = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": client}
-        answer = self._send(id=next(self._ids), method="initialize", params=parameters)
+        answer = self.ask("initialize", parameters)
         self._headers["mcp-session-id"] = answer.headers["mcp-session-id"]
         self._send(method="notifications/initialized")
 
     def _send(self, **message: Any) -> httpx2.Response:
-        return self._process.post_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode(), **self._headers)
+        return self.process.post_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode(), **self._headers)
+
+    def ask(self, method: str, parameters: dict[str, Any]) -> httpx2.Response:
+        return self._send(id=next(self._ids), method=method, params=parameters)
 
     def call(self, tool: str, **arguments: Any) -> httpx2.Response:
-        return self._send(id=next(self._ids), method="tools/call", params={"name": tool, "arguments": arguments})
-
-    @contextmanager
-    def begun(self, tool: str, **arguments: Any) -> Iterator[None]:
-        """
-        A call whose answer is not read, and whose connection is closed at the end of the `with` block.
-        """
-        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": "tools/call"}
-        content = json.dumps({**message, "params": {"name": tool, "arguments": arguments}}).encode()
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            **self._headers,
-        }
-        with httpx2.stream("POST", self._process.url, content=content, headers=headers, timeout=LIMIT):
-            yield
+        return self.ask("tools/call", {"name": tool, "arguments": arguments})
 
 
 def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> None:
@@ -113,29 +102,20 @@ def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> Non
 
 
 class TestStopping:
-    def test_sigterm_in_the_middle_of_calls_loses_no_answer(self, own: ServedOverHttp) -> None:
-        calls = [in_thread(call, own, tool, seconds=1.5) for tool in ("wait", "block") for _ in range(4)]
+    @pytest.mark.parametrize("in_session", [False, True])
+    def test_sigterm_in_the_middle_of_calls_loses_no_answer(self, own: ServedOverHttp, in_session: bool) -> None:
+        make = Session(own).call if in_session else partial(call, own)
+        calls = [in_thread(make, tool, seconds=1.5) for tool in ("wait", "block") for _ in range(4)]
         own.wait_for("EVENT wait", count=4)
         own.wait_for("EVENT block", count=4)
         own.signal()
-        texts = [result(future.result(60))["content"][0]["text"] for future in calls]
-        assert texts == ["waited"] * 4 + ["blocked"] * 4
+        answers = [future.result(60) for future in calls]
+        # Those of sessions come in event streams.
+        assert not in_session or {answer.headers["content-type"] for answer in answers} == {"text/event-stream"}
+        assert [result(answer)["content"][0]["text"] for answer in answers] == ["waited"] * 4 + ["blocked"] * 4
         assert own.wait() == 0
         assert "EVENT closed" in own.errors
         assert "EVENT returned" in own.errors
-
-    def test_sigterm_in_the_middle_of_calls_of_sessions_loses_no_answer(self, own: ServedOverHttp) -> None:
-        session = Session(own)
-        calls = [in_thread(session.call, tool, seconds=1.5) for tool in ("wait", "block")]
-        own.wait_for("EVENT wait")
-        own.wait_for("EVENT block")
-        own.signal()
-        answers = [future.result(60) for future in calls]
-        # They come in event streams.
-        assert {answer.headers["content-type"] for answer in answers} == {"text/event-stream"}
-        assert [result(answer)["content"][0]["text"] for answer in answers] == ["waited", "blocked"]
-        assert own.wait() == 0
-        assert "EVENT closed" in own.errors
 
     async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self, patient: ServedOverHttp) -> None:
         async with Client(patient.url, mode="legacy") as client:
@@ -411,16 +391,8 @@ async def test_the_application_runs_on_a_server_of_ones_own() -> None:
     app = http_app(server, path="/tools")
     transport = httpx2.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as client:
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": "initialize",
-            "params": {
-                "protocolVersion": HANDSHAKE,
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "1"},
-            },
-        }
+        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
         headers = {"accept": "application/json, text/event-stream"}
         response = await client.post("http://127.0.0.1/tools", json=body, headers=headers)
         assert response.status_code == 200
@@ -482,13 +454,9 @@ def test_workers_read_what_another_one_gave_a_client_to_keep_and_end_when_their_
 
         def answered_by_both() -> bool:
             answer = {"action": "accept", "content": {"name": "Ada"}}
-            parameters = {
-                "name": "remember",
-                "arguments": {},
-                "requestState": asked["requestState"],
-                "inputResponses": {"name": answer},
-            }
-            text = result(process.post("tools/call", parameters))["content"][0]["text"]
+            given = {"requestState": asked["requestState"], "inputResponses": {"name": answer}}
+            continued = process.post("tools/call", {"name": "remember", "arguments": {}, **given})
+            text = result(continued)["content"][0]["text"]
             assert text.startswith("Ada "), text
             seen.add(text)
             return len(seen) == 2
@@ -599,29 +567,19 @@ class TestSessions:
     What older clients get where several processes answer.
     """
 
-    def shake_hands(self, process: ServedOverHttp, **headers: str) -> httpx2.Response:
-        client = {"name": "test", "version": "1"}
-        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": client}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
-        return self.send(process, body, **headers)
-
-    def send(self, process: ServedOverHttp, body: dict[str, Any], **headers: str) -> httpx2.Response:
-        return process.post_bytes(json.dumps(body).encode(), **{"mcp-protocol-version": HANDSHAKE, **headers})
-
     def test_a_session_of_another_process_is_unknown(self, served: ServedOverHttp, own: ServedOverHttp) -> None:
-        session = self.shake_hands(served).headers["mcp-session-id"]
-        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-        assert self.send(served, body, **{"mcp-session-id": session}).status_code == 200
-        refused = self.send(own, body, **{"mcp-session-id": session})
+        session = Session(served)
+        assert session.ask("tools/list", {}).status_code == 200
+        session.process = own
+        refused = session.ask("tools/list", {})
         assert refused.status_code == 404
         assert refused.json()["error"]["message"].startswith("Session not found")
 
     @rows("method", ["resources/subscribe", "resources/unsubscribe"])
     def test_a_subscription_names_a_resource(self, served: ServedOverHttp, method: str) -> None:
-        session = self.shake_hands(served).headers["mcp-session-id"]
+        session = Session(served)
         for parameters, answer in (({"uri": "test://one"}, '"result"'), ({"uri": 5}, "-32602"), ({}, "-32602")):
-            body = {"jsonrpc": "2.0", "id": 2, "method": method, "params": parameters}
-            assert answer in self.send(served, body, **{"mcp-session-id": session}).text
+            assert answer in session.ask(method, parameters).text
 
     async def test_without_sessions_calls_work_and_questions_are_refused(self, stateless: ServedOverHttp) -> None:
         async def answer(*_: Any) -> dict[str, Any]:

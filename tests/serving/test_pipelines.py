@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,14 +13,13 @@ import pytest
 from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
-from fastmcp.utilities.types import Image
 from haystack import Pipeline, SuperComponent, component
 from haystack.components.joiners import BranchJoiner, DocumentJoiner
 from haystack.core.errors import DeserializationError
 from haystack.dataclasses import ChatMessage, Document
 from jsonschema import Draft202012Validator
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
@@ -126,25 +124,6 @@ async def test_outputs_are_chosen_and_named(outputs: Any, expected: list[str]):
 
     assert tool.output_schema is not None and list(tool.output_schema["properties"]) == expected
     assert list(result.structured_content or {}) == expected
-
-
-@component
-class Painter:
-    """Makes an image."""
-
-    @component.output_types(image=Image)
-    def run(self, text: str) -> dict[str, Any]:
-        return {"image": Image(data=b"pixels", format="png")}
-
-
-async def test_an_image_that_a_component_made_is_content():
-    pipeline = Pipeline()
-    pipeline.add_component("painter", Painter())
-    async with serving(pipeline) as client:
-        result = await client.call_tool("ask", {"text": "tea"})
-
-    assert [block.type for block in result.content] == ["text", "image"]
-    assert result.content[1].data == b64encode(b"pixels").decode()
 
 
 @rows("include_embeddings", [False, True])
@@ -468,21 +447,3 @@ async def test_over_http_a_call_that_lasts_reports_all_of_its_progress(monkeypat
         await client.call_tool("ask", {"text": "a"}, progress_handler=note)
 
     assert seen == ["Running c0", "Running c1", "Running c2"]
-
-
-@pytest.mark.parametrize("over_http", [False, True])
-async def test_an_agent_of_haystack_uses_a_served_pipeline(over_http: bool):
-    server = create_mcp_server("shop", pipelines={"cities": rag_pipeline()})
-
-    def call(target: Any) -> str:
-        info = StreamableHttpServerInfo(url=target) if over_http else InProcessServerInfo(server=target)
-        toolset = MCPToolset(info)
-        try:
-            toolset.warm_up()
-            (tool,) = list(toolset)
-            return str(tool.invoke(query="Berlin"))
-        finally:
-            toolset.close()
-
-    async with reachable(server, over_http=over_http) as target:
-        assert "Berlin is in Germany." in await asyncio.to_thread(call, target)

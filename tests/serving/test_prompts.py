@@ -36,6 +36,9 @@ def chat_builder() -> ChatPromptBuilder:
     )
 
 
+ASK = PromptReference(type="ref/prompt", name="ask")
+
+
 def client_of(options: Any = None, **prompts: Any) -> Client:
     return Client(create_mcp_server("Prompts", prompts=prompts, options=options))
 
@@ -150,11 +153,10 @@ class TestCompletion:
 
         options = {"ask": ServeOptions(completions={"language": ["French", "Finnish", "German"], "thing": things})}
         async with client_of(options, ask=chat_builder()) as client:
-            ask = PromptReference(type="ref/prompt", name="ask")
-            assert (await client.complete(ask, {"name": "language", "value": "f"})).values == ["French", "Finnish"]
-            offered = await client.complete(ask, {"name": "thing", "value": "x"}, {"language": "German"})
+            assert (await client.complete(ASK, {"name": "language", "value": "f"})).values == ["French", "Finnish"]
+            offered = await client.complete(ASK, {"name": "thing", "value": "x"}, {"language": "German"})
             assert offered.values == ["x-German"]
-            assert (await client.complete(ask, {"name": "other", "value": ""})).values == []
+            assert (await client.complete(ASK, {"name": "other", "value": ""})).values == []
             unknown = PromptReference(type="ref/prompt", name="unknown")
             assert (await client.complete(unknown, {"name": "language", "value": ""})).values == []
 
@@ -168,9 +170,8 @@ class TestCompletion:
 
         completions = {"thing": lambda value, known: things(value.lower(), known), "language": Things()}
         async with client_of({"ask": ServeOptions(completions=completions)}, ask=chat_builder()) as client:
-            ask = PromptReference(type="ref/prompt", name="ask")
             for name in completions:
-                assert (await client.complete(ask, {"name": name, "value": "x"})).values == ["x!"]
+                assert (await client.complete(ASK, {"name": name, "value": "x"})).values == ["x!"]
 
     @pytest.mark.parametrize("mode", ["auto", "legacy"])
     async def test_what_fails_stays_inside(self, mode: Any) -> None:
@@ -182,16 +183,14 @@ class TestCompletion:
         async with Client(
             create_mcp_server("Prompts", prompts={"ask": chat_builder()}, options=options), mode=mode
         ) as client:
-            ask = PromptReference(type="ref/prompt", name="ask")
             with pytest.raises(MCPError) as caught:
-                await client.complete(ask, {"name": "thing", "value": ""})
+                await client.complete(ASK, {"name": "thing", "value": ""})
         assert "hunter2" not in str(caught.value)
 
     async def test_functions_that_are_not_async_run_in_a_thread(self) -> None:
         options = {"ask": ServeOptions(completions={"thing": lambda value, known: (f"{value}{n}" for n in range(200))})}
         async with client_of(options, ask=chat_builder()) as client:
-            ask = PromptReference(type="ref/prompt", name="ask")
-            offered = await client.complete(ask, {"name": "thing", "value": "x"})
+            offered = await client.complete(ASK, {"name": "thing", "value": "x"})
             assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
 
     async def test_values_that_take_long_take_no_threads_of_the_event_loop(self) -> None:
@@ -204,8 +203,7 @@ class TestCompletion:
 
         loop.set_default_executor(ThreadPoolExecutor(1))
         async with client_of({"ask": ServeOptions(completions={"thing": things})}, ask=chat_builder()) as client:
-            ask = PromptReference(type="ref/prompt", name="ask")
-            completing = asyncio.create_task(client.complete(ask, {"name": "thing", "value": ""}))
+            completing = asyncio.create_task(client.complete(ASK, {"name": "thing", "value": ""}))
             try:
                 async with asyncio.timeout(LIMIT / 2):
                     await is_asked.wait()
@@ -222,8 +220,7 @@ class TestCompletion:
         server.add_completion_handler(provider.complete)
         async with Client(server) as client:
             assert await client.list_prompts() == []
-            ask = PromptReference(type="ref/prompt", name="ask")
-            assert (await client.complete(ask, {"name": "language", "value": ""})).values == []
+            assert (await client.complete(ASK, {"name": "language", "value": ""})).values == []
 
 
 @rows(

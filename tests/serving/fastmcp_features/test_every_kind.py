@@ -77,18 +77,6 @@ async def test_missing_and_unknown_arguments_are_refused(kind, strict):
             await client.call_tool(NAME, {**kind.arguments("tea"), "other": 1})
 
 
-@rows("timeout", [0.2])
-async def test_a_call_that_takes_too_long_is_answered_at_its_timeout(kind, timeout):
-    may_end = threading.Event()
-    server = kind.server(lambda text: str(may_end.wait(60)), ServeOptions(timeout=timeout))
-    try:
-        async with Client(server) as client:
-            with anyio.fail_after(30), pytest.raises(ToolError, match=r"did not finish within 0\.2 s\.$"):
-                await client.call_tool(NAME, kind.arguments("tea"))
-    finally:
-        may_end.set()
-
-
 async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_closed(kind):
     closed, may_end = asyncio.Event(), threading.Event()
 
@@ -218,18 +206,6 @@ async def test_in_only_these_mode_nothing_else_can_be_used(kind):
 
     server.enable(tags={"public"}, only=True)
     assert list(await listed(server)) == ["public_action"]
-
-
-async def test_it_stands_beside_functions_that_were_decorated(kind):
-    server = kind.server()
-
-    @server.tool
-    def double(n: int) -> int:
-        return 2 * n
-
-    async with Client(server) as client:
-        assert (await client.call_tool("double", {"n": "4"})).data == 8
-        assert (await client.call_tool(NAME, kind.arguments("tea"))).structured_content == {kind.answer: "TEA"}
 
 
 async def test_clients_get_the_highest_version(kind):

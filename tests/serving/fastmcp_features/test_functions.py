@@ -6,17 +6,13 @@
 What concerns functions only: signatures, docstrings, decorators and methods. They are served beside Haystack's parts.
 """
 
-from typing import Annotated, Literal
-
 import pytest
 from fastmcp import Client, Context
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import tool
-from pydantic import Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from tests.support.rows import rows
 
 
 def _server(function, **options):
@@ -27,42 +23,6 @@ async def definition(function, **options):
     async with Client(_server(function, **options)) as client:
         [listed] = await client.list_tools()
         return listed
-
-
-async def test_descriptions_come_from_the_docstring_and_from_annotations():
-    def process_image(
-        image_url: Annotated[str, "Where the image is"],
-        resize: bool = False,
-        width: Annotated[int, Field(description="Target width in pixels", ge=1, le=2000)] = 800,
-        quality: Literal["low", "high"] = "low",
-    ) -> dict:
-        """
-        Process an image.
-
-        :param image_url: Not this one.
-        :param resize: Whether to resize it.
-        :param quality: How good it has to be.
-        """
-
-    listed = await definition(process_image)
-    assert listed.description == "Process an image."
-    properties = listed.input_schema["properties"]
-    assert {name: each.get("description") for name, each in properties.items()} == {
-        "image_url": "Where the image is",
-        "resize": "Whether to resize it.",
-        "width": "Target width in pixels",
-        "quality": "How good it has to be.",
-    }
-    assert (properties["width"]["minimum"], properties["width"]["maximum"]) == (1, 2000)
-    assert properties["quality"]["enum"] == ["low", "high"]
-    assert listed.input_schema["required"] == ["image_url"]
-
-
-@rows("function", [lambda *args: args, lambda **kwargs: kwargs])
-def test_variable_arguments_are_refused(function):
-    function.__name__ = "variable"
-    with pytest.raises(ValueError, match="'variable' cannot be served as a tool: Functions with"):
-        _server(function)
 
 
 async def test_what_a_decorator_says_holds_where_the_options_say_nothing():
@@ -116,18 +76,6 @@ async def test_methods_are_tools():
         assert (await client.call_tool("Calculator", {"x": 2})).data == 2
 
 
-async def test_a_decorated_method_is_added_to_a_server():
-    class Calculator:
-        @tool()
-        def double(self, x: int) -> int:
-            return 2 * x
-
-    server = create_mcp_server("shop")
-    server.add_tool(Calculator().double)
-    async with Client(server) as client:
-        assert (await client.call_tool("double", {"x": 2})).data == 4
-
-
 async def test_context_and_dependencies_are_injected_and_hidden():
     def get_user_id() -> str:
         return "user_123"
@@ -141,9 +89,6 @@ async def test_context_and_dependencies_are_injected_and_hidden():
             "user": user_id,
             "resource": contents.contents[0].content,
             "request": bool(ctx.request_id),
-            # The protocol has no such id any more; FastMCP has `get_access_token()`.
-            "client": ctx.client_id,
-            "sample": hasattr(ctx, "sample"),
         }
 
     server = _server(look)
@@ -166,27 +111,6 @@ async def test_context_and_dependencies_are_injected_and_hidden():
         result = await client.call_tool("look", {"text": "x"}, progress_handler=progress)
         with pytest.raises(ToolError, match="user_id"):
             await client.call_tool("look", {"text": "x", "user_id": "someone else"})
-    assert result.data == {
-        "text": "x",
-        "user": "user_123",
-        "resource": "jam",
-        "request": True,
-        "client": None,
-        "sample": False,
-    }
+    assert result.data == {"text": "x", "user": "user_123", "resource": "jam", "request": True}
     assert logged == ["looking"]
     assert reported == [(1, 1)]
-
-
-def test_a_second_function_of_a_name_is_an_error_if_that_is_the_policy():
-    server = create_mcp_server("StrictServer", on_duplicate="error")
-
-    @server.tool
-    def my_tool():
-        return "Version 1"
-
-    with pytest.raises(ValueError, match="already exists"):
-
-        @server.tool(name="my_tool")
-        def another():
-            return "Version 2"
