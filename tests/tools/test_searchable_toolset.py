@@ -73,6 +73,10 @@ def many(count: int, word: str = "routine") -> ForeignServer:
     return ForeignServer(*tools)
 
 
+def uncached(server: ForeignServer, **parameters: Any) -> MCPToolset:
+    return MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False), **parameters)
+
+
 def shown(agent: Agent) -> list[list[str]]:
     return [turn.tool_names for turn in agent.chat_generator.turns]
 
@@ -90,7 +94,7 @@ def server() -> ForeignServer:
 
 @pytest.fixture
 def toolset(server: ForeignServer) -> Iterator[MCPSearchableToolset]:
-    with MCPSearchableToolset(MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False))) as toolset:
+    with MCPSearchableToolset(uncached(server)) as toolset:
         yield toolset
 
 
@@ -288,9 +292,7 @@ class TestChangingLists:
 
     def test_a_list_that_outgrows_the_threshold_is_searched(self):
         server = many(3)
-        with MCPSearchableToolset(
-            MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)), search_threshold=5
-        ) as toolset:
+        with MCPSearchableToolset(uncached(server), search_threshold=5) as toolset:
             assert len(toolset) == 3
             server.tools += many(5, "chore").tools
             toolset.warm_up()
@@ -305,7 +307,7 @@ class TestChangingLists:
                 return await super()._list_tools(context, params)
 
         server = Failing(*many(10).tools)
-        with MCPSearchableToolset(MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False))) as toolset:
+        with MCPSearchableToolset(uncached(server)) as toolset:
             server.tools.append(definition("sweep", description="Sweep the chimney."))
             assert search(toolset, "chimney") == ["sweep"]
             toolset.clear()
@@ -344,7 +346,7 @@ class TestChangingLists:
     def test_a_server_that_lost_a_tool_does_not_stop_the_search_for_others(self, server, caplog):
         losing = many(2, "chore")
         catalog = [
-            MCPToolset(losing.info, tool_names=["chore_0", "chore_1"], tool_selection=ToolSelection(cache_tools=False)),
+            uncached(losing, tool_names=["chore_0", "chore_1"]),
             MCPToolset(server.info),
         ]
         with MCPSearchableToolset(catalog) as toolset:
@@ -398,16 +400,12 @@ class TestCatalogs:
             assert pinned.connection.status().sessions == 1
 
     def test_instructions_are_those_of_all_servers(self):
-        notes, lamps = (
-            MCPServer("notes", instructions="Read first."),
-            MCPServer("lamps", instructions="Mind the glass."),
-        )
-        catalog = [MCPToolset(InProcessServerInfo(notes)), MCPToolset(InProcessServerInfo(lamps), tool_name_prefix="l")]
-        toolset = MCPSearchableToolset(catalog)
+        said = [("notes", "Read first."), ("lamps", "Mind the glass."), ("lamps", "Mind the heat.")]
+        servers = [MCPServer(name, instructions=text) for name, text in said]
+        toolset = MCPSearchableToolset([MCPToolset(InProcessServerInfo(server)) for server in servers])
         assert toolset.instructions is None
         with toolset:
-            assert "Read first." in toolset.instructions
-            assert "Mind the glass." in toolset.instructions
+            assert all(text in toolset.instructions for _, text in said)
 
     def test_instructions_of_a_snapshot_stay_as_they_are_there(self):
         server = rug_pulling_server.build_server()
@@ -425,15 +423,6 @@ class TestCatalogs:
             assert pinned.connection.instructions != rug_pulling_server.INSTRUCTIONS
             assert toolset.instructions == cold
 
-    def test_servers_of_one_name_are_both_among_the_instructions(self):
-        catalog = [
-            MCPToolset(InProcessServerInfo(MCPServer("lamps", instructions=text)), tool_names=[])
-            for text in ("Mind the glass.", "Mind the heat.")
-        ]
-        with MCPSearchableToolset(catalog) as toolset:
-            assert "Mind the glass." in toolset.instructions
-            assert "Mind the heat." in toolset.instructions
-
     async def test_it_is_opened_and_closed_asynchronously(self, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info))
         async with toolset:
@@ -443,9 +432,7 @@ class TestCatalogs:
 
     def test_five_thousand_tools_of_twenty_servers_are_searched(self):
         servers = [many(250, f"{word}work") for word in "abcdefghijklmnopqrst"]
-        with MCPSearchableToolset(
-            [MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)) for server in servers]
-        ) as toolset:
+        with MCPSearchableToolset([uncached(server) for server in servers]) as toolset:
             assert len(toolset.get_selectable_tools()) == 5000
             assert search(toolset, "kwork number77", k=1) == ["kwork_77"]
             servers[3].tools.append(definition("sweep", description="Sweep the chimney."))
@@ -501,7 +488,7 @@ class TestCatalogs:
 
     def test_a_name_that_is_taken_later_is_found_once_and_said_once(self, server, caplog):
         other = many(2, "chore")
-        catalog = [MCPToolset(server.info), MCPToolset(other.info, tool_selection=ToolSelection(cache_tools=False))]
+        catalog = [MCPToolset(server.info), uncached(other)]
         with MCPSearchableToolset(catalog) as toolset:
             other.tools.append(definition("routine_1", description="Something else."))
             with caplog.at_level(logging.WARNING):
@@ -606,7 +593,7 @@ class TestRetrievers:
         store, embedder = InMemoryDocumentStore(), LetterDocumentEmbedder()
         store.write_documents([Document(content="somebody else's", embedding=embedded("zzzz"))])
         toolset = MCPSearchableToolset(
-            MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False)),
+            uncached(server),
             retriever=InMemoryEmbeddingRetriever(store),
             text_embedder=LetterEmbedder(),
             document_embedder=embedder,

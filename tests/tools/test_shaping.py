@@ -215,18 +215,7 @@ class TestMistakes:
             ),
             ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must match pattern"),
             ({"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "the tools 'a' and 'b' the name 'x'"),
-            (
-                {"tool_overrides": {"add": {"invocation_timeout": 0}}},
-                "`invocation_timeout` must be greater than 0, got 0",
-            ),
-            (
-                {"tool_overrides": {"add": {"result_format": "html"}}},
-                "`result_format` must be 'text', 'content' or 'json', got 'html'",
-            ),
-            (
-                {"tool_overrides": {"add": {"max_result_size": 5}}},
-                "`max_result_size` must be greater than or equal to 200, got 5",
-            ),
+            ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be greater than 0"),
             ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be a valid boolean"),
             ({"tool_overrides": {"add": {"bound_arguments": 5}}}, "`bound_arguments` must be a valid dict"),
             (
@@ -238,7 +227,6 @@ class TestMistakes:
                 "without Secrets inside",
             ),
             ({"tool_options": {"max_result_size": 100}}, "`max_result_size` must be .* 200, got 100"),
-            ({"tool_options": {"include_output_schema": 1}}, "`include_output_schema` must be a valid boolean, got 1"),
             ({"tool_options": {"include_instructions": 1}}, "`include_instructions` must be a valid boolean"),
             ({"tool_overrides": {"add": {"description": ""}}}, "`description` must have at least 1 character"),
             (
@@ -439,15 +427,8 @@ class TestBoundArguments:
     @every_executor
     def test_one_state_key_may_be_bound_twice_and_be_an_input_that_the_model_overrides(self, execute):
         server = ForeignServer(definition("search", schema("a", "b", "c")))
-        with MCPTool(
-            "search",
-            server.info,
-            inputs_from_state={"tenant": "c"},
-            bound_arguments={
-                "a": FromState("tenant"),
-                "b": FromState("tenant"),
-            },
-        ) as tool:
+        bound = {"a": FromState("tenant"), "b": FromState("tenant")}
+        with MCPTool("search", server.info, inputs_from_state={"tenant": "c"}, bound_arguments=bound) as tool:
             for given, c in (({"a": "evil"}, "acme"), ({"c": "mine"}, "mine")):
                 execute([tool], ("search", given), state_schema={"tenant": {"type": str}}, state={"tenant": "acme"})
                 assert server.calls.pop() == ("search", {"a": "acme", "b": "acme", "c": c})
@@ -489,12 +470,7 @@ class TestStoring:
                 "search": ToolOverride(
                     name="find",
                     invocation_timeout=5,
-                    bound_arguments={
-                        "a": api_key,
-                        "b": FromState("key"),
-                        "c": 5,
-                        "d": {"type": "env_var", "x": [1, None]},
-                    },
+                    bound_arguments={"a": api_key, "b": FromState("key"), "c": 5, "d": {"type": "env_var", "x": [1]}},
                 )
             },
             "tool_options": ToolOptions(max_result_size=500, include_output_schema=True),
@@ -518,23 +494,13 @@ class TestStoring:
                 bound_arguments={"t": FromState("t"), "k": api_key},
             )
         }
-        toolset = MCPToolset(
-            COUNTER,
-            ["search"],
-            tool_overrides=overrides,
-        )
-        stored = toolset["find"].to_dict()
+        stored = MCPToolset(COUNTER, ["search"], tool_overrides=overrides)["find"].to_dict()
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
         assert (tool.invocation_timeout, tool.tool_options.max_result_size) == (5, 300)
         assert tool.bound_arguments == {"t": FromState("t"), "k": api_key}
         assert "inputs_from_state" not in stored["data"] or stored["data"]["inputs_from_state"] is None
-
-    def test_what_is_not_used_is_not_stored(self):
-        unused = {"tool_selection", "tool_overrides", "bound_arguments", "exposed_name", "tool_options", "call_options"}
-        assert not unused & MCPToolset(COUNTER).to_dict()["data"].keys()
-        assert not unused & MCPTool("add", COUNTER).to_dict()["data"].keys()
 
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
         toolset = MCPToolset(COUNTER, tool_selection=ToolSelection(tool_filter=lambda _tool: True))

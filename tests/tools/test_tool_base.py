@@ -8,6 +8,7 @@ What tools and toolsets have in common, told of both.
 
 import asyncio
 import copy
+import inspect
 import json
 import pickle
 from typing import Any
@@ -44,6 +45,25 @@ def first(owner: MCPTool | MCPToolset) -> MCPTool:
 
 
 both = pytest.mark.parametrize("make", [tool_of, toolset_of], ids=["tool", "toolset"])
+TIMEOUTS = {"connection_timeout": 30, "invocation_timeout": 30, "eager_connect": False}
+MAPPINGS = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
+
+
+@rows(
+    ("kind", "documented"),
+    [
+        (MCPTool, {"name": ..., "server_info": ..., "description": None, **TIMEOUTS}),
+        (MCPToolset, {"server_info": ..., "tool_names": None, **TIMEOUTS}),
+    ],
+)
+def test_the_documented_signature_holds(kind, documented):
+    mappings = MAPPINGS if kind is MCPToolset else ("outputs_to_string", "inputs_from_state", "outputs_to_state")
+    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    assert [
+        (each.name, ... if each.default is each.empty else each.default)
+        for each in parameters
+        if each.kind is not each.KEYWORD_ONLY
+    ] == [*documented.items(), *((name, None) for name in mappings)]
 
 
 @both
