@@ -317,7 +317,14 @@ def test_headers_and_tokens_reach_the_server_and_nothing_else(
     assert run(*words, "name=authorization").screen == "Bearer hidden-token-value\n"
 
 
-@rows("entry", [{"headers": {"authorization": "Bearer old", "x-tenant": "old"}}, {"auth": "oauth"}])
+@rows(
+    "entry",
+    [
+        {"headers": {"authorization": "Bearer old", "x-tenant": "old"}},
+        {"headers": {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"}},
+        {"auth": "oauth"},
+    ],
+)
 def test_headers_and_tokens_replace_those_of_a_file(
     run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, entry: dict[str, Any]
 ) -> None:

@@ -82,13 +82,23 @@ class Server:
         Return how to reach it.
 
         :returns: The server info.
-        :raises CommandError: If it cannot be used.
+        :raises CommandError: If it cannot be used, whatever the options say.
         """
-        if self.info is not None and not self.missing:
-            return self.info
-        where = f"{self.place}: " if self.place else ""
-        unset = f"{where}these environment variables are not set: {', '.join(self.missing)}" if self.missing else None
-        raise CommandError(self.error or unset or f"{self.place} is disabled. Enable it there to use it.")
+        if self.info is None:
+            raise CommandError(self.error or f"{self.place} is disabled. Enable it there to use it.")
+        return self.info
+
+    def check_variables(self, info: MCPServerInfo) -> None:
+        """
+        Check that the environment variables are set that are needed to reach it.
+
+        :param info: How it is reached: as its file says, or as options have changed that.
+        :raises CommandError: If some are not.
+        """
+        if missing := missing_variables(info):
+            these = f"{self.place}: these" if self.place else "These"
+            msg = f"{these} environment variables are not set: {', '.join(missing)}"
+            raise CommandError(msg)
 
 
 def settings_folder() -> Path:

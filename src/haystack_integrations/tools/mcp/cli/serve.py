@@ -261,8 +261,9 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
             msg = f"{path} has no servers, or none that is enabled"
             raise CommandError(msg)
         for server in servers:
-            if not server.missing or server.toolset is None or server.toolset.required:
-                server.usable()  # or say why not
+            info = server.usable()  # or say why not
+            if server.toolset is None or server.toolset.required:
+                server.check_variables(info)
         return name, {"tools": [server.toolset for server in servers]}
     if path.is_file() and path.suffix in YAML_SUFFIXES:
         return name, _of_yaml(path, name)

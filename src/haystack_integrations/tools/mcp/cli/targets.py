@@ -63,7 +63,6 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
-from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.error_texts import leaves
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -458,9 +457,7 @@ def connected(
     :raises MCPConnectionError: If it cannot be opened.
     """
     info = options.apply(server.usable())
-    if missing := missing_variables(info):
-        msg = f"These environment variables are not set: {', '.join(missing)}"
-        raise CommandError(msg)
+    server.check_variables(info)
     connection = MCPConnection(
         info,
         connection_timeout=options.seconds(),
