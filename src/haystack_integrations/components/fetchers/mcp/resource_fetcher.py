@@ -270,16 +270,16 @@ class MCPResourceFetcher(ReaderBase):
         server = self.server_name or (implementation.name if implementation else "") or self.server_info.describe()
         described = _described(listed)
         items: list[Document | ByteStream] = []
-        contents = zip(result.contents, resource_contents(result), resource_streams(result), strict=True)
-        for number, (each, content, stream) in enumerate(contents):
+        contents = resource_streams(result) if self.as_streams else resource_contents(result)
+        for number, (each, content) in enumerate(zip(result.contents, contents, strict=True)):
             meta = {**described, "uri": each.uri, "server": server}
             if mime_type := each.mime_type or described.get("mime_type"):
                 meta["mime_type"] = mime_type
-            if isinstance(content, str) and not self.as_streams:
+            if isinstance(content, str):
                 key = "\0".join([server, uri, each.uri, str(number)])
                 items.append(Document(id=hashlib.sha256(key.encode()).hexdigest(), content=content, meta=meta))
             else:
-                items.append(ByteStream(stream.data, meta=meta, mime_type=mime_type or stream.mime_type))
+                items.append(ByteStream(content.data, meta=meta, mime_type=mime_type or content.mime_type))
         return items
 
     def to_dict(self) -> dict[str, Any]:

@@ -118,15 +118,6 @@ def _home() -> Path:
     return Path(os.path.expanduser("~"))  # unlike `Path.home`, no error in a container where there is none
 
 
-def token_folder() -> Path:
-    """
-    Return where the tokens of logins are kept.
-
-    :returns: The folder, which may not exist.
-    """
-    return settings_folder() / "mcp-haystack" / "tokens"
-
-
 def config_files() -> list[Path]:
     """
     Return the configuration files in which a name is looked up.
@@ -238,6 +229,9 @@ def _stored(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, item in items:
         yield from _stored(item, (*path, str(key)))
+
+
+# The command `config`, and the secrets that stand in a file.
 
 
 def config(
@@ -370,6 +364,18 @@ def _without_plain_secrets(
         whole = getattr(info, field)
         changes.setdefault(field, dict(whole) if isinstance(whole, Mapping) else list(whole))[key] = template
     return (dataclasses.replace(info, **changes) if variables else info), variables  # type: ignore[type-var]
+
+
+# The logins of this user.
+
+
+def token_folder() -> Path:
+    """
+    Return where the tokens of logins are kept.
+
+    :returns: The folder, which may not exist.
+    """
+    return settings_folder() / "mcp-haystack" / "tokens"
 
 
 def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerInfo:

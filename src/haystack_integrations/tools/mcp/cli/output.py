@@ -351,10 +351,16 @@ _WORDS = {
     "command=sys.executable": "the full path of its Python",
     "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }
-_OPTIONS = {"connection_timeout": "timeout", "invocation_timeout": "timeout", "auth": "token-env"}
-_OPTIONS |= {"allowed_hosts": "allowed-host", "allowed_origins": "allowed-origin"}
-_OPTIONS |= {"grace_period": "grace-period", "max_concurrency": "max-concurrency"}
-_OPTIONS |= {name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")}
+_OPTIONS = {
+    **{name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")},
+    "connection_timeout": "timeout",
+    "invocation_timeout": "timeout",
+    "auth": "token-env",
+    "allowed_hosts": "allowed-host",
+    "allowed_origins": "allowed-origin",
+    "grace_period": "grace-period",
+    "max_concurrency": "max-concurrency",
+}
 
 
 class ExitCode(IntEnum):
