@@ -44,6 +44,9 @@ class _HttpClient(WireClient):
 
     _takes_headers = True
 
+    # Whether its messages go over SSE.
+    _over_sse: bool = False
+
     def __init__(
         self, server_info: HttpServerInfo, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0
     ) -> None:
@@ -112,7 +115,11 @@ class _HttpClient(WireClient):
             return re.sub(r"^https?://\S+ answers ", "it answers ", advice)
         return super()._combine(what, advice)
 
-    async def _open_sender(self, *, over_sse: bool) -> HttpSender:
+    @property
+    def _is_stateless(self) -> bool:
+        return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    async def _make_transport(self) -> Transport:
         try:
             self.url = self._server_info._resolved_url()
             check_host(self.url)
@@ -122,9 +129,9 @@ class _HttpClient(WireClient):
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._server_info, operation="connect") from error
         timeout = self._server_info._phase_timeouts()
-        if over_sse and timeout["read"] is None:  # messages are only acknowledged
+        if self._over_sse and timeout["read"] is None:  # messages are only acknowledged
             timeout["read"] = timeout["connect"]
-        return HttpSender(
+        sender = HttpSender(
             open_transport(route, of_session=True),
             headers=self._headers,
             timeout=timeout,
@@ -136,6 +143,7 @@ class _HttpClient(WireClient):
             heard=self.life.heard,
             redact=self.redactor.text,
         )
+        return SseTransport(sender, self.url) if self._over_sse else StreamableHttpTransport(sender, self.url)
 
     async def _auth(self) -> httpx2.Auth | None:
         if not self._server_info._has_auth:
@@ -154,10 +162,8 @@ class SSEClient(_HttpClient):
     transport expect. Only if the server refuses it does the client ask for the server's revisions (`server/discover`).
     """
 
+    _over_sse = True
     _handshake_first = True
-
-    async def _make_transport(self) -> Transport:
-        return SseTransport(await self._open_sender(over_sse=True), self.url)
 
 
 class StreamableHttpClient(_HttpClient):
@@ -168,11 +174,8 @@ class StreamableHttpClient(_HttpClient):
     that transport do: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
     """
 
-    _over_sse = False
-
     async def _connect(self) -> list[types.Tool]:
-        self._over_sse = False
-        self._handshake_first = False
+        self._over_sse = self._handshake_first = False
         try:
             return await super()._connect()
         except MCPConnectionError as error:
@@ -189,11 +192,3 @@ class StreamableHttpClient(_HttpClient):
             raise refusal from error
         logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
         return tools
-
-    @property
-    def _is_stateless(self) -> bool:
-        return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    async def _make_transport(self) -> Transport:
-        sender = await self._open_sender(over_sse=self._over_sse)
-        return SseTransport(sender, self.url) if self._over_sse else StreamableHttpTransport(sender, self.url)
