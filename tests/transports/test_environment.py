@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPServerInfo, MCPTool, StdioServerInfo
-from haystack_integrations.tools.mcp.transports.server_infos import inherited_environment
+from haystack_integrations.tools.mcp.transports.allow_lists import inherited_environment
 from tests.support.rows import rows
 
 INHERITED = {

@@ -21,6 +21,8 @@ these environment variables. Every client checks them when it connects:
   server info names must be allowed, too; the proxies in the environment of this process are the operator's own.
 
 If one of the other two is not set, it allows everything; an empty one allows nothing.
+
+What a server inherits is a fixed list, and what its server info names in addition.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from __future__ import annotations
 import fnmatch
 import os
 import shutil
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
@@ -40,19 +43,54 @@ ALLOWED_ENV_VARIABLE = "HAYSTACK_MCP_ALLOWED_ENV"
 
 _DEFAULT_PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
 
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+# What every server inherits.
+_NAMES = frozenset(
+    {
+        # The variables of MCP SDKs, and where temporary files go.
+        *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR", "TMP", "TEMP"),
+        # Locale and time zone.
+        *("LANG", "LANGUAGE", "TZ"),
+        # Certificate authorities.
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "NIX_SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("NODE_EXTRA_CA_CERTS", "NODE_USE_SYSTEM_CA", "DENO_CERT", "DENO_TLS_CA_STORE", "GIT_SSL_CAINFO"),
+        *("GIT_SSL_CAPATH", "HTTPLIB2_CA_CERTS", "AWS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"),
+        # Proxies.
+        *(*_PROXIES, *map(str.lower, _PROXIES), "NODE_USE_ENV_PROXY"),
+        # Package managers without a prefix for all.
+        *("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_DEFAULT_PYTHON", "DENO_DIR", "PNPM_HOME", "BUN_INSTALL", "VOLTA_HOME"),
+        *("NVM_DIR", "FNM_DIR", "COREPACK_HOME", "COREPACK_NPM_REGISTRY"),
+    }
+)
+
+_PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_")
+
+# With these, packages are published.
+_LEFT_OUT = ("UV_PUBLISH_", "UV_GITHUB_TOKEN", "NPM_CONFIG_OTP", "npm_config_otp")
+
+_WINDOWS_NAMES = frozenset(
+    {"ALLUSERSPROFILE", "APPDATA", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "COMSPEC", "HOMEDRIVE", "HOMEPATH"}
+    | {"LOCALAPPDATA", "NUMBER_OF_PROCESSORS", "OS", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"}
+    | {"PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "PUBLIC", "SYSTEMDRIVE", "SYSTEMROOT", "USERNAME"}
+    | {"USERPROFILE", "WINDIR"}
+)
+
 
 def _entries(variable: str) -> list[str] | None:
     value = os.environ.get(variable)
     return None if value is None else [entry.strip() for entry in value.split(",") if entry.strip()]
 
 
-def check_command(command: str, env: Mapping[str, object] | None, inherit_env: Collection[str] | bool = False) -> str:
+def check_command(
+    command: str, env: Mapping[str, object] | None, inherit_env: Sequence[str] | bool | None = None
+) -> str:
     """
     Check that a command may be started.
 
     :param command: The command of a stdio server.
     :param env: The environment variables that the server info adds.
-    :param inherit_env: The names of those that it wants to be inherited beyond the fixed list, or True for all.
+    :param inherit_env: Those that it wants to be inherited, as in `StdioServerInfo`.
     :returns: The command to start. If commands are restricted, that is an absolute path: a relative one starts at the
         working directory of this process, and a bare name is looked up on its `PATH`.
     :raises MCPConnectionError: If the command, or a variable in `env` or `inherit_env`, is not allowed.
@@ -63,7 +101,8 @@ def check_command(command: str, env: Mapping[str, object] | None, inherit_env: C
     if command not in allowed:
         _refuse(command, f"{ALLOWED_COMMANDS_VARIABLE} allows {', '.join(allowed) or 'no command'}")
     names = _entries(ALLOWED_ENV_VARIABLE) or []
-    inherited = [] if inherit_env is False else ["all variables"] if inherit_env is True else [*inherit_env]
+    further = ["all variables"] if inherit_env is True else inherit_env or ()
+    inherited = [name for name in further if not _is_always_inherited(name)]
     for field, asks, may, wanted in (
         ("env", "sets", "may set", [*(env or ())]),
         ("inherit_env", "asks for", "may name", inherited),
@@ -118,3 +157,31 @@ def check_host(url: str, role: str = "") -> None:
             f"{', '.join(allowed) or 'no host'}. Ask the operator of this process to add it."
         )
         raise MCPConnectionError(msg, operation="connect")
+
+
+def _is_always_inherited(name: str) -> bool:
+    """
+    Return whether every server inherits a variable, or all that a pattern of names with a `*` at its end stands for.
+    """
+    stem = name.removesuffix("*")
+    if name.startswith(_LEFT_OUT) or (stem != name and any(left_out.startswith(stem) for left_out in _LEFT_OUT)):
+        return False
+    return name in _NAMES or name.startswith(_PREFIXES) or (sys.platform == "win32" and name.upper() in _WINDOWS_NAMES)
+
+
+def inherited_environment(inherit_env: Sequence[str] | bool | None = None) -> dict[str, str]:
+    """
+    Collect the variables that a server inherits.
+
+    :param inherit_env: As in `StdioServerInfo`.
+    :returns: The variables of this process, without shell functions.
+    """
+    further = () if isinstance(inherit_env, bool) or inherit_env is None else inherit_env
+    names = {name for name in further if not name.endswith("*")}
+    prefixes = tuple(name[:-1] for name in further if name.endswith("*"))
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (inherit_env is True or name in names or name.startswith(prefixes) or _is_always_inherited(name))
+        and not value.startswith("()")
+    }

@@ -22,14 +22,10 @@ from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedE
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
-from haystack_integrations.tools.mcp.transports.allow_lists import check_command
+from haystack_integrations.tools.mcp.transports.allow_lists import check_command, inherited_environment
 from haystack_integrations.tools.mcp.transports.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
-from haystack_integrations.tools.mcp.transports.server_infos import (
-    StdioServerInfo,
-    inherited_environment,
-    is_always_inherited,
-)
+from haystack_integrations.tools.mcp.transports.server_infos import StdioServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -237,10 +233,8 @@ class StdioClient(WireClient):
         self.args = list(map(resolved, info.args or []))
         self.cwd = None if info.cwd is None else resolved(info.cwd)
         self._given = resolve_secrets(self.env)
-        names = info.inherit_env or []
-        to_allow = names if isinstance(names, bool) else [name for name in names if not is_always_inherited(name)]
-        command = check_command(self.command, self.env, to_allow)
-        env = self._env = {**inherited_environment(names), **self._given}
+        command = check_command(self.command, self.env, info.inherit_env)
+        env = self._env = {**inherited_environment(info.inherit_env), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         secrets, redact = self.redactor.secrets, self.redactor.text
