@@ -33,7 +33,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iter
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import urljoin
 from weakref import WeakValueDictionary
 
 import httpx2
@@ -248,10 +247,7 @@ class OAuth(httpx2.Auth):
 
         :param user: The user, or None.
         :returns: What holds them.
-        :raises MCPAuthorizationError: If the storage has the tokens of another server.
         """
-        if isinstance(self.storage, SDKTokenStorage) and user not in self._used:
-            _check_has_place(self.storage, self.server_url)
         key = TokenKey(self.server_url, self._client_digest, user)
         self._used[user] = _holders.setdefault((_identity(self.storage), key), _Holder(key, self.storage))
         return self._used[user]
@@ -376,20 +372,6 @@ class OAuth(httpx2.Auth):
         outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
         flow = _FLOWS[str(config.grant_type)]
         return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge(), version)
-
-
-def _check_has_place(storage: SDKTokenStorage, server_url: str) -> None:
-    origin = urljoin(server_url, "/")
-    for holder in [*_holders.values()]:
-        other = holder.storage
-        is_shared = isinstance(other, SDKTokenStorage) and other.storage is storage.storage
-        if is_shared and urljoin(holder.key.server_url, "/") != origin:
-            msg = (
-                "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
-                "tokens, and another server uses it. Give each server a storage of its own, or use "
-                "InMemoryTokenStorage, FileTokenStorage or KeyValueTokenStorage"
-            )
-            raise MCPAuthorizationError(msg)
 
 
 def _identity(storage: MCPTokenStorage) -> Any:

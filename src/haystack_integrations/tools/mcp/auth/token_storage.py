@@ -22,13 +22,15 @@ import os
 import tempfile
 import time
 import uuid
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from urllib.parse import urljoin
 
 import anyio.to_thread
 from haystack import default_from_dict, default_to_dict, logging
@@ -483,13 +485,20 @@ class SDKTokenStorage(MCPTokenStorage):
 
         :param key: The key.
         :returns: A record, or None if there is nothing.
-        :raises MCPAuthorizationError: If the key is that of a user.
+        :raises MCPAuthorizationError: If the key is that of a user, or of another server than the first one.
         """
         if key.user is not None:
             msg = (
                 "the `token_storage` is one of the MCP SDK's protocol, which has one place for tokens, so users of "
                 "mcp_request_context cannot have their own. Use InMemoryTokenStorage, FileTokenStorage or "
                 "KeyValueTokenStorage"
+            )
+            raise MCPAuthorizationError(msg)
+        if _is_of_another(self.storage, key.server_url):
+            msg = (
+                "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
+                "tokens, and another server uses it. Give each server a storage of its own, or use "
+                "InMemoryTokenStorage, FileTokenStorage or KeyValueTokenStorage"
             )
             raise MCPAuthorizationError(msg)
         parts = {"tokens": await self.storage.get_tokens(), "client": await self.storage.get_client_info()}
@@ -517,6 +526,21 @@ class SDKTokenStorage(MCPTokenStorage):
         """
         msg = f"{type(self.storage).__name__} cannot delete tokens"
         raise MCPAuthorizationError(msg)
+
+
+# The servers of storages of the SDK, by the ids of these.
+_servers: Final[dict[int, str]] = {}
+
+
+def _is_of_another(storage: TokenStorage, server_url: str) -> bool:
+    # The first server that uses it has its place.
+    server = urljoin(server_url, "/")
+    if id(storage) not in _servers:
+        try:
+            weakref.finalize(storage, _servers.pop, id(storage)).atexit = False
+        except TypeError:  # with `__slots__`, nothing says when it is gone
+            return False
+    return _servers.setdefault(id(storage), server) != server
 
 
 def tokens_of(record: Record) -> OAuthToken | None:
