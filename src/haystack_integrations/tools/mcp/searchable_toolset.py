@@ -569,8 +569,9 @@ class ToolIndex:
         self._text_embedder = text_embedder
         self._document_embedder = document_embedder
         self._id = uuid.uuid4().hex
-        # For each tool: what it was indexed by, and the id of its document.
-        self._indexed: dict[str, tuple[tuple[Any, ...], str]] = {}
+        # What each tool is found by, and the id of its document.
+        self._facts: dict[str, tuple[Any, ...]] = {}
+        self._ids: dict[str, str] = {}
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
 
@@ -599,18 +600,15 @@ class ToolIndex:
         """
         facts = {tool.name: (tool.description, *tool.parameters.get("properties", ())) for tool in tools}
         with self._locks.setdefault(os.getpid(), threading.Lock()):
-            known = self._indexed
-            written = [self._document(name, own) for name, own in facts.items() if known.get(name, ((),))[0] != own]
+            written = [self._document(name, own) for name, own in facts.items() if self._facts.get(name) != own]
             if written:
                 if self._document_embedder is not None:
                     written = self._document_embedder.run(documents=written)["documents"]
                 self._store.write_documents(written, policy=DuplicatePolicy.OVERWRITE)
-            new = {document.meta[TOOL_NAME]: document.id for document in written}
-            kept = {name: (own, new[name] if name in new else known[name][1]) for name, own in facts.items()}
-            gone = {document_id for _, document_id in known.values()} - {
-                document_id for _, document_id in kept.values()
-            }
-            self._indexed = kept
+            known = self._ids | {document.meta[TOOL_NAME]: document.id for document in written}
+            ids = {name: known[name] for name in facts}
+            gone = {*self._ids.values()} - {*ids.values()}
+            self._facts, self._ids = facts, ids
             if gone:
                 self._store.delete_documents(sorted(gone))
 
@@ -637,7 +635,7 @@ class ToolIndex:
         if conditions:
             given["filters"] = {"operator": "AND", "conditions": conditions}
         if names is not None and "filters" not in self._inputs:
-            given["top_k"] = len(self._indexed)
+            given["top_k"] = len(self._ids)
         if self._text_embedder is not None:
             embedded = self._text_embedder.run(text=query)
             given |= {name: embedded[output] for name, output in _EMBEDDINGS.items() if output in embedded}
@@ -645,7 +643,7 @@ class ToolIndex:
         found: list[str] = []
         for document in self._retriever.run(**inputs)["documents"]:
             name = document.meta.get(TOOL_NAME)
-            is_ours = document.meta.get(INDEX) == self._id and name in self._indexed
+            is_ours = document.meta.get(INDEX) == self._id and name in self._ids
             if self._is_private and not document.score:
                 continue
             if is_ours and name not in found and (names is None or name in names):
