@@ -601,10 +601,7 @@ class MCPTool(ToolBase, Tool):
                 _warn_of_async_callback()
             else:
                 on_progress = self._streamed(streaming_callback, mcp_arguments)
-        if self._custom_inputs_from_state:
-            self._drop_unset(mcp_arguments)
-        messages = self._conversation_input
-        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
+        failures = self._take_from_state(mcp_arguments) if self.inputs_from_state else 0
         try:
             if failures:
                 self._check_failures(failures)
@@ -617,10 +614,7 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
-        if self._custom_inputs_from_state:
-            self._drop_unset(mcp_arguments)
-        messages = self._conversation_input
-        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
+        failures = self._take_from_state(mcp_arguments) if self.inputs_from_state else 0
         try:
             if failures:
                 self._check_failures(failures)
@@ -628,18 +622,22 @@ class MCPTool(ToolBase, Tool):
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
-    def _drop_unset(self, arguments: dict[str, Any]) -> None:
-        # In a pipeline, a key of the State that nobody gives a value is there, as None.
+    def _take_from_state(self, arguments: dict[str, Any]) -> int:
+        """
+        Take out of the arguments what Haystack has added of its State, and the server is not to get.
+
+        :param arguments: The arguments, which are changed.
+        :returns: How often the tool has failed in this run since it last succeeded, if that is limited.
+        """
         for name in (self._custom_inputs_from_state or {}).values():
+            # In a pipeline, a key of the State that nobody gives a value is there, as None.
             if name not in self._required and arguments.get(name, name) is None:
                 del arguments[name]
-
-    def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
-        """
-        Count the failures of the tool in the run that calls it, and take its messages out of the arguments.
-        """
-        take = arguments.pop if name == ARGUMENT else arguments.get
-        return failures_in_a_row(take(name, None), self.name)
+        messages = self._conversation_input
+        if messages is None:
+            return 0
+        take = arguments.pop if messages == ARGUMENT else arguments.get
+        return failures_in_a_row(take(messages, None), self.name)
 
     def _check_failures(self, failures: int) -> None:
         limit = self.tool_options.max_tool_failures
