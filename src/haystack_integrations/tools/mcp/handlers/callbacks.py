@@ -89,9 +89,8 @@ class Callbacks:
         # What a handler runs in that the server wants something of.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._logged, self._noted = (
-            InOrder(partial(self._deliver, field), partial(self.overflowed, field)) for field in ("logging", "messages")
-        )
+        self._logged = InOrder(partial(self._deliver, "logging"), partial(self.overflowed, "logging"))
+        self._noted = InOrder(partial(self._deliver, "messages"), partial(self.overflowed, "messages"))
         self.extensions: list[Any] = []
         # The revision of the protocol; until it is known, one of a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
@@ -224,17 +223,13 @@ class Callbacks:
             fields = ["elicitation"]
         elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
             required = data.get("requiredCapabilities")
-            names = [
-                name for name in (*FIELDS.values(), "extensions") if isinstance(required, dict) and name in required
-            ]
-            fields = [name for name in names if name == "extensions" or getattr(self.handlers, name) is None]
-        return (
-            " ".join(
-                f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
-                for field in fields
-            )
-            or None
+            lacking = [*(name for name in FIELDS.values() if getattr(self.handlers, name) is None), "extensions"]
+            fields = [name for name in lacking if isinstance(required, dict) and name in required]
+        advice = (
+            f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
+            for field in fields
         )
+        return " ".join(advice) or None
 
     async def elicit_urls(self, code: int, data: Any) -> bool:
         """

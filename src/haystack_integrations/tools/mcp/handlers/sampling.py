@@ -112,11 +112,11 @@ class Sampler:
         try:
             offered = OfferedTools(params)
             agrees = settings.consent is None or await call(settings.consent, params)
-            if not agrees:
+            if agrees is not True:
                 used = 0
-                return types.ErrorData(code=REJECTED, message="User rejected sampling request")
-            if agrees is not True:  # "no" is true for Python
-                used = 0
+                if not agrees:
+                    return types.ErrorData(code=REJECTED, message="User rejected sampling request")
+                # "no" is true for Python.
                 msg = f"`consent` returned {type(agrees).__name__}; it must return True or False"
                 raise TypeError(msg)
             if settings.function is not None:
