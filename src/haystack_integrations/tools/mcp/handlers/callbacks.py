@@ -418,40 +418,40 @@ def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elici
     :raises TypeError: If the answer is something else.
     :raises ValueError: If the answer does not fit the form. The text does not quote it.
     """
-    result = _result(params, answer)
-    if isinstance(params, types.ElicitRequestFormParams) and isinstance(result, types.ElicitResult):
-        _check_form(params.requested_schema, result)
+    form = params.requested_schema if isinstance(params, types.ElicitRequestFormParams) else None
+    result: types.ElicitResult | types.ErrorData
+    if isinstance(answer, (types.ElicitResult, types.ErrorData)):
+        result = answer
+    elif answer is None:
+        result = types.ElicitResult(action="cancel")
+    elif answer is False:
+        result = types.ElicitResult(action="decline")
+    elif answer is True:
+        result = types.ElicitResult(action="accept", content=None if form is None else defaults(form))
+    elif isinstance(answer, dict) and form is not None:
+        result = _filled_in(answer)
+    else:
+        msg = (
+            f"it returned {type(answer).__name__} for a {'URL' if form is None else 'form'}; it must return "
+            f"{'' if form is None else 'a dictionary, '}True, False, None, or an ElicitResult or ErrorData of the MCP "
+            "SDK"
+        )
+        raise TypeError(msg)
+    if form is not None and isinstance(result, types.ElicitResult) and result.action == "accept":
+        _check_form(form, result.content or {})
     return result
 
 
-def _result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
-    if isinstance(answer, (types.ElicitResult, types.ErrorData)):
-        return answer
-    is_form = isinstance(params, types.ElicitRequestFormParams)
-    if answer is None:
-        return types.ElicitResult(action="cancel")
-    if answer is False:
-        return types.ElicitResult(action="decline")
-    if answer is True:
-        content = defaults(params.requested_schema) if isinstance(params, types.ElicitRequestFormParams) else None
-        return types.ElicitResult(action="accept", content=content)
-    if isinstance(answer, dict) and is_form:
-        try:
-            return types.ElicitResult(action="accept", content=answer)
-        except ValidationError:
-            # Its text quotes what was filled in.
-            msg = "the values of a form must be strings, numbers, booleans or lists of strings"
-            raise ValueError(msg) from None
-    msg = (
-        f"it returned {type(answer).__name__} for a {'form' if is_form else 'URL'}; it must return "
-        f"{'a dictionary, ' if is_form else ''}True, False, None, or an ElicitResult or ErrorData of the MCP SDK"
-    )
-    raise TypeError(msg)
+def _filled_in(values: dict[str, Any]) -> types.ElicitResult:
+    try:
+        return types.ElicitResult(action="accept", content=values)
+    except ValidationError:
+        # Its text quotes what was filled in.
+        msg = "the values of a form must be strings, numbers, booleans or lists of strings"
+        raise ValueError(msg) from None
 
 
-def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
-    if result.action != "accept":
-        return
+def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
     fields = {
         name: {key: field[key] for key in _CHECKED if key in field}
         for name, field in fields_of(schema).items()
@@ -462,10 +462,10 @@ def _check_form(schema: dict[str, Any], result: types.ElicitResult) -> None:
         Draft202012Validator.check_schema(checked)
     except SchemaError:
         return  # the server has to know what it asks for
-    errors = Draft202012Validator(checked).iter_errors(result.content or {})
+    errors = Draft202012Validator(checked).iter_errors(values)
     # The texts of the errors quote what was filled in.
     wrong = sorted({str(error.path[0]) for error in errors if error.path})
-    wrong += [f"{name} is required" for name in missing(schema, result.content or {})]
+    wrong += [f"{name} is required" for name in missing(schema, values)]
     if wrong:
         msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
         raise ValueError(msg)
