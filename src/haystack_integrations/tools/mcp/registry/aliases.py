@@ -134,9 +134,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         said = {name: member.instructions for name, member in self._members.items()}
         return "\n\n".join(fenced_instructions(said)) or None
 
-    def _arranged(self) -> list[Tool]:
+    def _tools_now(self) -> list[Tool]:
         """
-        Choose the tools of all servers as they are now, and give them their names.
+        Return the tools that the alias has now, which are its `tools` from then on.
         """
         tools = self._arrange(self._members)
         # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
@@ -218,7 +218,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def _settle(self) -> None:
         try:
-            self._arranged()
+            self._tools_now()
             self._check_allowed()
         except (MCPConfigurationError, MCPToolNotFoundError):
             # Servers whose tools could never be used need not keep running.
@@ -282,7 +282,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
         :returns: The allowed tools of all servers that are warm; before warm-up, none.
         """
-        return iter(self._arranged())
+        return iter(self._tools_now())
 
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
         if self._members and not self._was_warm:
@@ -300,7 +300,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises ValueError: If a tool of the same name is already there.
         :raises TypeError: If `tool` is neither.
         """
-        self._added = [*self._added, *self._to_add(tool, self._arranged())]
+        self._added = [*self._added, *self._to_add(tool, self._tools_now())]
 
     def to_dict(self) -> dict[str, Any]:
         """
