@@ -18,7 +18,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from haystack.utils import Secret
 
@@ -124,7 +124,7 @@ class Identity:
     """
     What an operation sends of the identity of its caller, with the values of secrets.
 
-    :param key: What two callers have in common that may share a session of the eras with handshakes. None: they are the
+    :param key: What two callers have in common that may share a session of the eras with handshakes. None for the
         identity of the server info.
     """
 
@@ -137,8 +137,11 @@ current_context: ContextVar[MCPRequestContext | None] = ContextVar("haystack_mcp
 # The task of the request that the code is part of, while it is under way.
 current_request: ContextVar[asyncio.Task[Any] | None] = ContextVar("haystack_mcp_request", default=None)
 
+# That of the server info.
+NO_IDENTITY: Final = Identity()
+
 # Of the running operation, set in its task.
-current_identity: ContextVar[Identity | None] = ContextVar("haystack_mcp_identity", default=None)
+current_identity: ContextVar[Identity] = ContextVar("haystack_mcp_identity", default=NO_IDENTITY)
 
 
 def current_user() -> str | None:
@@ -147,8 +150,8 @@ def current_user() -> str | None:
 
     :returns: The user; None for those of the server info.
     """
-    identity = current_identity.get()
-    return identity.key if identity is not None and isinstance(identity.key, str) else None
+    key = current_identity.get().key
+    return key if isinstance(key, str) else None
 
 
 @contextmanager

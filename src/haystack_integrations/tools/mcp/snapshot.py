@@ -875,7 +875,7 @@ class SnapshotGuard:
     def _judge(self, listing: ToolListing) -> MCPDriftReport:
         report = self.report(listing)
         # Another identity may have other tools.
-        if self.take_over is not None and current_identity.get() is None:
+        if self.take_over is not None and current_identity.get().key is None:
             self.take_over(listing)
         return report
 

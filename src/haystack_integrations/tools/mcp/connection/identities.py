@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.limits import within
-from haystack_integrations.tools.mcp.connection.session import caller_key
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tool_call import ToolCall
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
@@ -98,7 +97,7 @@ class Identities:
             ValueError if answers of the caller do not fit the questions of the call to continue.
         """
         call = ToolCall(request, self.base.handlers)
-        if not self._has_providers and current_context.get() is None and current_identity.get() is None:
+        if not self._has_providers and current_context.get() is None and current_identity.get().key is None:
             return call.run(self.base)
         return self._identified(call)
 
@@ -124,7 +123,7 @@ class Identities:
         try:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
-            if identity is not None:
+            if identity.headers:
                 self.base.redactor.remember(secrets_in({"headers": identity.headers}))
             try:
                 return await self._run(operation, deadline - now())
@@ -138,7 +137,7 @@ class Identities:
             raise
 
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        supervisor = await self._chosen(caller_key(), max(timeout, 0.0))
+        supervisor = await self._chosen(current_identity.get().key, max(timeout, 0.0))
         supervisor.users += 1
         if supervisor is not self.base:
             self.newest = supervisor
@@ -150,10 +149,8 @@ class Identities:
             if not supervisor.users and self.others.get(supervisor.serves) is supervisor:
                 self._let_idle(supervisor.serves)
 
-    async def _identify(self, timeout: float) -> Identity | None:
+    async def _identify(self, timeout: float) -> Identity:
         info, context = self.base.server_info, current_context.get()
-        if context is None and not self._has_providers:
-            return None
         try:
             headers: dict[str, str] = {}
             if self._has_providers:

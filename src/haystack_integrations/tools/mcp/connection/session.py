@@ -318,7 +318,7 @@ class Session:
         # Whether the server keeps nothing for it, so that different identities may share it.
         self.is_stateless: bool = False
         # Who made a request last.
-        self._user: Identity | None = None
+        self._user: Identity = current_identity.get()
         # Who ends the session, and when the server was heard last.
         self.life: SessionLife = SessionLife(self._lost)
         client.life = self.life
@@ -329,7 +329,7 @@ class Session:
         # Whether the client can, as far as is known.
         self._may_ping = True
         client.time_left = self._time_left
-        client.latest_identity = lambda: self._user or current_identity.get()
+        client.latest_identity = lambda: self._user
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.
@@ -506,7 +506,7 @@ class Session:
         listing = ToolListing(
             number,
             tools,
-            caller=caller_key(),
+            caller=current_identity.get().key,
             generation=self.generation,
             asked_at=asked_at,
             expires_at=None if ttl is None else monotonic() + ttl,
@@ -633,14 +633,6 @@ class Session:
         How many calls are under way.
         """
         return len(self._watch.requests)
-
-
-def caller_key() -> Any:
-    """
-    Return the key of the identity on whose behalf the running operation is; None for that of the server info.
-    """
-    identity = current_identity.get()
-    return identity.key if identity is not None else None
 
 
 def _raised_by_server(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
 from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.connection.session import Session, caller_key, given_up_tasks_cancelled
+from haystack_integrations.tools.mcp.connection.session import Session, given_up_tasks_cancelled
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -54,7 +54,7 @@ from haystack_integrations.tools.mcp.protocol.exchange import (
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import current_context, current_identity
+from haystack_integrations.tools.mcp.request_context import NO_IDENTITY, current_context, current_identity
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -326,9 +326,7 @@ class Supervisor:
             return None
         if self._loop is not asyncio.get_running_loop():
             return None
-        identity = current_identity.get()
-        key = None if identity is None else identity.key
-        return session if session.is_stateless or self.serves == key else None
+        return session if session.is_stateless or self.serves == current_identity.get().key else None
 
     async def ready_session(self, timeout: float) -> Session:
         """
@@ -367,7 +365,7 @@ class Supervisor:
 
     def _checked(self, session: Session) -> Session:
         # Of a server that keeps nothing for a session, anybody may use it.
-        if session.is_stateless or self.serves == caller_key():
+        if session.is_stateless or self.serves == current_identity.get().key:
             return session
         if self.is_closed:
             raise self._connect_error(_CLOSED)
@@ -441,8 +439,7 @@ class Supervisor:
             )
         self.redactor.learn(self.server_info._secrets() | client.redactor.secrets)
         client.redactor = self.redactor
-        identity = current_identity.get()
-        if identity is not None and identity.headers and not client._takes_headers:
+        if current_identity.get().headers and not client._takes_headers:
             raise self._connect_error(_NO_HEADERS)
         # A custom server info may leave the retries to its client.
         self._set_retries(client)
@@ -467,7 +464,7 @@ class Supervisor:
         """
         listing = (await self.ready_session(timeout)).listing
         is_kept = listing.expires_at is None or monotonic() < listing.expires_at
-        if is_kept and listing.caller == caller_key() and listing.number > self._tools_changed_at:
+        if is_kept and listing.caller == current_identity.get().key and listing.number > self._tools_changed_at:
             return listing
         return await self.list_tools(timeout)
 
@@ -505,7 +502,7 @@ class Supervisor:
         return listing
 
     def _shared_listing(self, session: Session) -> _SharedTask[ToolListing]:
-        key = session.generation, caller_key()
+        key = session.generation, current_identity.get().key
         self._listings = {key: each for key, each in self._listings.items() if each.is_under_way}
         if key not in self._listings:
             self._listings[key] = _SharedTask(asyncio.create_task(session.list_tools()))
@@ -645,7 +642,7 @@ def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     :returns: The task.
     """
     context = contextvars.copy_context()
-    context.run(current_identity.set, None)
+    context.run(current_identity.set, NO_IDENTITY)
     context.run(current_context.set, None)
     return asyncio.create_task(coro, context=context)
 

@@ -214,8 +214,8 @@ class CachedResults:
         :param is_refresh: Whether the server is to be asked in any case.
         :returns: The result.
         """
-        about, identity = tuple(sorted(params.items())), current_identity.get()
-        own, public = (method, about, identity.key if identity is not None else None), (method, about, _ANYBODY)
+        about = tuple(sorted(params.items()))
+        own, public = (method, about, current_identity.get().key), (method, about, _ANYBODY)
         for key in () if is_refresh else (own, public):
             result, expires_at = self._kept.pop(key, ({}, 0.0))
             if expires_at > monotonic():

@@ -198,7 +198,7 @@ class MCPClient(ABC):
     # Returns how many seconds the request of the running task may still take, None for any number.
     time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
     # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
-    latest_identity: Callable[[], Identity | None] = staticmethod(current_identity.get)
+    latest_identity: Callable[[], Identity] = staticmethod(current_identity.get)
     # The tasks of the requests under way, one of which a server's question may be for.
     requests_under_way: Callable[[], list[asyncio.Task[Any]]] = staticmethod(list)
     # Whose event loop a handler runs in if nothing says for which call it is.

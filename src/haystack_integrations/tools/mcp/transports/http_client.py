@@ -90,10 +90,9 @@ class _HttpClient(WireClient):
         if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):
             parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._server_info, name))
             return f"The credentials of `{parameter}` were not accepted."
-        identity = current_identity.get()
         return await diagnose(
             self.url,
-            {**self._headers, **(identity.headers if identity is not None else {})},
+            {**self._headers, **current_identity.get().headers},
             transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
             timeout=min(5.0, self._server_info._phase_timeouts()["connect"] or 5.0),
             route=await find_route(self._server_info),

@@ -118,7 +118,7 @@ class HttpSender:
     rest: ServerRest = field(default_factory=ServerRest)
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
     time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
-    latest_identity: Callable[[], Identity | None] = current_identity.get
+    latest_identity: Callable[[], Identity] = current_identity.get
     heard: Callable[[], None] = lambda: None
     redact: Callable[[str], str] | None = None
 
@@ -174,7 +174,7 @@ class HttpSender:
         if content is not None:
             fields["content-length"] = ("Content-Length", str(len(content)))
         fields |= self._fields | _by_name(headers)
-        if identity is not None:
+        if identity.headers:
             fields |= _by_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
@@ -272,8 +272,7 @@ class HttpSender:
             await flow.aclose()
 
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        identity = self._identity(request.method)
-        whose = identity.key if identity is not None else None
+        whose = self._identity(request.method).key
         cookies = self._cookies.get(whose) or self._cookies.get(None)
         if cookies:
             cookies.set_cookie_header(request)
@@ -301,7 +300,7 @@ class HttpSender:
             first.unmark_sent()
         return response
 
-    def _identity(self, method: str) -> Identity | None:
+    def _identity(self, method: str) -> Identity:
         """Return on whose behalf a request is made: a POST for whoever makes it, others for the latest one."""
         return current_identity.get() if method == "POST" else self.latest_identity()
 
