@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -132,12 +131,12 @@ class _ServedAgent:
         if pause is not None and pause.questions:
             return pause.as_result()
         async with ProgressReporter(call) as progress:
-            run = AgentRun(self.agent, progress, Approvals(call), runs_async=self._runs_async)
+            run = AgentRun(self.agent, call, progress, runs_async=self._runs_async)
             if pause is None:
-                outputs = await run.run(inputs, call)
+                outputs = await run.run(inputs)
             else:
                 pause.spend(self._spent)
-                outputs = await run.go_on(pause, inputs, call)
+                outputs = await run.go_on(pause, inputs)
         return outputs.as_result() if isinstance(outputs, Pause) else self._answer(outputs)
 
     def _pause_of(self, call: ServedCall) -> Pause | None:
@@ -254,32 +253,31 @@ class AgentRun:
     One run of an Agent: says what it does, and ends it if nobody waits for it any more.
     """
 
-    def __init__(self, agent: Any, progress: ProgressReporter, approvals: Approvals, *, runs_async: bool) -> None:
+    def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, *, runs_async: bool) -> None:
         """
         Initialize the AgentRun.
 
         :param agent: An observed Agent.
+        :param call: The call that waits for it.
         :param progress: Where steps, tool calls and text are reported.
-        :param approvals: Who decides about tool calls.
         :param runs_async: Whether it runs in the event loop; otherwise in a thread.
         """
         self._agent = agent
+        self._call = call
         self._progress = progress
         self._runs_async = runs_async
-        self._approvals = approvals
-        self._is_abandoned = threading.Event()
+        self._approvals = Approvals(call)
         self._resumed: Pause | None = None
         # Of the step that is under way.
         self._data: dict[str, Any] = {}
         self._steps = self._steps_before = 0
         self._replies: list[ChatMessage] = []
 
-    async def run(self, inputs: dict[str, Any], call: ServedCall) -> dict[str, Any] | Pause:
+    async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
         """
         Run the Agent.
 
         :param inputs: The parameters of `Agent.run`.
-        :param call: The call that waits for it.
         :returns: The outputs; a pause if tool calls have to be approved before it can go on.
         """
         if self._progress.is_wanted and _can_stream(self._agent.chat_generator):
@@ -288,10 +286,10 @@ class AgentRun:
             if self._runs_async:
                 with self._observing():
                     return dict(await self._agent.run_async(**inputs))
-            return await call.in_thread(self._run, inputs)
+            return await self._call.in_thread(self._run, inputs)
         except _PausedError:
             return Pause(
-                call.tool_name,
+                self._call.tool_name,
                 carried(self._data),
                 self._steps,
                 [each.to_dict() for each in self._replies],
@@ -299,17 +297,14 @@ class AgentRun:
                 self._approvals.verdicts,
             )
         finally:
-            # What a thread does cannot be stopped; but it takes no further step.
-            self._is_abandoned.set()
             self._approvals.close()
 
-    async def go_on(self, pause: Pause, inputs: dict[str, Any], call: ServedCall) -> dict[str, Any] | Pause:
+    async def go_on(self, pause: Pause, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
         """
         Go on with a run that was paused.
 
         :param pause: The pause, with all verdicts.
         :param inputs: The parameters of the run.
-        :param call: The call that waits for it.
         :returns: As `run`.
         """
         data = deserialize_values(pause.data)
@@ -317,7 +312,7 @@ class AgentRun:
         self._resumed = pause
         # Haystack 3 restores the number of steps, Haystack 2 counts from zero again.
         self._steps_before = 0 if HAS_HOOKS else pause.steps
-        return await self.run({**inputs, **data}, call)
+        return await self.run({**inputs, **data})
 
     def _run(self, inputs: dict[str, Any]) -> dict[str, Any]:
         with self._observing():
@@ -370,7 +365,7 @@ class AgentRun:
         self._approvals.end_deciding()
 
     def _check(self) -> None:
-        if self._is_abandoned.is_set():
+        if self._call.is_over:
             raise _AbandonedRunError
 
     def _callback(self) -> Callable[[StreamingChunk], Any]:

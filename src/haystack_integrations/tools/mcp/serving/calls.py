@@ -152,6 +152,8 @@ class ServedCall:
         """
         self.tool_name = tool_name
         self.context = context
+        # Whether nobody waits for it any more: a thread that it left behind cannot be stopped, but begins nothing new.
+        self.is_over: bool = False
         self._pool = pool
         self._failure = failure
         self._users = 1
@@ -176,6 +178,7 @@ class ServedCall:
         """
         Free the place, unless a thread still runs.
         """
+        self.is_over = True
         current_call.reset(self._token)
         self._leave()
 

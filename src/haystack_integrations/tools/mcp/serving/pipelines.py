@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -150,10 +149,8 @@ async def _run_in_loop(pipeline: Any, parameters: dict[str, Any], progress: Prog
 async def _run_in_thread(
     pipeline: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
 ) -> dict[str, Any]:
-    is_abandoned = threading.Event()
-
     def before(component: str) -> None:
-        if is_abandoned.is_set():
+        if call.is_over:
             raise _AbandonedError
         progress.step(f"Running {component}")
 
@@ -161,11 +158,7 @@ async def _run_in_thread(
         with _observing(before):
             return dict(pipeline.run(**parameters))
 
-    try:
-        return await call.in_thread(run)
-    finally:
-        # A component that runs cannot be stopped; those after it do not begin.
-        is_abandoned.set()
+    return await call.in_thread(run)
 
 
 class _AbandonedError(Exception):

@@ -488,8 +488,9 @@ class _LiveTools(Source):
         """
         try:
             if self._is_stale:
-                await self._warm_up()
-            self._look()
+                await self.warm_up()
+            else:
+                self._look()
         # Of any kind: a server that is down must not take the other tools from clients.
         except Exception as error:
             logger.warning(
@@ -522,10 +523,6 @@ class _LiveTools(Source):
         """
         Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
         """
-        await self._warm_up()
-        self._look()
-
-    async def _warm_up(self) -> None:
         watch = getattr(self._tools, "on_change", None)
         if self._unsubscribe is None and watch is not None:
             self._unsubscribe = watch(self._note_change)
@@ -536,6 +533,7 @@ class _LiveTools(Source):
         except BaseException:
             self._is_stale = True
             raise
+        self._look()
 
     def _note_change(self, _change: Any) -> None:
         # It has the new tools from its next warm-up on.
