@@ -133,35 +133,23 @@ class _ServedStore:
         self._places = Reads(f"Reading from '{name}'", options, pool, ResourceError)
         self._limit = options.max_documents or _DEFAULT_LIMIT
         self.uri = f"documents://{name}"
-        self._list = Resource.from_function(self._read_list, self.uri, **{**self._shared("all"), "mime_type": _JSON})
+        shown = options.name or name
+        of_all = {"description": f"The documents of '{shown}'.", **options.of_component()}
+        # What the user calls the store is nothing that its parts are called.
+        common = {key: each for key, each in of_all.items() if key not in ("title", "description")}
+        self._of_document = {
+            "name": f"{shown}_document",
+            "description": f"One document of '{shown}', by its id: the text, and the binary data if it has some.",
+            **common,
+        }
+        of_search = {"name": f"{shown}_search", "description": _SEARCH_HELP.format(name=shown), **common}
+        self._list = Resource.from_function(self._read_list, self.uri, name=shown, mime_type=_JSON, **of_all)
         self.templates: list[ResourceTemplate] = [
+            ResourceTemplate.from_function(self._read_document, f"{self.uri}/{{document_id}}", **self._of_document),
             ResourceTemplate.from_function(
-                self._read_document, f"{self.uri}/{{document_id}}", **self._shared("document")
-            ),
-            ResourceTemplate.from_function(
-                self._search, f"{self.uri}{{?filters,limit,offset}}", **{**self._shared("search"), "mime_type": _JSON}
+                self._search, f"{self.uri}{{?filters,limit,offset}}", mime_type=_JSON, **of_search
             ),
         ]
-
-    def _shared(self, what: str) -> dict[str, Any]:
-        """
-        What resources and templates of this store have in common.
-        """
-        name = self._options.name or self._name
-        descriptions = {
-            "all": f"The documents of '{name}'.",
-            "document": f"One document of '{name}', by its id: the text, and the binary data if it has some.",
-            "search": _SEARCH_HELP.format(name=name),
-        }
-        given = self._options.of_component()
-        if what != "all":
-            given.pop("title", None)
-            given.pop("description", None)
-        return {
-            "name": name if what == "all" else f"{name}_{what}",
-            "description": descriptions[what],
-            **given,
-        }
 
     async def resources(self) -> list[Resource]:
         """
@@ -183,14 +171,13 @@ class _ServedStore:
         """
         Return the list of documents, or one document, by the URI.
         """
-        return self._list if uri == self.uri else self._document_at(uri)
-
-    def _document_at(self, uri: str) -> Resource | None:
+        if uri == self.uri:
+            return self._list
         store, _, written = uri.rpartition("/")
         if store != self.uri or not written or any(each in written for each in "?#"):
             return None
         # However the client wrote it, so that a document that is disabled is so by every name.
-        return self._resource_of(unquote(written, errors="surrogatepass"), self._shared("document"))
+        return self._resource_of(unquote(written, errors="surrogatepass"), self._of_document)
 
     async def _filter(self, filters: dict[str, Any] | None, *, most: int | None = None) -> list[Document]:
         """
@@ -223,7 +210,7 @@ class _ServedStore:
             "mime_type": _mime_type(document),
         }
         shown = {name: well_formed(each) if each else each for name, each in shown.items()}
-        return self._resource_of(document.id, {**self._shared("document"), **shown})
+        return self._resource_of(document.id, {**self._of_document, **shown})
 
     def _resource_of(self, document_id: str, shown: dict[str, Any]) -> Resource:
         async def read() -> ResourceResult:
