@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -80,8 +80,7 @@ class AgentSource(Source):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
                 served.append(_ServedAgent(name, agent, own))
-        super().__init__([each.as_tool(pool) for each in served])
-        self.parts: Sequence[Any] = [each.agent for each in served]
+        super().__init__([each.as_tool(pool) for each in served], [each.agent for each in served])
 
 
 class _ServedAgent:

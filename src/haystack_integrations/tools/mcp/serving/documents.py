@@ -77,7 +77,7 @@ class DocumentStoreSource(Source):
         :param pool: Where reads take their places.
         :raises ValueError: If something is no document store, or has such a name.
         """
-        super().__init__([])
+        super().__init__()
         given = options.each("document_stores", document_stores, "document stores")
         self._stores = [_ServedStore(name, store, own, pool) for name, store, own in given]
 

@@ -304,6 +304,8 @@ class ForwardedReading(Source):
     The resources and prompts of one other server, as they are now.
     """
 
+    may_change = True
+
     def __init__(self, toolset: MCPToolset, options: ServeOptions) -> None:
         """
         Initialize the ForwardedReading.

@@ -80,8 +80,7 @@ class PipelineSource(Source):
                 chosen = _choose(name, given, own)
                 tools.append(_serve_pipeline(name, chosen, own, pool))
                 parts.append(chosen.pipeline)
-        super().__init__(tools)
-        self.parts: Sequence[Any] = parts
+        super().__init__(tools, parts)
 
 
 @dataclass(frozen=True)

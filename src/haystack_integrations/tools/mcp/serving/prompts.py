@@ -38,12 +38,11 @@ class PromptSource(Source):
         :param pool: Where prompts that are rendered take their places.
         :raises ValueError: If something is no prompt builder, or options do not fit its variables.
         """
-        super().__init__([])
         self._prompts = [
             ServedPrompt.create(name, builder, own, pool)
             for name, builder, own in options.each("prompts", prompts, "prompt builders")
         ]
-        self.parts: Sequence[Any] = list(prompts.values())
+        super().__init__(parts=list(prompts.values()))
 
     async def list_prompts(self) -> Sequence[Prompt]:
         """

@@ -469,7 +469,7 @@ class _LiveTools(Source):
             self._look()
 
     @property
-    def known_tools(self) -> Sequence[Tool]:  # type: ignore[override]
+    def known_tools(self) -> Sequence[Tool]:
         """
         The tools that there were the last time.
         """

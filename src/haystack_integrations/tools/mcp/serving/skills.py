@@ -55,6 +55,8 @@ class SkillSource(Source):
     Serves the skills of skill stores.
     """
 
+    may_change = True
+
     def __init__(self, skills: Any, *, options: NamedOptions, pool: CallPool) -> None:
         """
         Initialize the SkillSource.
@@ -64,11 +66,10 @@ class SkillSource(Source):
         :param pool: Where reads take their places.
         :raises ValueError: If something is no skill store.
         """
-        super().__init__()
         stores = list(skills) if isinstance(skills, list | tuple) else [skills]
         for store in stores:
             check_methods("skills", store, "a skill store of Haystack 3, or a list of them", _NEEDED_METHODS)
-        self.parts: Sequence[Any] = stores
+        super().__init__(parts=stores)
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)
         self._told: set[str] = set()

@@ -317,23 +317,19 @@ class Source(Changes):
     It is asked for each listing and for each call, so it builds what it returns once, and again when that changed.
     """
 
-    # The tools that are known before anything is warmed up.
-    known_tools: Sequence[Tool] = ()
-    # What is warmed up when the server starts, and closed when it stops.
-    parts: Sequence[Any] = ()
     # Whether it may have something else later, as a toolset of another server has, which may be down at first.
-    may_change: bool = True
+    may_change: bool = False
 
-    def __init__(self, tools: Sequence[Tool] | None = None) -> None:
+    def __init__(self, tools: Sequence[Tool] = (), parts: Sequence[Any] = ()) -> None:
         """
         Initialize the Source.
 
-        :param tools: Its tools, if they never change, nor anything else that has a name.
+        :param tools: Its tools, if they never change.
+        :param parts: What is warmed up when the server starts, and closed when it stops.
         """
         super().__init__()
-        if tools is not None:
-            self.known_tools = tools
-            self.may_change = False
+        self._fixed_tools = tools
+        self.parts = parts
         # The names and versions of the tools that are not served any more; all versions of the name for None.
         self.dropped: set[tuple[str, str | None]] = set()
 
@@ -347,6 +343,13 @@ class Source(Changes):
         if not self.dropped:
             return list(tools)
         return [tool for tool in tools if self.dropped.isdisjoint({(tool.name, None), (tool.name, tool.version)})]
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """
+        The tools that are known before anything is warmed up.
+        """
+        return self._fixed_tools
 
     @property
     def uses_tasks(self) -> bool:
