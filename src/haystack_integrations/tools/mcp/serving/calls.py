@@ -67,37 +67,6 @@ DEFAULT_MAX_CONCURRENCY = 32
 # How many calls may wait for each that runs. The last of them waits about this many times as long as a call takes.
 _WAITING_PER_PLACE = 8
 
-# How long text of a model is collected before it is sent, in seconds. People read it.
-INTERVAL = 0.25
-# Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
-HEARTBEAT = 10.0
-# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
-# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
-# progress always.
-PATIENCE = 0.25
-
-# What the SDK takes to write an answer after the code of the call has ended, in seconds.
-_WRITING = 0.3
-
-
-class CodeExitedError(RuntimeError):
-    """
-    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        """
-        Initialize the CodeExitedError.
-
-        :param error: What was raised.
-        """
-        super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
-
-
-# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
-_EXITS = (SystemExit, KeyboardInterrupt)
-
-
 # Of threads: their number is bounded by the number of places. Nobody ever waits for it, so all event loops share it.
 _UNLIMITED = anyio.CapacityLimiter(inf)
 
@@ -115,6 +84,15 @@ class CallPool:
         """
         self.max_concurrency: int = check_max_concurrency(max_concurrency)
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
+
+    def limited_by(self, options: ServeOptions) -> CallPool:
+        """
+        Return the pool of one served thing.
+
+        :param options: Its options.
+        :returns: One of its own if they limit it, or else this one.
+        """
+        return self if options.max_concurrency is None else CallPool(options.max_concurrency)
 
     @property
     def limiter(self) -> anyio.CapacityLimiter:
@@ -254,6 +232,16 @@ class ServedCall:
 
 # The call that the running code belongs to.
 current_call: ContextVar[ServedCall] = ContextVar("served_call")
+
+
+# How long text of a model is collected before it is sent, in seconds. People read it.
+INTERVAL = 0.25
+# Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
+HEARTBEAT = 10.0
+# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
+# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
+# progress always.
+PATIENCE = 0.25
 
 
 class ProgressReporter:
@@ -456,7 +444,7 @@ class ServedTool(Tool):
         tool._parts = _Parts(
             body=body,
             options=options,
-            pool=own_pool(options, pool),
+            pool=pool.limited_by(options),
             arguments=ArgumentCheck(tool.name, shown, inputs),
             results=ResultWriter(tool.name, output_schema, options),
             bound=resolved(options.bound),
@@ -514,17 +502,6 @@ class ServedTool(Tool):
             raise CodeExitedError(error) from error
         # Not in the handler: the log would show the error that quotes arguments as its context.
         raise failure
-
-
-def own_pool(options: ServeOptions, shared: CallPool) -> CallPool:
-    """
-    Return the pool of one served thing.
-
-    :param options: Its options.
-    :param shared: That of the server.
-    :returns: One of its own, if the options limit it.
-    """
-    return shared if options.max_concurrency is None else CallPool(options.max_concurrency)
 
 
 def _for_client(error: Exception) -> BaseException:
@@ -663,7 +640,7 @@ class Reads:
         """
         self._what = what
         self._timeout = options.timeout
-        self._pool = own_pool(options, pool)
+        self._pool = pool.limited_by(options)
         self._error = error
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
@@ -698,6 +675,25 @@ def errors_named(kind: str, name: str) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
+# Code that exits, and servers that stop
+
+
+class CodeExitedError(RuntimeError):
+    """
+    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        """
+        Initialize the CodeExitedError.
+
+        :param error: What was raised.
+        """
+        super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
+
+
+# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
+_EXITS = (SystemExit, KeyboardInterrupt)
 # Whether the running code belongs to a call: of what is served here, or of FastMCP's own tools.
 _in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
@@ -728,6 +724,10 @@ async def _without_exit(coroutine: Any) -> Any:
         return await coroutine
     except _EXITS as error:
         raise CodeExitedError(error) from error
+
+
+# What the SDK takes to write an answer after the code of the call has ended, in seconds.
+_WRITING = 0.3
 
 
 class CallGuard(Middleware):
