@@ -6,15 +6,11 @@
 A FastMCP server whose OAuth proxy stands before an authorization server that registers no clients.
 """
 
-import asyncio
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx2
 import pytest
-import uvicorn
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, OAuthProxy, TokenVerifier
 from fastmcp.server.dependencies import get_access_token
@@ -23,6 +19,7 @@ from key_value.aio.stores.memory import MemoryStore
 from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 from tests.support.authlib_server import AuthlibServer, Client
+from tests.support.reachable import AppThread
 
 
 class _Upstream(TokenVerifier):
@@ -45,15 +42,14 @@ class _Upstream(TokenVerifier):
 
 @contextmanager
 def fastmcp_behind(upstream: AuthlibServer) -> Iterator[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    served = AppThread()
     proxy = OAuthProxy(
         upstream_authorization_endpoint=f"{upstream.issuer}/authorize",
         upstream_token_endpoint=f"{upstream.issuer}/token",
         upstream_client_id="proxy",
         upstream_client_secret="the proxy's secret",
         token_verifier=_Upstream(upstream),
-        base_url=origin,
+        base_url=served.origin,
         token_endpoint_auth_method="client_secret_post",
         client_storage=MemoryStore(),
         jwt_signing_key="a key for tests only",
@@ -67,16 +63,9 @@ def fastmcp_behind(upstream: AuthlibServer) -> Iterator[str]:
         assert token is not None
         return str(token.client_id)
 
-    config = uvicorn.Config(server.http_app(), log_level="error", timeout_graceful_shutdown=1)
-    web = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(web.serve(sockets=[listener])), name="fastmcp-proxy")
-    thread.start()
-    try:
-        yield f"{origin}/mcp"
-    finally:
-        web.should_exit = True
-        thread.join(30)
-        listener.close()
+    served.app = server.http_app()
+    with served:
+        yield f"{served.origin}/mcp"
 
 
 async def browse(login: MCPLoginRequest) -> None:

@@ -6,16 +6,12 @@
 An authorization server of other people: Authlib's, in Flask; and an MCP server at another port that takes its tokens.
 """
 
-import asyncio
-import contextlib
-import socket
 import threading
 import time
 from collections import Counter
 from typing import Any, Self
 
 import jwt
-import uvicorn
 from authlib.integrations.flask_oauth2 import AuthorizationServer
 from authlib.oauth2.rfc6749 import ClientMixin, grants
 from authlib.oauth2.rfc7523 import JWTBearerGrant
@@ -29,6 +25,8 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
 from werkzeug.serving import make_server
+
+from tests.support.reachable import AppThread
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
@@ -97,12 +95,13 @@ class _Refresh:
         return self.scope
 
 
-class AuthlibServer:
+class AuthlibServer(AppThread):
     """
     `whoami()` tells client and subject of the token.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.clients: dict[str, Client] = {}
         self.count: Counter[str] = Counter()
         self.tokens: dict[str, AccessToken] = {}
@@ -111,8 +110,8 @@ class AuthlibServer:
         self.refresh: dict[str, _Refresh] = {}
         self._web = make_server("127.0.0.1", 0, self._flask(), threaded=True)
         self.issuer = f"http://127.0.0.1:{self._web.server_port}"
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
+        self._web_thread = threading.Thread(target=self._web.serve_forever, name="authlib-server")
+        self.url = f"{self.origin}/mcp"
         settings = AuthSettings(
             issuer_url=self.issuer, resource_server_url=self.url, validate_token_resource=False, required_scopes=["use"]
         )
@@ -124,14 +123,7 @@ class AuthlibServer:
             assert token is not None
             return f"{token.client_id}/{token.subject}"
 
-        config = uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
-        self._threads = [
-            threading.Thread(target=self._web.serve_forever, name="authlib-server"),
-            threading.Thread(
-                target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), name="guarded-server"
-            ),
-        ]
+        self.app = server.streamable_http_app()
 
     async def verify_token(self, token: str) -> AccessToken | None:
         return self.tokens.get(token)
@@ -242,18 +234,14 @@ class AuthlibServer:
         return app
 
     def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
+        self._web_thread.start()
+        return super().__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
+        super().__exit__()
         self._web.shutdown()
-        for thread in self._threads:
-            thread.join(30)
+        self._web_thread.join(30)
         self._web.server_close()
-        with contextlib.suppress(OSError):
-            self._listener.close()
 
 
 class IdentityProvider:

@@ -10,37 +10,31 @@ import datetime as dt
 import ipaddress
 from pathlib import Path
 
-import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 
 class Authority:
     """
-    A certificate authority of a test run; its certificate is in the file `bundle`.
+    A certificate authority of a test run; its certificate, which is one for 127.0.0.1, too, is in the file `bundle`.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._x509 = pytest.importorskip("cryptography.x509")
-        from cryptography.hazmat.primitives.asymmetric import ec
-
         self._key = ec.generate_private_key(ec.SECP256R1())
+        self.key = self._write_key("authority", self._key)
         self._name = self._named("private authority")
         self.bundle = folder / "authority.pem"
-        self.bundle.write_bytes(self._pem(self._signed(self._name, self._key.public_key(), is_authority=True)))
-
-    def _named(self, name: str):
-        return self._x509.Name([self._x509.NameAttribute(self._x509.NameOID.COMMON_NAME, name)])
+        certificate = self._signed(self._name, self._key.public_key(), is_authority=True)
+        self.bundle.write_bytes(certificate.public_bytes(Encoding.PEM))
 
     @staticmethod
-    def _pem(certificate) -> bytes:
-        from cryptography.hazmat.primitives.serialization import Encoding
-
-        return certificate.public_bytes(Encoding.PEM)
+    def _named(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
 
     def _signed(self, subject, public_key, *, is_authority: bool):
-        from cryptography.hazmat.primitives import hashes
-
-        x509 = self._x509
         now = dt.datetime.now(dt.UTC)
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
@@ -76,18 +70,14 @@ class Authority:
         :param password: What the key is encrypted with.
         :returns: The files of the certificate and of its key.
         """
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.serialization import (
-            BestAvailableEncryption,
-            Encoding,
-            NoEncryption,
-            PrivateFormat,
-        )
-
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate_file, key_file = self._folder / f"{name}.pem", self._folder / f"{name}.key"
+        certificate_file = self._folder / f"{name}.pem"
         certificate = self._signed(self._named(name), key.public_key(), is_authority=False)
-        certificate_file.write_bytes(self._pem(certificate))
+        certificate_file.write_bytes(certificate.public_bytes(Encoding.PEM))
+        return str(certificate_file), str(self._write_key(name, key, password))
+
+    def _write_key(self, name: str, key, password: str | None = None) -> Path:
         encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-        key_file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
-        return str(certificate_file), str(key_file)
+        file = self._folder / f"{name}.key"
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption))
+        return file

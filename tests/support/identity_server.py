@@ -7,13 +7,9 @@ A server over HTTP in this process that knows who asks: by the headers of each m
 """
 
 import asyncio
-import contextlib
-import socket
-import threading
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-import uvicorn
 from mcp import MCPError
 from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
@@ -22,6 +18,7 @@ from mcp.shared.exceptions import UrlElicitationRequiredError
 from mcp.types import Completion, CreateMessageResult, ElicitRequestURLParams, SamplingMessage, TextContent
 
 from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only
+from tests.support.reachable import AppThread
 
 
 def _sample() -> Sample:
@@ -33,7 +30,7 @@ def _token(context: Any) -> str:
     return str(context.request_context.request.headers["authorization"].removeprefix("Bearer "))
 
 
-class IdentityServer:
+class IdentityServer(AppThread):
     """
     `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
 
@@ -41,6 +38,7 @@ class IdentityServer:
     """
 
     def __init__(self, transport: str = "streamable-http", *, handshake: bool = False) -> None:
+        super().__init__(self._ask)
         self.anonymous = 0
         self.messages = 0
         self.most_sessions = 0
@@ -134,17 +132,7 @@ class IdentityServer:
         app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
         app = HandshakeEraOnly(app) if handshake else app
         self._app = app
-        # For sockets that name the protocol, asyncio turns off Nagle's algorithm. With it, every response that is sent
-        # in two parts waits 40 ms for an acknowledgement.
-        self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        self._listener.bind(("127.0.0.1", 0))
-        self._listener.listen(1024)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/{'sse' if transport == 'sse' else 'mcp'}"
-        config = uvicorn.Config(self._ask, interface="asgi3", log_level="error", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), name="identity-server"
-        )
+        self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
 
     @property
     def open_sessions(self) -> dict[str, str]:
@@ -179,13 +167,3 @@ class IdentityServer:
         await self._app(scope, receive, note)
         if scope["method"] == "DELETE":
             self.openers.pop(headers.get("mcp-session-id", ""), None)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(30)
-        with contextlib.suppress(OSError):
-            self._listener.close()

@@ -13,16 +13,13 @@ import contextlib
 import html
 import re
 import secrets
-import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-import uvicorn
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import (
     AccessToken,
@@ -42,6 +39,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.servers.counter_server import serve_handshake_era_only
 from tests.support import secrecy
+from tests.support.reachable import AppThread
 
 # Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
 Tamper = Callable[[str, bytes], "Response | None"]
@@ -152,7 +150,7 @@ class OAuthProvider:
         self.refresh.pop(token.token, None)
 
 
-class OAuthServer:
+class OAuthServer(AppThread):
     """
     `whoami()` tells whose token came with the call, `write()` needs the scope `write`, and `leak()` quotes the token.
 
@@ -167,6 +165,7 @@ class OAuthServer:
         lifetime: int = 3600,
         revokes: bool = False,
     ) -> None:
+        super().__init__(self._serve)
         self.count: Counter[str] = Counter()
         self.calls: list[tuple[str, str]] = []
         self.issued: set[str] = set()
@@ -182,8 +181,6 @@ class OAuthServer:
         self.tamper: Tamper = lambda path, body: None
         # Path and query of each request.
         self.paths: list[str] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.origin = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
         self.provider = OAuthProvider(self)
         server = MCPServer(
@@ -204,11 +201,6 @@ class OAuthServer:
         if handshake:
             serve_handshake_era_only(server)
         self._app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
-        config = uvicorn.Config(self._serve, interface="asgi3", log_level="error", timeout_graceful_shutdown=1)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._server.serve(sockets=[self._listener])), name="oauth-server"
-        )
 
     def _add_tools(self, server: MCPServer) -> None:
         owner = self
@@ -281,16 +273,6 @@ class OAuthServer:
             f"<title>Allow?</title><h1>May {html.escape(client.client_name or '')} use your account?</h1>"
             '<form method="post"><input name="subject" value="alice"><button id="allow">Allow</button></form>'
         )
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.should_exit = True
-        self._thread.join(30)
-        with contextlib.suppress(OSError):
-            self._listener.close()
 
 
 async def allow(login: MCPLoginRequest) -> None:

@@ -3,13 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers over HTTP whose answers a test decides, a certificate, and an environment without proxies.
+Servers over HTTP whose answers a test decides, a certificate and an environment without proxies.
 """
 
-import datetime as dt
-import ipaddress
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.handshake_server import Answer, HandshakeServer
 
 
@@ -58,37 +55,5 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """
     A self-signed certificate for 127.0.0.1 and its key.
     """
-    folder = tmp_path_factory.mktemp("tls")
-    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-    except ImportError:
-        openssl = shutil.which("openssl")
-        if openssl is None:
-            pytest.skip("neither cryptography nor openssl is there to make a certificate")
-        arguments = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-        names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key_file), "-out", str(certificate_file)]
-        subprocess.run([openssl, *arguments, *names], check=True, capture_output=True, timeout=60)
-        return certificate_file, key_file
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = dt.datetime.now(dt.UTC)
-    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(address, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    certificate_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return certificate_file, key_file
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    return authority.bundle, authority.key

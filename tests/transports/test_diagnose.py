@@ -9,7 +9,6 @@ import asyncio
 import base64
 import socket
 import ssl
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import anyio
 import pytest
-import uvicorn
 from fastmcp import FastMCP
 from mcp.server.mcpserver import MCPServer
 from starlette.applications import Starlette
@@ -28,6 +26,7 @@ from starlette.routing import Mount, Route
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.transports.diagnose import Transport, diagnose
+from tests.support.reachable import AppThread
 from tests.support.rows import rows
 
 TOKEN = "tok-5ecret"
@@ -62,33 +61,13 @@ async def examine(
     return said
 
 
-class ThreadedServer(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-
 @contextmanager
 def serving(app: Any, **options: Any) -> Iterator[str]:
     """
     Serves an ASGI app from a thread, on a free port; yields its origin.
     """
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none", **options)
-    server = ThreadedServer(config)
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    try:
-        assert server.ready.wait(10)
-        yield f"{'https' if config.is_ssl else 'http'}://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        listener.close()
+    with AppThread(app, **options) as served:
+        yield served.origin
 
 
 @contextmanager
