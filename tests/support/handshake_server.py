@@ -126,3 +126,25 @@ class HandshakeServer:
 
 def result_of(message: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+def calls(answer: Callable[[HandshakeServer, dict[str, Any], str | None], Answer]) -> Callable[..., Answer]:
+    """
+    Answer calls as a test wants, and listings with the tools `pay` and `wait`.
+    """
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "wait")]
+
+    def respond(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        if message["method"] == "tools/list":
+            return 200, result_of(message, {"tools": tools}), None
+        server.runs += 1
+        return answer(server, message, session)
+
+    return respond
+
+
+def paid(message: dict[str, Any]) -> Answer:
+    """
+    The result of a tool that did what it should.
+    """
+    return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None

@@ -6,6 +6,7 @@
 Servers over HTTP whose answers a test decides, a certificate and an environment without proxies.
 """
 
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,3 +58,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """
     authority = Authority(tmp_path_factory.mktemp("tls"))
     return authority.bundle, authority.key
+
+
+@pytest.fixture
+def server_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    """
+    Serves with that certificate.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context

@@ -15,22 +15,17 @@ import pytest
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     MCPConnection,
-    MCPInvocationError,
-    MCPTool,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.handshake_server import Answer, HandshakeServer, calls, paid
 from tests.support.waiting import LIMIT, wait_until
 
 SECRET = "sk-s3ntinel-4711"
 
 
 def test_an_event_stream_that_always_ends_at_once_is_not_reopened_all_the_time(handshake_server: Any) -> None:
-    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        return 200, result_of(message, {"tools": []}), None
-
-    server = handshake_server(answer)
+    server = handshake_server(calls(lambda _, message, __: paid(message)))
     server.stream = b"id: 1\nretry: 0\ndata:\n\n"
     with MCPConnection(StreamableHttpServerInfo(server.url)):
         wait_until(lambda: len(server.streamed) >= 5, "five streams")
@@ -39,12 +34,7 @@ def test_an_event_stream_that_always_ends_at_once_is_not_reopened_all_the_time(h
 
 
 def test_an_answer_to_the_server_that_it_does_not_take_holds_up_no_calls(handshake_server: Any) -> None:
-    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] == "tools/list":
-            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
-        return 200, result_of(message, {"content": [{"type": "text", "text": "paid"}]}), None
-
-    server = handshake_server(answer)
+    server = handshake_server(calls(lambda _, message, __: paid(message)))
     server.stream = b'data: {"jsonrpc":"2.0","id":77,"method":"ping"}\n\n'
     with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=LIMIT) as connection:
         assert server.answered.wait(LIMIT)
@@ -53,13 +43,11 @@ def test_an_answer_to_the_server_that_it_does_not_take_holds_up_no_calls(handsha
 
 @pytest.mark.parametrize("opens_stream", [False, True], ids=["silent", "stream"])
 def test_a_call_that_was_given_up_leaves_no_request_behind(handshake_server: Any, opens_stream: bool) -> None:
-    def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] == "tools/list":
-            return 200, result_of(message, {"tools": [{"name": "pay", "inputSchema": {"type": "object"}}]}), None
+    def answer(server: HandshakeServer, _message: dict[str, Any], _session: str | None) -> Answer:
         server.closing.wait(LIMIT)
         return 200, b"", None
 
-    server = handshake_server(answer)
+    server = handshake_server(calls(answer))
     server.opens_streams = opens_stream
     tasks = asyncio.all_tasks
     with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=0.2) as connection:
@@ -69,19 +57,3 @@ def test_a_call_that_was_given_up_leaves_no_request_behind(handshake_server: Any
             with pytest.raises(MCPTimeoutError):
                 connection.call_tool("pay")
         wait_until(lambda: len(tasks(loop)) <= before, lambda: f"{len(tasks(loop))} tasks instead of {before}")
-
-
-def test_an_answer_that_cannot_be_parsed_is_not_quoted(handshake_server: Any) -> None:
-    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] == "tools/call":
-            return 200, {"echo": message["params"]["arguments"]}, None
-        tool = {"name": "pay", "inputSchema": {"type": "object"}}
-        return 200, result_of(message, {"tools": [tool]}), None
-
-    server = handshake_server(answer)
-    with (
-        MCPTool("pay", StreamableHttpServerInfo(server.url)) as tool,
-        pytest.raises(MCPInvocationError, match="no valid JSON-RPC message") as raised,
-    ):
-        tool.invoke(card=SECRET)
-    assert SECRET not in str(raised.value)

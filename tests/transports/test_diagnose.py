@@ -222,9 +222,7 @@ class TestAnotherPath:
             (PlainTextResponse("", 404), PlainTextResponse("who?", 401), "/mcp asks for credentials: did you mean"),
         ],
     )
-    async def test_whatever_is_not_mcp_leads_to_the_endpoint(
-        self, here: Response, there: Response, expected: str
-    ) -> None:
+    async def test_whatever_is_not_mcp_leads_to_the_endpoint(self, here, there, expected):
         with answering(("/", ["GET", "POST"], here), ("/mcp", ["POST"], there)) as origin:
             said = await examine(f"{origin}/", "streamable-http")
         assert said is not None and f"{origin}{expected}" in said
@@ -268,9 +266,7 @@ class TestCredentials:
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_a_refusal_says_what_the_server_asks_for(
-        self, transport: Any, status: int, challenge: str | None, headers: dict[str, str], expected: str
-    ) -> None:
+    async def test_a_refusal_says_what_the_server_asks_for(self, transport, status, challenge, headers, expected):
         asked = {} if challenge is None else {"WWW-Authenticate": challenge}
         with always(PlainTextResponse("", status, asked)) as url:
             said = await examine(url, transport, headers=headers)
@@ -286,9 +282,7 @@ class TestCredentials:
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_a_refusal_without_a_challenge_says_what_the_server_says(
-        self, transport: Any, response: Response, expected: str
-    ) -> None:
+    async def test_a_refusal_without_a_challenge_says_what_the_server_says(self, transport, response, expected):
         with always(response) as url:
             said = await examine(url, transport)
         assert said is not None and said.endswith(expected + self.FORBIDDEN)
@@ -355,9 +349,7 @@ class TestStatuses:
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_the_status_is_named_with_what_to_do(
-        self, transport: Any, status: int, headers: dict[str, str], expected: str
-    ) -> None:
+    async def test_the_status_is_named_with_what_to_do(self, transport, status, headers, expected):
         with always(PlainTextResponse("sorry", status, headers)) as url:
             said = await examine(url, transport)
         assert said is not None and said.startswith(url) and expected in said
@@ -399,9 +391,7 @@ class TestNoAnswer:
         assert said is not None and f" {host}:{port}" in said
         assert "::" in host or said.startswith(f"Connection refused: nothing listens at {host}:{port}. Is the server")
 
-    async def test_a_proxy_is_mentioned_where_it_may_be_the_one_that_is_down(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_proxy_is_mentioned_where_it_may_be_the_one_that_is_down(self, monkeypatch):
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
         said = await examine("http://mcp.test/mcp", "sse")
         assert said is not None and "mcp.test:80 (through the proxy that the environment names)" in said
@@ -459,29 +449,20 @@ class TestUrlsAndHeadersThatCannotBeSent:
         said = await examine(f"{streamable_http}/mcp", "streamable-http", headers=headers)
         assert said == "The request cannot be sent: a header has a line break or another character that HTTP forbids."
 
-    async def test_a_failure_without_a_name_is_given_by_its_type(
-        self, streamable_http: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_failure_without_a_name_is_given_by_its_type(self, streamable_http, monkeypatch):
         monkeypatch.setenv("http_proxy", "gopher://127.0.0.1:70")
         said = await examine(f"{streamable_http}/mcp", "sse")
         assert said is not None and said.endswith("could not be examined (ValueError).")
 
 
 class TestTLS:
-    def context(self, certificate: tuple[Path, Path]) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*certificate)
-        return context
-
     @contextmanager
     def mcp_over_tls(self, certificate: tuple[Path, Path]) -> Iterator[str]:
         app = MCPServer("calculator").streamable_http_app()
         with serving(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as origin:
             yield origin
 
-    async def test_a_certificate_counts_once_it_is_trusted(
-        self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_certificate_counts_once_it_is_trusted(self, certificate, monkeypatch):
         with self.mcp_over_tls(certificate) as origin:
             said = await examine(f"{origin}/mcp", "streamable-http")
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
@@ -509,21 +490,16 @@ class TestTLS:
             said = await examine(f"https://127.0.0.1:{port}/mcp", "sse")
         assert said is not None and said.startswith(f"The TLS handshake with 127.0.0.1:{port} fails (")
 
-    async def test_a_server_that_demands_a_client_certificate_is_named(
-        self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_server_that_demands_a_client_certificate_is_named(self, certificate, server_context, monkeypatch):
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-        context = self.context(certificate)
-        context.load_verify_locations(certificate[0])
-        context.verify_mode = ssl.CERT_REQUIRED
-        async with raw_server(ssl=context) as port:
+        server_context.load_verify_locations(certificate[0])
+        server_context.verify_mode = ssl.CERT_REQUIRED
+        async with raw_server(ssl=server_context) as port:
             said = await examine(f"https://127.0.0.1:{port}/mcp", "sse")
         # TLS 1.3 has the server refuse only after the handshake, so its alert and its reset race each other.
         assert said is not None and "a client certificate" in said
 
-    async def test_a_redirect_out_of_tls_is_not_recommended_as_it_stands(
-        self, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_a_redirect_out_of_tls_is_not_recommended_as_it_stands(self, certificate, monkeypatch):
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
         app = Starlette(routes=[Mount("/", RedirectResponse("http://mcp.test/mcp/"))])
         with serving(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as origin:

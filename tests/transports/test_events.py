@@ -63,9 +63,7 @@ STREAMS = [
 
 @rows(("stream", "events"), STREAMS)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-async def test_a_stream_is_read_as_the_specification_says(
-    stream: bytes, events: list[tuple[str, str, str, int | None]], size: int
-) -> None:
+async def test_a_stream_is_read_as_the_specification_says(stream, events, size):
     assert await read(*(stream[at : at + size] for at in range(0, len(stream), size))) == events
 
 

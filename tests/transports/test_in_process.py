@@ -79,9 +79,7 @@ def test_a_server_in_this_process_that_exits_ends_nothing_else(stdio_server: Any
 
 
 @fatal
-def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(
-    error: BaseException,
-) -> None:
+def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(error):
     failing = True
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
@@ -102,9 +100,7 @@ def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_con
     connection.close()
 
 
-def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(tmp_path, monkeypatch):
     (tmp_path / "module_that_exits.py").write_text("raise SystemExit(2)")
     monkeypatch.syspath_prepend(tmp_path)
     connection = MCPConnection(InProcessServerInfo("module_that_exits:server"))

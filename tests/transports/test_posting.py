@@ -6,7 +6,6 @@
 One HTTP request: what it carries, where it goes, and what its end proves.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -23,6 +22,7 @@ from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import BusyError, HttpSender, TooLargeError
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
 
@@ -82,15 +82,6 @@ class TestHeaders:
         await post(network.sender(timeout={**PHASES, "read": 2.0}), Exchange(1, method))
         assert network.requests[0].extensions["timeout"]["read"] == read
 
-    async def test_cookies_come_back_to_their_server_for_the_session_alone(self) -> None:
-        network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "node=7; Path=/"}))
-        sender = network.sender()
-        for _ in range(2):
-            await post(sender)
-        await post(sender, url=httpx2.URL("https://other.test/mcp"))
-        await post(network.sender())
-        assert [request.headers.get("cookie") for request in network.requests] == [None, "node=7", None, None]
-
     async def test_cookies_of_a_user_come_back_in_no_request_of_another(self) -> None:
         def answer(request: httpx2.Request) -> httpx2.Response:
             user = request.headers["x-user"]
@@ -131,9 +122,7 @@ class TestRedirects:
             (307, "http://[::1", None),
         ],
     )
-    async def test_those_within_the_origin_are_followed_with_all_that_was_sent(
-        self, status: int, location: str, leads_to: str | None
-    ) -> None:
+    async def test_those_within_the_origin_are_followed_with_all_that_was_sent(self, status, location, leads_to):
         network = Network(redirect(status, location), 200)
         exchange = Exchange(1, "tools/call")
         answered = await post(network.sender(headers={"Authorization": "Bearer x"}), exchange)
@@ -185,9 +174,7 @@ class TestFates:
             (RuntimeError("odd"), Fate.LOST, "the connection was cut before the answer came (RuntimeError)"),
         ],
     )
-    async def test_only_a_connection_that_was_not_made_proves_that_nothing_was_sent(
-        self, error: Exception, fate: Fate, says: str
-    ) -> None:
+    async def test_only_a_connection_that_was_not_made_proves_that_nothing_was_sent(self, error, fate, says):
         sender, exchange = Network(error).sender(), Exchange(1, "tools/call")
         with pytest.raises(type(error)) as raised:
             await post(sender, exchange)
@@ -347,17 +334,4 @@ async def test_connections_are_kept_for_the_next_request_and_closed_at_the_end()
             for _ in range(5):
                 assert await sender.read(await post(sender, url=httpx2.URL(peer.url))) == b'{"n": 46}'
             assert peer.connections == 1
-        async with asyncio.timeout(10):
-            while not peer.closed:
-                await asyncio.sleep(0.01)
-
-
-@pytest.mark.usefixtures("http_stack")
-async def test_nothing_listens_there() -> None:
-    sender, exchange = HttpSender(open_transport(of_session=True), headers={}, timeout=PHASES), Exchange(1, "x")
-    await sender.open()
-    async with aclosing(sender):
-        with pytest.raises(httpx2.ConnectError) as raised:
-            await post(sender, exchange, httpx2.URL("http://127.0.0.1:9/mcp"))
-    sender.settle(exchange, raised.value)
-    assert exchange.fate is Fate.REFUSED
+        await wait_until_async(lambda: peer.closed, "the end of the connection")

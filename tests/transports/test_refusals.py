@@ -93,9 +93,7 @@ class TestFates:
             (500, {"Retry-After": "7"}, "no", Fate.LOST),
         ],
     )
-    async def test_a_status_tells_whether_the_request_ran(
-        self, status: int, headers: dict[str, str], body: str, fate: Fate
-    ) -> None:
+    async def test_a_status_tells_whether_the_request_ran(self, status, headers, body, fate):
         session, exchange = judged(httpx2.Response(status, headers=headers, text=body), session=False)
         assert (exchange.fate, session) == (fate, None)
         error = failure(exchange)
@@ -194,9 +192,7 @@ class TestStreamableHttp:
             (503, "", ALIVE),
         ],
     )
-    async def test_the_session_is_lost_only_if_the_response_says_so(
-        self, status: int, body: Any, session: str | None
-    ) -> None:
+    async def test_the_session_is_lost_only_if_the_response_says_so(self, status, body, session):
         found, exchange = judged(answer(status, body))
         assert found == session
         assert exchange.is_settled
@@ -205,9 +201,7 @@ class TestStreamableHttp:
 
     @pytest.mark.parametrize("status", [400, 403, 500])
     @pytest.mark.parametrize("method", ["notifications/initialized", "ping", "logging/setLevel", "unknown/method"])
-    async def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(
-        self, method: str, status: int
-    ) -> None:
+    async def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(self, method, status):
         session, _ = judged(answer(status, "the session does not want that"), method=method)
         assert session is ALIVE
 

@@ -35,6 +35,11 @@ from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
 SECRET = "s3ntinel-in-an-info"
+DELAYS = {"max_retries": 7, "base_delay": 8, "max_delay": 9}
+STDIO = {"command": "a", "args": ["b"], "env": {"C": "d"}, **DELAYS}
+HTTP = {"url": "http://h/x", "timeout": 5, **DELAYS}
+CALC = MCPServer("calc")
+NEGOTIATION = r"`negotiation` must be 'auto', 'handshake' or 'discover', got"
 HTTP_INFOS = pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
 
 
@@ -120,6 +125,11 @@ class TestValidation:
             ({"max_message_size": 1023}, "`max_message_size`.*1023"),
             ({"max_message_size": 1e6}, "`max_message_size`"),
             ({"max_message_size": True}, "`max_message_size`"),
+            ({"max_in_flight": 0}, "`max_in_flight` must be"),
+            ({"max_in_flight": 1.5}, "`max_in_flight` must be"),
+            ({"failure_pause": 0}, "`failure_pause` must be"),
+            ({"failure_pause": "5"}, "`failure_pause` must be"),
+            ({"negotiation": "legacy"}, NEGOTIATION),
         ],
     )
     def test_an_invalid_parameter_of_a_stdio_server_is_refused_by_name(self, parameters, message):
@@ -173,6 +183,8 @@ class TestValidation:
             ({"max_retries": -1}, "`max_retries`"),
             ({"max_delay": "x"}, "`max_delay`"),
             ({"max_message_size": 0}, "`max_message_size` must be greater than or equal to 1024, got 0"),
+            ({"max_in_flight": 0}, "`max_in_flight` must be"),
+            ({"negotiation": None}, NEGOTIATION),
         ],
     )
     def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
@@ -185,6 +197,14 @@ class TestValidation:
         with pytest.raises(ValueError, match=r"`server` must be like 'package.module:server'") as raised:
             InProcessServerInfo(server)
         assert ("use MCPToolset('x.py')" in str(raised.value)) is (server == "x.py:y")
+
+    @rows(
+        ("parameters", "message"),
+        [({"max_in_flight": 0}, "`max_in_flight` must be"), ({"negotiation": True}, NEGOTIATION)],
+    )
+    def test_an_invalid_parameter_of_a_server_in_process_is_refused_by_name(self, parameters, message):
+        with pytest.raises(ValueError, match=message):
+            InProcessServerInfo("a:b", **parameters)
 
     @rows("server", [None, {}, [], 5, b"x", MCPServer])
     def test_what_is_no_server_at_all_is_refused(self, server):
@@ -323,37 +343,31 @@ class TestDescriptions:
         assert StreamableHttpServerInfo("http://h/mcp").describe() == "streamable HTTP server at http://h/mcp"
         assert StdioServerInfo("uvx").describe() == "stdio server `uvx`"
         assert InProcessServerInfo("a.b:c").describe() == "in-process server 'a.b:c'"
-        assert InProcessServerInfo(MCPServer("calc")).describe() == "in-process server 'calc'"
+        assert InProcessServerInfo(CALC).describe() == "in-process server 'calc'"
         assert InProcessServerInfo(fastmcp_server.server).describe() == "in-process server 'fastmcp'"
         assert CarrierPigeonInfo("roof").describe() == "CarrierPigeonInfo"
 
     def test_a_server_object_is_traced_by_its_name(self):
-        assert InProcessServerInfo(MCPServer("calc"))._to_trace_dict() == {
+        assert InProcessServerInfo(CALC)._to_trace_dict() == {
             "type": "haystack_integrations.tools.mcp.mcp_tool.InProcessServerInfo",
             "server": "in-process server 'calc'",
         }
 
 
 class TestClients:
-    def test_a_stdio_info_makes_a_stdio_client(self):
-        info = StdioServerInfo("a", ["b"], {"C": "d"}, max_retries=7, base_delay=8, max_delay=9, cwd="/tmp")
+    @rows(
+        ("info", "client_class", "members"),
+        [
+            (StdioServerInfo(**STDIO), StdioClient, STDIO),
+            (SSEServerInfo(**HTTP), SSEClient, HTTP),
+            (StreamableHttpServerInfo(**HTTP), StreamableHttpClient, HTTP),
+            (InProcessServerInfo(CALC), InProcessClient, {"server": CALC}),
+        ],
+    )
+    def test_an_info_makes_a_client_of_its_transport(self, info, client_class, members):
         client = info.create_client()
-        assert isinstance(client, StdioClient)
-        assert (client.command, client.args, client.env) == ("a", ["b"], {"C": "d"})
-        assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
-
-    @rows(("http_info", "client_class"), [(SSEServerInfo, SSEClient), (StreamableHttpServerInfo, StreamableHttpClient)])
-    def test_an_http_info_makes_a_client_of_its_transport(self, http_info, client_class):
-        client = http_info(url="http://h/x", timeout=5, max_retries=7, base_delay=8, max_delay=9).create_client()
         assert isinstance(client, client_class)
-        assert (client.url, client.timeout) == ("http://h/x", 5)
-        assert (client.max_retries, client.base_delay, client.max_delay) == (7, 8, 9)
-
-    def test_an_in_process_info_makes_an_in_process_client(self):
-        server = MCPServer("x")
-        client = InProcessServerInfo(server).create_client()
-        assert isinstance(client, InProcessClient)
-        assert client.server is server
+        assert {name: getattr(client, name) for name in members} == members
 
 
 class TestDictionaries:
@@ -455,21 +469,3 @@ class TestDictionaries:
     def test_a_tuple_of_arguments_becomes_a_list(self):
         data: dict[str, Any] = StdioServerInfo("a", args=("b", "c")).to_dict()  # type: ignore[arg-type]
         assert data["args"] == ["b", "c"]
-
-
-@rows("values", [{"max_in_flight": 0}, {"max_in_flight": 1.5}, {"failure_pause": 0}, {"failure_pause": "5"}])
-def test_invalid_limits_of_what_a_server_gets_are_refused(values: dict[str, Any]) -> None:
-    for make in (lambda: StdioServerInfo("true", **values), lambda: InProcessServerInfo("a:b", **values)):
-        with pytest.raises(ValueError, match=f"`{next(iter(values))}` must be"):
-            make()
-
-
-def test_an_unknown_way_of_negotiation_is_refused_with_the_choices() -> None:
-    for make in (
-        lambda: StdioServerInfo("true", negotiation="legacy"),  # type: ignore[arg-type]
-        lambda: SSEServerInfo("http://localhost/sse", negotiation="2025-11-25"),  # type: ignore[arg-type]
-        lambda: StreamableHttpServerInfo("http://localhost/mcp", negotiation=None),  # type: ignore[arg-type]
-        lambda: InProcessServerInfo("a:b", negotiation=True),  # type: ignore[arg-type]
-    ):
-        with pytest.raises(ValueError, match=r"`negotiation` must be 'auto', 'handshake' or 'discover', got"):
-            make()

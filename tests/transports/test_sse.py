@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
 from tests.support.rows import rows
 from tests.support.scripted_peer import Wire, event
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until_async
 
 URL = "https://mcp.example.com/sse"
 # Some servers write white space around it.
@@ -93,9 +93,7 @@ def result(number: int) -> bytes:
     ],
     ids=["nothing", "no endpoint", "no URL", "another origin", "cut"],
 )
-async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why(
-    events: tuple[Any, ...], message: str
-) -> None:
+async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why(events, message):
     server = Server(*events)
     server.say(None)
     with pytest.raises(ConnectionError) as raised:
@@ -161,8 +159,7 @@ async def test_an_answer_after_the_acknowledgement() -> None:
     server = Server(ENDPOINT)
     async with server.connected() as wire:
         call = asyncio.create_task(wire.channel.request(wire.exchange()))
-        while not server.posted:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: server.posted, "the message")
         await wire.channel.tell("notifications/initialized")
         server.say(result(0))
         assert await call == {"n": 0}
@@ -177,14 +174,11 @@ async def test_an_answer_after_the_acknowledgement() -> None:
     ],
     ids=["too large", "cut", "end"],
 )
-async def test_the_end_of_the_stream_ends_the_session_and_all_requests(
-    events: tuple[Any, ...], reason: str | None
-) -> None:
+async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, reason):
     server = Server(ENDPOINT)
     async with server.connected(limit=1000) as wire:
         call = asyncio.create_task(wire.fail())
-        while not server.posted:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: server.posted, "the message")
         server.say(*events)
         exchange, error = await call
         assert exchange.fate is Fate.LOST
@@ -207,14 +201,11 @@ async def test_the_end_of_the_stream_ends_the_session_and_all_requests(
         (httpx2.Response(429, headers={"Retry-After": "60"}), Fate.REFUSED, None),
     ],
 )
-async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(
-    answer: Any, fate: Fate, drained: str | None
-) -> None:
+async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer, fate, drained):
     server = Server(ENDPOINT, post=lambda _: answer if len(server.posted) == 2 else 202)
     async with server.connected() as wire:
         other = asyncio.create_task(wire.channel.request(wire.exchange()))
-        while not server.posted:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: server.posted, "the message")
         exchange, _ = await wire.fail()
         assert exchange.fate is fate
         assert [reason for reason in wire.heard.drained_because if drained is None or drained not in reason] == []
@@ -234,11 +225,9 @@ async def test_a_caller_that_gives_up_says_so() -> None:
     server = Server(ENDPOINT)
     async with server.connected() as wire:
         call = asyncio.create_task(wire.channel.request(wire.exchange()))
-        while not server.posted:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: server.posted, "the message")
         call.cancel()
-        while len(server.posted) < 2:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: len(server.posted) == 2, "the second message")
     assert b"notifications/cancelled" in server.posted[1].content
 
 
@@ -246,8 +235,7 @@ async def test_closing_ends_what_is_being_posted() -> None:
     server = Server(ENDPOINT, post=lambda _: asyncio.sleep(LIMIT))
     async with server.connected() as wire:
         call = asyncio.create_task(wire.fail())
-        while not server.posted:
-            await asyncio.sleep(0.01)
+        await wait_until_async(lambda: server.posted, "the message")
     exchange, _ = await asyncio.wait_for(call, LIMIT)
     assert exchange.fate is Fate.LOST
 

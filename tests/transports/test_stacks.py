@@ -15,7 +15,6 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing, suppress
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -26,8 +25,7 @@ from haystack_integrations.tools.mcp.transports.http_route import Route, open_tr
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows
-from tests.support.scripted_peer import HttpRequest, ScriptedPeer, chunked, response
-from tests.support.waiting import LIMIT
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
 
 pytestmark = pytest.mark.usefixtures("no_proxies", "http_stack")
 
@@ -99,11 +97,7 @@ class TestProxiesOfTheEnvironment:
             assert proxy.requests == [f"POST {peer.url}"]
 
     @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "all_proxy"])
-    async def test_requests_with_tls_are_tunnelled(
-        self, monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path], variable: str
-    ) -> None:
-        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        served.load_cert_chain(*certificate)
+    async def test_requests_with_tls_are_tunnelled(self, monkeypatch, certificate, server_context, variable):
         trusted = ssl.create_default_context(cafile=str(certificate[0]))
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,7 +106,7 @@ class TestProxiesOfTheEnvironment:
             await writer.drain()
             writer.close()
 
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=served)
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_context)
         place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
         with ForwardProxy() as proxy:
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
@@ -183,7 +177,7 @@ async def raw_server(serve: Callable[..., Awaitable[None]], **options: Any) -> A
 
 
 class TestFailures:
-    async def test_what_proves_that_nothing_was_sent(self, certificate: tuple[Path, Path]) -> None:
+    async def test_what_proves_that_nothing_was_sent(self, server_context: ssl.SSLContext) -> None:
         async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
             await reader.read()
 
@@ -192,9 +186,7 @@ class TestFailures:
         assert await fail("ftp://127.0.0.1/mcp") == "UnsupportedProtocol, REFUSED"
         async with raw_server(silent) as url:
             assert await fail(url.replace("http:", "https:"), connect=0.2) == "ConnectTimeout, REFUSED"
-        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        served.load_cert_chain(*certificate)
-        async with raw_server(silent, ssl=served) as url:
+        async with raw_server(silent, ssl=server_context) as url:
             async with opened(sender := new_sender()):
                 with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                     await post(sender, url)
@@ -220,24 +212,15 @@ class TestFailures:
         async with raw_server(serve) as url:
             assert await fail(url) == failure
 
-    async def test_a_reset(self) -> None:
-        async def answer(request: HttpRequest) -> None:
-            request.cut()
-
-        async with ScriptedPeer(answer) as peer:
-            assert await fail(peer.url) == "ReadError, LOST"
-
     @rows("written", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
-    async def test_tls_that_breaks_after_the_handshake(self, certificate: tuple[Path, Path], written: bytes) -> None:
+    async def test_tls_that_breaks_after_the_handshake(self, certificate, server_context, written):
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(BODY)
             writer.write(written)
             os.write(writer.get_extra_info("socket").fileno(), b"no record of TLS")
             await reader.read()
 
-        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        served.load_cert_chain(*certificate)
-        async with raw_server(serve, ssl=served) as url:
+        async with raw_server(serve, ssl=server_context) as url:
             assert await fail(url, verify=ssl.create_default_context(cafile=str(certificate[0]))) == "ReadError, LOST"
 
     async def test_a_server_that_says_nothing(self) -> None:
@@ -348,33 +331,6 @@ class TestConnections:
             await post(sender, url)
         assert len(asked) == 2
 
-    async def test_a_response_that_is_closed_early_gives_its_connection_up(self) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(BODY)
-            writer.write(chunked(b": alive\n\n", is_finished=False))
-            await reader.read()
-            gone.set()
-
-        gone = asyncio.Event()
-        async with raw_server(serve) as url, opened(sender := new_sender()):
-            answered = await sender.send("POST", httpx2.URL(url), {}, BODY)
-            await answered.aclose()
-            await asyncio.wait_for(gone.wait(), LIMIT)
-
-    async def test_a_request_that_is_given_up_closes_its_connection(self) -> None:
-        async def serve(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.readuntil(BODY)
-            began.set()
-            await reader.read()
-            gone.set()
-
-        began, gone = asyncio.Event(), asyncio.Event()
-        async with raw_server(serve) as url, opened(sender := new_sender()):
-            sending = asyncio.create_task(post(sender, url))
-            await asyncio.wait_for(began.wait(), LIMIT)
-            sending.cancel()
-            await asyncio.wait_for(gone.wait(), LIMIT)
-
     async def test_interim_responses_are_passed_over(self) -> None:
         async def answer(_: HttpRequest) -> bytes:
             interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
@@ -426,9 +382,7 @@ class TestWhatIsCarried:
 
 
 @pytest.mark.parametrize("missing", [None, "aiohttp", "uvloop"])
-def test_aiohttp_is_used_where_the_extra_is_installed(
-    monkeypatch: pytest.MonkeyPatch, http_stack: str, missing: str | None
-) -> None:
+def test_aiohttp_is_used_where_the_extra_is_installed(monkeypatch, http_stack, missing):
     if missing is not None:
         monkeypatch.setitem(sys.modules, missing, None)
     custom = httpx2.AsyncHTTPTransport()

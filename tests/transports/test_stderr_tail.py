@@ -7,6 +7,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, StdioServerInfo
 from haystack_integrations.tools.mcp.transports.process import StderrTail
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 SECRET = "kw8-4f_Zq0-mV3xT6"
@@ -27,22 +28,22 @@ class TestLines:
         assert quoted.startswith("…")
         assert quoted.endswith(f" | 999 {'x' * 100}")
 
-    def test_those_without_a_word_and_frames_are_not(self):
-        assert tail("╭────╮\n│ Hi │\n╰────╯\n  ^\ndisk full\n") == "Hi | disk full"
-
-    def test_a_line_may_come_in_parts(self):
-        assert tail("no such ", "file\nbye\n") == "no such file | bye"
-
-    def test_a_line_that_was_not_ended_counts(self):
-        assert tail("one\ntw") == "one | tw"
-
-    def test_empty_lines_and_indentation_do_not(self):
-        assert tail("\n  a\t b \r\n\n") == "a b"
+    @rows(
+        ("chunks", "quoted"),
+        [
+            (["╭────╮\n│ Hi │\n╰────╯\n  ^\ndisk full\n"], "Hi | disk full"),  # frames, and lines without a word
+            (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in parts
+            (["one\ntw"], "one | tw"),  # a line without its end
+            (["\n  a\t b \r\n\n"], "a b"),  # empty lines and indentation
+            (["a" * 300, "b" * 10_000, "c\nd\n"], f"{'a' * 300}{'b' * 200} | d"),  # a long line
+        ],
+    )
+    def test_they_are_tidied(self, chunks, quoted):
+        assert tail(*chunks) == quoted
 
     def test_a_progress_bar_does_not_hide_what_follows(self):
-        assert tail("".join(f"\r{i} %" for i in range(1000)), "\rstopped, disk full\n").endswith(
-            " | stopped, disk full"
-        )
+        chunks = ["".join(f"\r{i} %" for i in range(1000)), "\rstopped, disk full\n"]
+        assert tail(*chunks).endswith(" | stopped, disk full")
 
     def test_a_character_may_come_in_parts(self):
         taken = StderrTail(())
@@ -50,9 +51,6 @@ class TestLines:
         taken.feed(b"caf" + first)
         taken.feed(second + b"\xff\n")
         assert taken.text() == "café\ufffd"
-
-    def test_a_long_line_is_cut(self):
-        assert tail("a" * 300, "b" * 10_000, "c\nd\n") == f"{'a' * 300}{'b' * 200} | d"
 
 
 class TestTerminals:
@@ -72,32 +70,31 @@ class TestTerminals:
     def test_escape_sequences_and_control_characters_do_not_show(self, written):
         assert tail(f"{written}\n") == tail(written) == "Error: disk full"
 
-    def test_a_sequence_within_a_secret_does_not_make_it_show(self):
-        assert tail(f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n") == "token=*** refused"
-
-    def test_nor_does_one_that_belongs_to_the_secret(self):
-        assert tail("token=abc\x1b[1mdef\x07ghi\n", secrets=("abc\x1b[1mdef\x07ghi",)) == "token=***"
-
 
 class TestSecrets:
-    def test_a_secret_does_not_show(self):
-        assert tail(f"token={SECRET} refused\n") == "token=*** refused"
-
-    def test_nor_one_that_comes_in_parts(self):
-        assert tail("token=kw8-4f_", "Zq0-mV3xT6 refused\n") == "token=*** refused"
-
-    def test_nor_the_lines_of_one_of_several_lines(self):
-        assert tail("1 first-half\n2 second-half\n", secrets=["first-half\nsecond-half\n"]) == "1 *** | 2 ***"
-
-    def test_a_secret_that_contains_another_one_is_blotted_out_whole(self):
-        secrets = ["passw0rd", "db://user:passw0rd@host"]
-        assert tail("1 db://user:passw0rd@host\n2 passw0rd\n", secrets=secrets) == "1 *** | 2 ***"
-
-    def test_short_values_are_words_like_others(self):
-        assert tail("listening on 8080, debug true\n", secrets=["8080", "true"]) == "listening on 8080, debug true"
-
-    def test_the_beginning_of_one_does_not_show_when_the_process_ends_there(self):
-        assert tail("token=kw8-4f_Zq0-mV") == "token="
+    @rows(
+        ("chunks", "secrets", "quoted"),
+        [
+            (["token=kw8-4f_", f"{SECRET[7:]} refused\n"], [SECRET], "token=*** refused"),
+            # The beginning of one, where the process ends.
+            (["token=kw8-4f_Zq0-mV"], [SECRET], "token="),
+            # The lines of one of several lines.
+            (["1 first-half\n2 second-half\n"], ["first-half\nsecond-half\n"], "1 *** | 2 ***"),
+            # One that contains another one is redacted whole.
+            (
+                ["1 db://user:passw0rd@host\n2 passw0rd\n"],
+                ["passw0rd", "db://user:passw0rd@host"],
+                "1 *** | 2 ***",
+            ),
+            # Short values are words like others.
+            (["listening on 8080, debug true\n"], ["8080", "true"], "listening on 8080, debug true"),
+            # Escape sequences within one, and those that belong to it.
+            ([f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n"], [SECRET], "token=*** refused"),
+            (["token=abc\x1b[1mdef\x07ghi\n"], ["abc\x1b[1mdef\x07ghi"], "token=***"),
+        ],
+    )
+    def test_a_secret_does_not_show(self, chunks, secrets, quoted):
+        assert tail(*chunks, secrets=secrets) == quoted
 
     @pytest.mark.parametrize("filler", ["x", " ", f"{SECRET} "])
     @pytest.mark.parametrize("end", ["", "\n"])
