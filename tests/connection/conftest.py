@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, StdioServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPServerInfo, StreamableHttpServerInfo
 from tests.conftest import StdioServerFactory
 from tests.support.processes import CallLog
 from tests.support.scripts import Script
@@ -42,7 +42,7 @@ def patient(request: pytest.FixtureRequest) -> Iterator[Patient]:
     """
     if request.param == "stdio":
         server = request.getfixturevalue("patient_stdio_server")()
-        yield StdioServerInfo(server.command, server.args), server.log
+        yield server.info(), server.log
     else:
         server = request.getfixturevalue("patient_http_server")()
         yield StreamableHttpServerInfo(server.url), server.log

@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Whoever closes, wherever: it blocks nobody and leaves no process.
+Users that are closed or dropped, and the shutdown of their executor: it blocks nobody and leaves no process.
 """
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -14,23 +16,21 @@ from haystack_integrations.tools.mcp import (
     AsyncExecutor,
     InProcessServerInfo,
     MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
     MCPTool,
     MCPToolset,
     StdioServerInfo,
+    warm_up_toolsets,
 )
-from tests.support.background import in_thread, together
+from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG
-from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
-
-
-def reach(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(server.command, server.args, base_delay=0.05, max_delay=0.2)
 
 
 def test_closing_in_the_thread_of_the_executor_does_not_block_it(stdio_server):
     server = stdio_server()
-    tool, toolset = MCPTool("add", reach(server)), MCPToolset(reach(server))
+    tool, toolset = MCPTool("add", server.info()), MCPToolset(server.info())
     tool.warm_up()
     toolset.warm_up()
 
@@ -60,7 +60,7 @@ def test_closing_by_a_tool_that_runs_in_process_does_not_block():
 
 def test_closing_by_many_threads_at_once_closes_once(stdio_server):
     server = stdio_server()
-    tool = MCPTool("add", reach(server))
+    tool = MCPTool("add", server.info())
     tool.warm_up()
     for future in together([tool.close] * 8):
         future.result(timeout=LIMIT)
@@ -69,7 +69,7 @@ def test_closing_by_many_threads_at_once_closes_once(stdio_server):
 
 def test_closing_before_anything_was_opened_does_nothing(stdio_server):
     server = stdio_server()
-    for user in (MCPTool("add", reach(server)), MCPToolset(reach(server)), MCPConnection(reach(server))):
+    for user in (MCPTool("add", server.info()), MCPToolset(server.info()), MCPConnection(server.info())):
         user.close()
         user.close()
     assert server.pids() == []
@@ -77,10 +77,136 @@ def test_closing_before_anything_was_opened_does_nothing(stdio_server):
 
 async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
     server = stdio_server()
-    connection = MCPConnection(reach(server))
+    connection = MCPConnection(server.info())
     await connection.open_async()
     closing = asyncio.create_task(connection.close_async())
     asyncio.get_running_loop().call_soon(closing.cancel)
     with pytest.raises(asyncio.CancelledError):
         await closing
     wait_until(lambda: not server.alive(), "the end of the server process")
+
+
+def test_shutting_the_executor_down_ends_the_servers_and_tools_reconnect(stdio_server):
+    server = stdio_server()
+    with MCPTool("add", server.info()) as tool, MCPToolset(server.info(), tool_names=["echo"]) as toolset:
+        AsyncExecutor.get_instance().shutdown()
+        server.wait_until_gone()
+        assert tool._connection.status().state == "lost"
+        assert '"3"' in tool.invoke(a=1, b=2)
+        toolset.warm_up()
+        assert "hello" in toolset[0].invoke(text="hello")
+    assert len(server.pids()) == 2
+
+
+def test_after_a_shutdown_a_new_executor_is_given():
+    old = AsyncExecutor.get_instance()
+    old.shutdown()
+    old.shutdown()
+    new = AsyncExecutor.get_instance()
+    assert new is not old
+    assert new is AsyncExecutor.get_instance()
+
+
+def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server):
+    server = stdio_server()
+    with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool:
+        calls = together([lambda: tool.invoke(seconds=LONG)] * 3)
+        server.wait_for("sleep", 3)
+        AsyncExecutor.get_instance().shutdown()
+        errors = [call.exception(timeout=LIMIT) for call in calls]
+        assert all(isinstance(error, MCPInvocationError) for error in errors), errors
+        assert all("shut down" in str(error) or "closed" in str(error) for error in errors), errors
+        assert all("may have run" in str(error) for error in errors), errors
+    server.wait_until_gone()
+
+
+def test_shutting_the_executor_down_ends_a_server_that_ignores_everything(stdio_server) -> None:
+    server = stdio_server("--stubborn")
+    connection = MCPConnection(server.info())
+    connection.open()
+    AsyncExecutor.get_instance().shutdown()
+    wait_until(lambda: not server.alive(), "the end of the server process")
+    assert connection.status().state == "lost"
+    connection.close()
+
+
+@pytest.mark.parametrize("use", [lambda info: MCPTool("add", info), MCPToolset], ids=["tool", "toolset"])
+def test_collecting_a_user_ends_its_server(stdio_server, use):
+    server = stdio_server()
+    user = use(server.info())
+    user.warm_up()
+    del user
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_dropping_a_connection_ends_its_server_without_a_cycle_to_collect(stdio_server):
+    server = stdio_server()
+    connection = MCPConnection(server.info())
+    connection.call_tool("add", {"a": 1, "b": 2})
+    gc.disable()
+    try:
+        del connection
+        server.wait_until_gone()
+    finally:
+        gc.enable()
+
+
+def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
+    server = stdio_server()
+    toolset = MCPToolset(server.info(), tool_names=["echo"])
+    toolset.warm_up()
+    tool = toolset[0]
+    del toolset
+    gc.collect()
+    assert "hello" in tool.invoke(text="hello")
+    assert len(server.pids()) == 1
+    del tool
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server):
+    server = stdio_server()
+    tools = [MCPTool("add", server.info()), MCPToolset(server.info())]
+    for tool in tools:
+        tool.warm_up()
+    del tool
+
+    async def collect() -> None:
+        tools.clear()
+        gc.collect()
+
+    executor = AsyncExecutor.get_instance()
+    executor.run(collect(), timeout=LIMIT)
+    server.wait_until_gone()
+    with MCPConnection(server.info()) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+
+
+class Anything:
+    """Something that a caller holds in a local variable."""
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda info: MCPTool("x", info).invoke(),
+        lambda info: asyncio.run(MCPTool("x", info).ainvoke()),
+        lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)]),
+    ],
+)
+def test_a_failed_connect_keeps_nothing_of_its_caller_alive(use):
+    def fail(number: int) -> weakref.ref[Anything]:
+        held = Anything()
+        with pytest.raises((MCPConnectionError, MCPInvocationError)):
+            use(StdioServerInfo("no-such-command", [str(number)]))
+        return weakref.ref(held)
+
+    held = [fail(number) for number in range(3)]
+
+    def is_forgotten() -> bool:
+        gc.collect()
+        return not any(each() for each in held)
+
+    wait_until(is_forgotten, "the end of the callers' frames")

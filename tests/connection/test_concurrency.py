@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     SSEServerInfo,
-    StdioServerInfo,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
@@ -31,20 +30,13 @@ from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from tests.support.background import in_loop_of_its_own, text, together
 from tests.support.kinds import LONG
-from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
-
-
-def reach(server: StdioServer) -> StdioServerInfo:
-    """A new server info each time, equal to the others."""
-    env = dict(server.env) if server.env else server.env
-    return StdioServerInfo(server.command, list(server.args), env, base_delay=0.05, max_delay=0.2)
 
 
 @pytest.fixture(params=["stdio", "streamable-http", "sse"])
 def connection(request, stdio_server, shared_http_server):
     if request.param == "stdio":
-        info = reach(stdio_server())
+        info = stdio_server().info()
     else:
         kind = StreamableHttpServerInfo if request.param == "streamable-http" else SSEServerInfo
         info = kind(shared_http_server(request.param).url)
@@ -52,25 +44,19 @@ def connection(request, stdio_server, shared_http_server):
         yield connection
 
 
-def test_50_calls_from_threads_each_get_their_own_result(connection):
-    names = [f"call {number}" for number in range(50)]
-    calls = together(lambda name=name: connection.call_tool("echo", {"text": name}) for name in names)
-    assert [text(call.result(timeout=LIMIT)) for call in calls] == names
-    assert connection.status().sessions == 1
-    assert connection.status().calls == 50
-    assert connection.status().in_flight == 0
-
-
-def test_calls_from_three_event_loops_each_get_their_own_result(connection):
+def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(connection):
     async def call_all(loop: int) -> None:
         names = [f"call {loop}.{number}" for number in range(20)]
         results = await asyncio.gather(*(connection.call_tool_async("echo", {"text": name}) for name in names))
         assert [text(result) for result in results] == names
 
+    names = [f"call {number}" for number in range(50)]
+    calls = together(lambda name=name: connection.call_tool("echo", {"text": name}) for name in names)
     for future in [in_loop_of_its_own(lambda loop=loop: call_all(loop)) for loop in range(3)]:
         future.result(timeout=LIMIT)
-    assert connection.status().sessions == 1
-    assert connection.status().calls == 60
+    assert [text(call.result(timeout=LIMIT)) for call in calls] == names
+    status = connection.status()
+    assert (status.sessions, status.calls, status.in_flight) == (1, 110, 0)
 
 
 def test_calls_run_at_the_same_time_and_not_one_after_the_other(connection):
@@ -95,7 +81,7 @@ def test_the_loop_of_an_asynchronous_caller_goes_on_during_a_call(connection):
 
 async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_disturb_others(stdio_server):
     server = stdio_server()
-    tool = MCPTool("sleep", reach(server), invocation_timeout=LONG)
+    tool = MCPTool("sleep", server.info(), invocation_timeout=LONG)
     async with tool:
         other = asyncio.create_task(tool.ainvoke(seconds=1.2))
         await server.wait_for_async("sleep")
@@ -112,7 +98,7 @@ async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_distur
 
 async def test_cancelling_a_warm_up_leaves_it_to_the_others(stdio_server):
     server = stdio_server("--slow-list", "0.8")
-    one, other = MCPToolset(reach(server)), MCPToolset(reach(server))
+    one, other = MCPToolset(server.info()), MCPToolset(server.info())
     cancelled, kept = asyncio.create_task(one.warm_up_async()), asyncio.create_task(other.warm_up_async())
     await server.wait_for_async("@tools/list")
     cancelled.cancel()
@@ -126,7 +112,7 @@ async def test_cancelling_a_warm_up_leaves_it_to_the_others(stdio_server):
 
 async def test_cancelling_the_only_warm_up_leaves_no_process(stdio_server):
     server = stdio_server("--slow-list", "1000")
-    toolset = MCPToolset(reach(server))
+    toolset = MCPToolset(server.info())
     cancelled = asyncio.create_task(toolset.warm_up_async())
     await server.wait_for_async("@tools/list")
     cancelled.cancel()

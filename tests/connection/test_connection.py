@@ -145,8 +145,6 @@ def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> No
         ({"server_info": COUNTER, "handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
     ],
 )
-def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(
-    parameters: dict[str, Any], message: str
-) -> None:
+def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(parameters, message):
     with pytest.raises(ValueError, match=message):
         MCPConnection(**parameters)

@@ -110,7 +110,7 @@ async def test_each_call_and_each_session_has_a_span_with_the_server_and_the_out
 
 def test_what_is_left_open_lost_and_not_reached_is_told_apart(tracer: Tracer, patient_stdio_server: Any) -> None:
     server = patient_stdio_server()
-    info = StdioServerInfo(server.command, server.args, base_delay=0.05)
+    info = server.info()
 
     def outcomes() -> list[tuple[str, Any, Any]]:
         return [(name, tags.get("mcp.outcome"), tags.get("error.type")) for name, tags in tracer.take()]
@@ -153,9 +153,7 @@ async def test_a_call_that_is_given_up_ends_its_span(tracer: Tracer) -> None:
     assert (tags["mcp.outcome"], tags["error.type"]) == ("cancelled", "CancelledError")
 
 
-def test_a_call_that_is_left_open_is_no_error_and_that_of_another_is_redacted(
-    tracer: Tracer, patient_stdio_server: Any
-) -> None:
+def test_a_call_that_is_left_open_is_no_error_and_that_of_another_is_redacted(tracer, patient_stdio_server):
     patient = patient_stdio_server()
     handlers = MCPHandlers(elicitation=answer_later)
     with MCPConnection(StdioServerInfo(patient.command, patient.args), handlers=handlers) as connection:

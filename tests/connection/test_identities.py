@@ -25,7 +25,6 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
     SSEServerInfo,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
@@ -125,16 +124,13 @@ class TestManyUsers:
         assert server.anonymous == 0
 
     def test_a_call_without_a_block_never_uses_the_session_of_somebody(self, server: IdentityServer) -> None:
-        connection = MCPConnection(info_of(server, token="service-token"))
-        try:
+        with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
             for name in ("alice", "service", "bob", "service"):
                 if name == "service":
                     assert_own(who(connection, name), name)
                     continue
                 with mcp_request_context(token=f"{name}-token"):
                     assert_own(who(connection, name), name)
-        finally:
-            connection.close()
 
     def test_providers_are_asked_for_each_caller(self, server: IdentityServer) -> None:
         provided.clear()
@@ -177,8 +173,7 @@ class TestManyUsers:
             assert "alice-pa55word" not in str(raised.value) + str(connection.status())
 
     def test_what_is_read_is_read_with_the_identity_of_the_reader(self, server: IdentityServer) -> None:
-        connection = MCPConnection(info_of(server, token="service-token"))
-        try:
+        with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
             for name in ("alice", "service", "bob"):
                 server.requests.clear()
                 context = mcp_request_context(token=f"{name}-token", meta={"marker": name, "own": "no"})
@@ -201,15 +196,11 @@ class TestManyUsers:
                 if name != "service":
                     assert {meta["marker"] for meta in metas} == {name}
                 assert sum(meta["own"] == "yes" for meta in metas) == 8
-        finally:
-            connection.close()
         assert server.anonymous == 0
 
     # Servers still do what revision 2026-07-28 deprecates.
     @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
-    def test_what_a_server_logs_of_a_token_is_redacted(
-        self, server: IdentityServer, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_what_a_server_logs_of_a_token_is_redacted(self, server, caplog):
         with MCPConnection(info_of(server, token="service-pa55word")) as connection:
             for user in ("alice", "bob", "bob"):
                 with mcp_request_context(user=user, token=f"{user}-pa55word"):
@@ -220,32 +211,28 @@ class TestManyUsers:
     def test_handlers_and_progress_serve_every_identity(self, server: IdentityServer) -> None:
         noted: list[float] = []
         handlers = MCPHandlers(sampling=lambda _: "Hi!", progress=lambda report: noted.append(report.progress))
-        connection = MCPConnection(info_of(server), handlers=handlers, invocation_timeout=60)
-        try:
+        with contextlib.closing(MCPConnection(info_of(server), handlers=handlers, invocation_timeout=60)) as connection:
             for name in ("alice", "bob"):
                 direct: list[MCPProgress] = []
                 with mcp_request_context(token=f"{name}-token"):
                     assert connection.call_tool("ask_model").content[0].text == "Hi!"
                     connection.call_tool("steps", {"count": 3}, on_progress=direct.append)
                 assert [report.progress for report in direct] == [0, 1, 2]
-        finally:
-            connection.close()
         assert noted == [0, 1, 2] * 2
         assert server.anonymous == 0
 
 
 @pytest.mark.parametrize("era", ["sessions", "sse"])
 def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> None:
-    connection = MCPConnection(
-        info_of(server), call_options=CallOptions(read_timeout=2, ping_interval=0.2), invocation_timeout=60
-    )
-    try:
+    with contextlib.closing(
+        MCPConnection(
+            info_of(server), call_options=CallOptions(read_timeout=2, ping_interval=0.2), invocation_timeout=60
+        )
+    ) as connection:
         for name in ("alice", "bob"):
             with mcp_request_context(token=f"{name}-token"):
                 connection.call_tool("sleep", {"seconds": 2.5})
         assert connection.status().sessions == 2
-    finally:
-        connection.close()
     pings = [token for method, token, _ in server.requests if method == "ping"]
     assert pings.count("Bearer alice-token") > 1
     assert pings.count("Bearer bob-token") > 1
@@ -265,9 +252,7 @@ def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> Non
         ({"headers_provider": lambda _: {"X-Count": 5}}, "`headers_provider` must return a dict of strings"),
     ],
 )
-def test_a_provider_that_returns_something_else_is_named(
-    server: IdentityServer, provider: dict[str, Any], reason: str
-) -> None:
+def test_a_provider_that_returns_something_else_is_named(server, provider, reason):
     connection = MCPConnection(info_of(server, **provider))
     with pytest.raises(MCPInvocationError) as raised:
         who(connection, "alice")
@@ -295,9 +280,7 @@ def test_a_provider_that_returns_something_else_is_named(
         ),
     ],
 )
-def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
-    server: IdentityServer, context: dict[str, Any], reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(server, context, reason, monkeypatch):
     monkeypatch.delenv("MCP_NO_TOKEN", raising=False)
     connection = MCPConnection(info_of(server))
     with mcp_request_context(**context), pytest.raises(MCPInvocationError) as raised:
@@ -363,14 +346,11 @@ def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
 @pytest.mark.parametrize("era", ["sessions"])
 class TestSessionsOfIdentities:
     def test_a_user_keeps_the_session_when_the_token_changes(self, server: IdentityServer) -> None:
-        connection = MCPConnection(info_of(server))
-        try:
+        with contextlib.closing(MCPConnection(info_of(server))) as connection:
             for token in ("first", "second"):
                 with mcp_request_context(user="alice", token=token):
                     assert who(connection, "alice")["token"] == f"Bearer {token}"
             assert connection.status().sessions == 1
-        finally:
-            connection.close()
 
 
 class TestOtherTransports:
@@ -386,7 +366,7 @@ class TestOtherTransports:
 
     def test_a_stdio_process_is_not_even_started(self, stdio_server: Any) -> None:
         server = stdio_server()
-        connection = MCPConnection(StdioServerInfo(server.command, server.args))
+        connection = MCPConnection(server.info())
         with mcp_request_context(token="t"), pytest.raises(MCPInvocationError, match="cannot get"):
             connection.call_tool("add", {"a": 1, "b": 2})
         connection.close()

@@ -27,7 +27,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolCall,
     MCPToolResult,
     MCPToolset,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     ToolOptions,
     mcp_request_context,
@@ -37,7 +36,7 @@ from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from tests.conftest import StdioServerFactory
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
-from tests.support.processes import CallLog, StdioServer
+from tests.support.processes import CallLog
 from tests.support.rows import rows
 from tests.support.waiting import wait_until, wait_until_async
 
@@ -89,10 +88,6 @@ class Adding:
 
 
 add_hundred = Adding(100)
-
-
-def info_of(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(command=server.command, args=server.args)
 
 
 @pytest.fixture(autouse=True)
@@ -176,17 +171,13 @@ def retrying(call: MCPToolCall, call_next: Any) -> Any:
 
 
 class TestOrder:
-    async def test_the_first_is_outermost_and_both_kinds_mix_in_blocking_and_awaited_calls(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
-        with MCPTool("add", info_of(stdio_server()), interceptors=[outer, middle, inner]) as tool:
+    async def test_the_first_is_outermost_and_both_kinds_mix_in_blocking_and_awaited_calls(self, stdio_server):
+        with MCPTool("add", stdio_server().info(), interceptors=[outer, middle, inner]) as tool:
             assert await both_ways(tool, a=1, b=2) == [3, 3]
         story = ["outer add", "middle add", "inner add", "inner end", "middle end", "outer end"]
         assert seen == 2 * story
 
-    async def test_sync_ones_run_in_a_thread_of_their_own_and_async_ones_in_the_loop_of_sessions(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
+    async def test_sync_ones_run_in_a_thread_of_their_own_and_async_ones_in_the_loop_of_sessions(self, stdio_server):
         threads: list[str] = []
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of a thread")
 
@@ -200,7 +191,7 @@ class TestOrder:
             seen.append(variable.get())
             return await call_next(call)
 
-        with MCPTool("add", info_of(stdio_server()), interceptors=[sync, asynchronous, sync]) as tool:
+        with MCPTool("add", stdio_server().info(), interceptors=[sync, asynchronous, sync]) as tool:
             thread = threading.Thread(target=tool.invoke, kwargs={"a": 1, "b": 2}, name="caller")
             thread.start()
             await asyncio.to_thread(thread.join)
@@ -210,10 +201,8 @@ class TestOrder:
         own = "mcp-haystack-interceptor"
         assert threads == [own, THREAD_NAME, own] * 2
 
-    async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
-        info = info_of(stdio_server())
+    async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(self, stdio_server):
+        info = stdio_server().info()
         with MCPToolset(info, interceptors=[add_ten]) as toolset:
             assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
         with MCPConnection(info, interceptors=[add_ten]) as connection:
@@ -224,13 +213,11 @@ class TestOrder:
 
 class TestChanges:
     @every_kind
-    async def test_another_tool_is_called_with_other_arguments(
-        self, stdio_server: StdioServerFactory, kind: Any
-    ) -> None:
+    async def test_another_tool_is_called_with_other_arguments(self, stdio_server, kind):
         def redirected(call: MCPToolCall, call_next: Any) -> Any:
             return (yield call_next(call.override(name="echo", arguments={"text": str(sum(call.arguments.values()))})))
 
-        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(redirected)]) as tool:
+        with MCPTool("add", stdio_server().info(), interceptors=[kind(redirected)]) as tool:
             assert await both_ways(tool, a=1, b=2) == ["3", "3"]
 
     @every_kind
@@ -263,7 +250,7 @@ class TestChanges:
             return call_next(call.override(headers={"X-Tenant": "t"}))
 
         server = stdio_server()
-        with MCPTool("add", info_of(server), interceptors=[adding_header]) as tool:
+        with MCPTool("add", server.info(), interceptors=[adding_header]) as tool:
             with pytest.raises(MCPInvocationError, match=r"not reached over HTTP.*or of an interceptor.*did not run"):
                 await tool.invoke_async(a=1, b=2)
             with pytest.raises(MCPInvocationError, match="did not run"):
@@ -282,7 +269,7 @@ class TestChanges:
 
         secret = Secret.from_token("s3cret-of-mine")
         bound = {"token": secret}
-        with MCPTool("secret_echo", info_of(stdio_server()), bound_arguments=bound, interceptors=[looking]) as tool:
+        with MCPTool("secret_echo", stdio_server().info(), bound_arguments=bound, interceptors=[looking]) as tool:
             assert "14 characters" in tool.call(text="hi").text
             with pytest.raises(MCPInvocationError) as raised:
                 tool.call(text="hi")
@@ -332,15 +319,13 @@ class TestAnswers:
             (MCPToolResult.from_result(text_result("typed")), "typed", None),
         ],
     )
-    async def test_a_call_may_be_answered_without_the_server(
-        self, stdio_server: StdioServerFactory, kind: Any, answer: Any, text: str, structured: Any
-    ) -> None:
+    async def test_a_call_may_be_answered_without_the_server(self, stdio_server, kind, answer, text, structured):
         def cached(call: MCPToolCall, call_next: Any) -> Any:
             return answer
             yield
 
         server = stdio_server()
-        with MCPTool("add", info_of(server), interceptors=[kind(cached)]) as tool:
+        with MCPTool("add", server.info(), interceptors=[kind(cached)]) as tool:
             for result in [await asyncio.to_thread(tool.call, a=1, b=2), await tool.call_async(a=1, b=2)]:
                 assert (result.text, result.structured) == (text, structured)
         assert server.log.events("add") == []
@@ -352,7 +337,7 @@ class TestAnswers:
             assert isinstance(result, types.CallToolResult)
             return result.model_copy(update={"meta": {"of": result.structured_content["result"]}})
 
-        with MCPTool("add", info_of(stdio_server()), interceptors=[kind(noting)]) as tool:
+        with MCPTool("add", stdio_server().info(), interceptors=[kind(noting)]) as tool:
             assert (await asyncio.to_thread(tool.call, a=1, b=2)).meta == {"of": 3}
             assert (await tool.call_async(a=1, b=2)).meta == {"of": 3}
 
@@ -398,7 +383,7 @@ class TestErrors:
     async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(
         self, stdio_server: StdioServerFactory, interceptor: Any, expected: Any, message: str
     ) -> None:
-        with MCPTool("add", info_of(stdio_server()), interceptors=[outer, interceptor]) as tool:
+        with MCPTool("add", stdio_server().info(), interceptors=[outer, interceptor]) as tool:
             for call in (lambda: asyncio.to_thread(tool.call, a=1, b=2), lambda: tool.call_async(a=1, b=2)):
                 with pytest.raises(expected, match=message) as raised:
                     await call()
@@ -409,7 +394,7 @@ class TestErrors:
         def passing(call: MCPToolCall, call_next: Any) -> Any:
             return (yield call_next(call))
 
-        info = info_of(stdio_server())
+        info = stdio_server().info()
         for name, arguments, timeout, expected in (
             ("refuse", {"message": "no"}, 30, MCPInvocationError),
             ("sleep", {"seconds": 30}, 0.3, MCPCallTimeoutError),
@@ -424,11 +409,9 @@ class TestErrors:
 
 class TestReplays:
     @every_kind
-    async def test_a_call_that_may_have_run_is_not_sent_again(
-        self, stdio_server: StdioServerFactory, kind: Any
-    ) -> None:
+    async def test_a_call_that_may_have_run_is_not_sent_again(self, stdio_server, kind):
         server = stdio_server()
-        with MCPTool("sleep", info_of(server), invocation_timeout=0.6, interceptors=[kind(retrying)]) as tool:
+        with MCPTool("sleep", server.info(), invocation_timeout=0.6, interceptors=[kind(retrying)]) as tool:
             for call in (lambda: asyncio.to_thread(tool.call, seconds=30), lambda: tool.call_async(seconds=30)):
                 with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
                     await call()
@@ -457,11 +440,9 @@ class TestReplays:
                 await toolset["act"].call_async()
             assert arrived == ["act"]
 
-    async def test_an_error_of_the_tool_may_be_answered_with_another_call(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
+    async def test_an_error_of_the_tool_may_be_answered_with_another_call(self, stdio_server):
         server = stdio_server()
-        with MCPTool("fail", info_of(server), interceptors=[waiting(retrying)]) as tool:
+        with MCPTool("fail", server.info(), interceptors=[waiting(retrying)]) as tool:
             with pytest.raises(MCPInvocationError, match="no"):
                 await tool.call_async(message="no")
         assert len(server.log.events("fail")) == 3
@@ -478,13 +459,11 @@ class TestReplays:
 
         server = stdio_server()
         for interceptor in (hedging, splitting):
-            with MCPTool("sleep", info_of(server), interceptors=[interceptor]) as tool:
+            with MCPTool("sleep", server.info(), interceptors=[interceptor]) as tool:
                 assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
         assert len(server.log.events("sleep")) == 3
 
-    async def test_a_call_that_an_interceptor_gave_up_counts_as_one_that_may_have_run(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
+    async def test_a_call_that_an_interceptor_gave_up_counts_as_one_that_may_have_run(self, stdio_server):
         async def impatient(call: MCPToolCall, call_next: Any) -> Any:
             try:
                 return await asyncio.wait_for(call_next(call), 0.6)
@@ -495,10 +474,10 @@ class TestReplays:
             return await asyncio.wait_for(call_next(call), 0.6)
 
         server = stdio_server()
-        with MCPTool("sleep", info_of(server), interceptors=[impatient]) as tool:
+        with MCPTool("sleep", server.info(), interceptors=[impatient]) as tool:
             with pytest.raises(MCPOutcomeUnknownError, match="sent before and not answered"):
                 await tool.call_async(seconds=30)
-        with MCPTool("sleep", info_of(server), interceptors=[giving_up]) as tool:
+        with MCPTool("sleep", server.info(), interceptors=[giving_up]) as tool:
             with pytest.raises(MCPCallTimeoutError, match=r"giving_up' raised TimeoutError\. The tool may have run"):
                 await tool.call_async(seconds=30)
         assert len(server.log.events("sleep")) == 2
@@ -510,17 +489,15 @@ class TestReplays:
             except MCPOutcomeUnknownError:
                 return await call_next(call.override(name="echo", arguments={"text": "instead"}))
 
-        with MCPTool("die", info_of(stdio_server()), interceptors=[falling_back]) as tool:
+        with MCPTool("die", stdio_server().info(), interceptors=[falling_back]) as tool:
             assert (await tool.call_async()).text == "instead"
 
 
 class TestCancellation:
     @pytest.mark.parametrize("interceptors", [[inner], [middle], [outer, middle, inner]], ids=["sync", "async", "both"])
-    async def test_a_cancelled_caller_cancels_the_call_on_the_server(
-        self, stdio_server: StdioServerFactory, interceptors: list[Any]
-    ) -> None:
+    async def test_a_cancelled_caller_cancels_the_call_on_the_server(self, stdio_server, interceptors):
         server = stdio_server()
-        with MCPTool("sleep", info_of(server), interceptors=interceptors) as tool:
+        with MCPTool("sleep", server.info(), interceptors=interceptors) as tool:
             call = asyncio.create_task(tool.call_async(seconds=60))
             await _arrived(server.log, "sleep")
             call.cancel()
@@ -536,7 +513,7 @@ class TestCancellation:
             assert may_go_on.wait(30)
             return call_next(call)
 
-        info = info_of(stdio_server())
+        info = stdio_server().info()
         with MCPTool("add", info, interceptors=[slow]) as tool, MCPTool("echo", info) as other:
             call = asyncio.create_task(tool.call_async(a=1, b=2))
             assert (await other.call_async(text="meanwhile")).text == "meanwhile"
@@ -591,7 +568,7 @@ class TestParameter:
     def test_loaded_interceptors_wrap_calls(self, stdio_server: StdioServerFactory) -> None:
         made = MCPTool(
             "add",
-            info_of(stdio_server()),
+            stdio_server().info(),
             interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)],
         )
         stored = made.to_dict()
@@ -631,7 +608,7 @@ class TestParameter:
             kind(*arguments, interceptors=interceptors)
 
     def test_tools_with_and_without_interceptors_share_a_session(self, stdio_server: StdioServerFactory) -> None:
-        info = info_of(stdio_server())
+        info = stdio_server().info()
         with MCPTool("pid", info, interceptors=[inner]) as one, MCPTool("pid", info) as other:
             assert one.call().structured == other.call().structured
             wait_until(lambda: one.connection.status().users == 2, "both are users")

@@ -363,7 +363,7 @@ def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
 
 def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):
     server = stdio_server()
-    with MCPConnection(StdioServerInfo(server.command, server.args)) as connection:
+    with MCPConnection(server.info()) as connection:
         with pytest.raises(MCPConnectionError, match=r"subscribe to a resource of.*the server does not offer it"):
             connection.subscribe_resource("memo://x", print)
 
@@ -493,7 +493,7 @@ class TestRestlessServer:
         return StdioServer(command, arguments, log)
 
     def test_it_is_not_asked_for_its_tools_without_a_pause(self, server):
-        with MCPToolset(StdioServerInfo(server.command, server.args)) as toolset:
+        with MCPToolset(server.info()) as toolset:
             changes: queue.Queue[MCPToolsChange] = queue.Queue()
             toolset.on_change(changes.put)
             began, listed = time.monotonic(), len(server.requests("tools/list"))
@@ -504,7 +504,7 @@ class TestRestlessServer:
             assert listings <= (time.monotonic() - began) / 0.2 + 2
 
     def test_a_subscription_that_is_not_answered_holds_up_no_other(self, server):
-        info = StdioServerInfo(server.command, server.args)
+        info = server.info()
         with MCPConnection(info, connection_timeout=2 * LIMIT) as connection:
             silent = in_thread(connection.subscribe_resource, "memo://silent", print)
             server.wait_for("@resources/subscribe")

@@ -11,7 +11,6 @@ import dataclasses
 import json
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +27,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolCall,
     MCPToolNotFoundError,
     MCPToolset,
-    StdioServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
@@ -49,9 +47,7 @@ def stored(call: MCPPendingCall | types.CallToolResult) -> MCPPendingCall:
     return MCPPendingCall.from_dict(json.loads(json.dumps(call.to_dict())))
 
 
-def test_a_call_that_wants_input_is_finished_in_another_process_after_the_first_was_killed(
-    patient: Any, tmp_path: Path
-) -> None:
+def test_a_call_that_wants_input_is_finished_in_another_process_after_the_first_was_killed(patient, tmp_path):
     info, log = patient
     printed = in_a_process_that_is_killed(
         tmp_path,
@@ -134,11 +130,9 @@ def test_questions_without_an_answer_go_to_the_handler(patient: Any) -> None:
         ([], "`answers` must be a dict"),
     ],
 )
-def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(
-    patient_stdio_server: Any, answers: Any, message: str
-) -> None:
+def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(patient_stdio_server, answers, message):
     server = patient_stdio_server()
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=LATER) as connection:
+    with MCPConnection(server.info(), handlers=LATER) as connection:
         call = connection.begin_call("order", {"drink": "tea"})
         assert isinstance(call, MCPPendingCall)
         with pytest.raises(ValueError, match=message) as raised:
@@ -149,7 +143,7 @@ def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(
 
 def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_stdio_server: Any) -> None:
     server = patient_stdio_server()
-    info = StdioServerInfo(server.command, server.args)
+    info = server.info()
     kept: list[MCPPendingCall] = []
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=kept.append)
     secret = Secret.from_token("Earl-Grey-4711")
@@ -205,7 +199,7 @@ def test_interceptors_see_both_parts_and_what_they_add_is_not_kept(patient_stdio
         seen.append(dict(call.arguments))
         return call_next(call.override(arguments={"drink": f"sweet {call.arguments['drink']}"}))
 
-    info = StdioServerInfo(server.command, server.args)
+    info = server.info()
     with MCPConnection(info, handlers=LATER, interceptors=[sweeten]) as connection:
         call = connection.begin_call("order", {"drink": "tea"})
         assert isinstance(call, MCPPendingCall)
@@ -249,7 +243,7 @@ def test_a_function_that_keeps_calls_may_fail_and_is_not_waited_for_for_ever(
     monkeypatch.setattr("haystack_integrations.tools.mcp.connection.tool_call._KEEP_TIMEOUT", 0.1)
     server = patient_stdio_server()
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+    with MCPConnection(server.info(), handlers=handlers) as connection:
         assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
     assert said in caplog.text
 
@@ -266,7 +260,7 @@ def test_an_async_function_that_keeps_calls_runs_in_the_loop_of_the_caller(patie
 
     server = patient_stdio_server()
     handlers = MCPHandlers(elicitation=answer_later, pending_calls=keep)
-    with MCPConnection(StdioServerInfo(server.command, server.args), handlers=handlers) as connection:
+    with MCPConnection(server.info(), handlers=handlers) as connection:
         asyncio.run(begin())
 
 

@@ -22,19 +22,12 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_loop_of_its_own, in_thread, text, together
 from tests.support.kinds import LONG
-from tests.support.processes import StdioServer
 from tests.support.waiting import LIMIT, wait_until
-
-
-def reach(server: StdioServer) -> StdioServerInfo:
-    """A new server info each time, equal to the others."""
-    env = dict(server.env) if server.env else server.env
-    return StdioServerInfo(server.command, list(server.args), env, base_delay=0.05, max_delay=0.2)
 
 
 def test_16_toolsets_of_equal_server_infos_connect_once(stdio_server):
     server = stdio_server()
-    toolsets = [MCPToolset(reach(server)) for _ in range(16)]
+    toolsets = [MCPToolset(server.info()) for _ in range(16)]
     for future in together([toolset.warm_up for toolset in toolsets]):
         future.result(timeout=LIMIT)
     for toolset in toolsets:
@@ -61,8 +54,8 @@ def test_16_threads_whose_server_does_not_start_share_one_attempt_and_its_error(
 
 def test_an_impatient_user_leaves_the_connect_to_the_others(stdio_server):
     server = stdio_server("--slow-list", "1.2")
-    impatient = MCPConnection(reach(server), connection_timeout=0.5)
-    patient = MCPConnection(reach(server), connection_timeout=LONG)
+    impatient = MCPConnection(server.info(), connection_timeout=0.5)
+    patient = MCPConnection(server.info(), connection_timeout=LONG)
     first, second = in_thread(impatient.open), in_thread(patient.open)
     assert isinstance(first.exception(timeout=LIMIT), TimeoutError)
     assert second.result(timeout=LIMIT)[0] > 0
@@ -73,7 +66,7 @@ def test_an_impatient_user_leaves_the_connect_to_the_others(stdio_server):
 
 def test_threads_and_loops_connect_once(stdio_server):
     server = stdio_server()
-    toolset = MCPToolset(reach(server))
+    toolset = MCPToolset(server.info())
     futures = [*[in_loop_of_its_own(toolset.warm_up_async) for _ in range(3)], *together([toolset.warm_up] * 5)]
     for future in futures:
         future.result(timeout=LIMIT)
@@ -81,29 +74,12 @@ def test_threads_and_loops_connect_once(stdio_server):
     toolset.close()
 
 
-def test_20_tools_of_a_server_are_one_process_that_ends_with_the_last_of_them(stdio_server):
-    server = stdio_server()
-    tools = [MCPTool(name, reach(server)) for name in ["add", "echo"] * 10]
-    for tool in tools:
-        tool.warm_up()
-    for tool in tools:
-        assert tool.invoke(**({"a": 1, "b": 1} if tool.name == "add" else {"text": "hello"}))
-    assert len(server.pids()) == 1
-    for tool in tools[:-1]:
-        tool.close()
-    assert server.alive()
-    assert "hello" in tools[-1].invoke(text="hello")
-    tools[-1].close()
-    server.wait_until_gone()
-    assert len(server.pids()) == 1
-
-
 def test_users_with_share_false_have_a_session_of_their_own(stdio_server):
     server = stdio_server()
     with (
-        MCPConnection(reach(server)) as shared,
-        MCPConnection(reach(server), share=False) as one,
-        MCPConnection(reach(server), share=False) as another,
+        MCPConnection(server.info()) as shared,
+        MCPConnection(server.info(), share=False) as one,
+        MCPConnection(server.info(), share=False) as another,
     ):
         pids = [text(connection.call_tool("pid")) for connection in (shared, one, another)]
         assert len(set(pids)) == 3
@@ -128,7 +104,7 @@ def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatc
     monkeypatch.setenv("ONE", "1")
     monkeypatch.setenv("TWO", "2")
     server = stdio_server()
-    connections = [MCPConnection(dataclasses.replace(reach(server), env=env)) for env in environments]
+    connections = [MCPConnection(dataclasses.replace(server.info(), env=env)) for env in environments]
     assert [text(connection.call_tool("env", {"name": "KEY"})) for connection in connections] == values
     for connection in connections:
         connection.close()
@@ -156,8 +132,8 @@ def test_in_process_servers_are_shared_by_identity():
 
 def test_a_user_that_was_collected_leaves_the_session_to_the_others(stdio_server):
     server = stdio_server()
-    with MCPConnection(reach(server)) as kept:
-        dropped = MCPTool("add", reach(server))
+    with MCPConnection(server.info()) as kept:
+        dropped = MCPTool("add", server.info())
         dropped.warm_up()
         assert kept.status().users == 2
         del dropped

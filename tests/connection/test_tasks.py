@@ -33,7 +33,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPToolset,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
@@ -49,10 +48,6 @@ from tests.support.waiting import LIMIT, wait_until_async
 
 # Of calls and of the requests about a task; each task below takes longer.
 SHORT = 1.5
-
-
-def stdio(server: Any, **parameters: Any) -> StdioServerInfo:
-    return StdioServerInfo(server.command, server.args, base_delay=0.05, max_delay=0.2, **parameters)
 
 
 def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(patient: Any, tmp_path: Path) -> None:
@@ -161,9 +156,7 @@ def test_a_task_is_asked_for_at_the_end_of_patience_too(patient: Any) -> None:
     assert len(log.events("@tasks/get")) == 1
 
 
-def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(
-    patient_http_server: Any, cutting_proxy: Any
-) -> None:
+def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(patient_http_server, cutting_proxy):
     server = patient_http_server()
     proxy = cutting_proxy(server.url)
     info = StreamableHttpServerInfo(proxy.url, base_delay=0.05, max_delay=0.2)
@@ -198,7 +191,7 @@ def test_a_proxy_that_refuses_a_question_for_a_task_does_not_end_it(patient_http
 
 def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio_server: Any) -> None:
     server = patient_stdio_server()
-    with MCPConnection(stdio(server), invocation_timeout=SHORT) as connection:
+    with MCPConnection(server.info(), invocation_timeout=SHORT) as connection:
         calling = in_thread(connection.call_tool, "bake", {"seconds": 2.5})
         server.wait_for("@tasks/get", 2)
         server.kill()
@@ -283,7 +276,7 @@ def test_a_task_whose_question_no_handler_answers_is_left_open_and_says_so(patie
 
 async def test_what_becomes_of_tasks_that_fail(patient_stdio_server: Any) -> None:
     server = patient_stdio_server()
-    info = stdio(server, env={"OVEN_KEY": Secret.from_token("k3y-of-the-oven")})
+    info = server.info(env={"OVEN_KEY": Secret.from_token("k3y-of-the-oven")})
     async with MCPConnection(info) as connection:
         with pytest.raises(MCPInvocationError, match=r"`burn`: it burnt \*\*\*") as burnt:
             await connection.call_tool_async("burn", {"seconds": 0.1})

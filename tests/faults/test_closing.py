@@ -7,14 +7,10 @@ Closing in the middle of things, over every transport: whoever waits is told so,
 """
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
-from tests.support.background import in_thread, text, together
+from tests.support.background import in_thread, together
 from tests.support.kinds import LONG, QUICKLY, every_kind, every_way
-from tests.support.processes import StdioServer, is_alive
+from tests.support.processes import is_alive
 from tests.support.waiting import LIMIT, wait_until
-
-
-def reach(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(server.command, server.args, **QUICKLY)
 
 
 @every_kind
@@ -59,24 +55,3 @@ def test_closing_ends_what_the_server_left_behind_and_that_ignores_sigterm(stdio
         child = int(note.read_text())
         assert is_alive(child)
     wait_until(lambda: not is_alive(child), "the end of the server's child")
-
-
-def test_closing_by_one_user_leaves_the_calls_of_another_alone(stdio_server):
-    server = stdio_server()
-    with MCPConnection(reach(server)) as one, MCPConnection(reach(server)) as other:
-        call = in_thread(other.call_tool, "sleep", {"seconds": 0.7})
-        server.wait_for("sleep")
-        one.close()
-        assert text(call.result(timeout=LIMIT)) == "slept 0.7 s"
-    assert len(server.pids()) == 1
-
-
-def test_closing_is_followed_by_a_new_session_at_the_next_use(stdio_server):
-    server = stdio_server()
-    with MCPConnection(reach(server)) as connection:
-        connection.close()
-        connection.close()
-        assert connection.status().state == "closed"
-        server.wait_until_gone()
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-    assert len(server.pids()) == 2

@@ -10,12 +10,12 @@ import asyncio
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPToolset
 from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import in_thread
-from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
+from tests.support.kinds import LONG, every_http_kind, every_way, kinds
 from tests.support.waiting import LIMIT
 
 # The plain server over stdio has tools only.
@@ -58,7 +58,7 @@ async def test_they_are_read_asynchronously(proxied_peer, kind):
 
 def test_a_server_of_tools_only_has_empty_lists_and_is_not_even_asked(stdio_server):
     server = stdio_server()
-    with MCPConnection(StdioServerInfo(server.command, server.args)) as connection:
+    with MCPConnection(server.info()) as connection:
         assert connection.list_resources() == connection.list_resource_templates() == connection.list_prompts() == []
     assert server.log.events("@resources/list") == server.log.events("@prompts/list") == []
 
@@ -112,7 +112,7 @@ def test_a_raw_request_whose_connection_is_cut_is_repeated_only_if_it_may_be(pro
 
 def test_a_reading_in_whose_midst_a_stdio_server_is_killed_is_repeated(sdk_stdio_server):
     server = sdk_stdio_server()
-    info = StdioServerInfo(server.command, server.args, **QUICKLY)
+    info = server.info()
     with MCPConnection(info, connection_timeout=LONG, invocation_timeout=LONG) as connection:
         reading = in_thread(connection.read_resource, "memo://slow/0.5")
         server.log.wait_for("@resources/read")

@@ -14,10 +14,9 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
-    StdioServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_way, kinds
+from tests.support.kinds import LONG, every_http_kind, every_way, kinds
 
 
 @kinds("stdio", "stdio of the SDK", "2026", "sessions", "sse")
@@ -53,7 +52,7 @@ def test_a_listing_whose_connection_is_cut_is_repeated(proxied_peer, kind):
 
 def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
     server = stdio_server()
-    info = StdioServerInfo(server.command, server.args, **QUICKLY)
+    info = server.info()
     tool, toolset = MCPTool("no_such", info), MCPToolset(info, tool_names=["no_such"])
     for cold in (tool, toolset):
         with pytest.raises(MCPToolNotFoundError):

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
-from tests.support.background import text
 from tests.support.kinds import LONG, QUICKLY
 
 
@@ -76,14 +75,3 @@ def test_a_call_of_a_server_that_cannot_be_started_says_why_and_that_the_tool_di
         connection.call_tool("add", {"a": 1, "b": 1})
     assert "exit code 7" in str(failure.value)
     connection.close()
-
-
-def test_words_on_stdout_that_are_no_messages_do_no_harm_and_are_not_quoted(stdio_server, caplog):
-    server = stdio_server()
-    info = StdioServerInfo(
-        "/bin/sh", ["-c", 'echo "Welcome, s3same!"; exec "$@"', "sh", server.command, *server.args], **QUICKLY
-    )
-    with MCPConnection(info) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-    assert "no message" in caplog.text
-    assert "s3same" not in caplog.text

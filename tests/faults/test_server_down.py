@@ -19,14 +19,12 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    StdioServerInfo,
 )
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
 from tests.support.kinds import (
     KINDS,
     LONG,
-    QUICKLY,
     every_http_transport,
     every_kind,
     every_streamable_kind,
@@ -144,7 +142,7 @@ def test_closing_while_a_call_waits_for_a_server_that_is_down_ends_the_attempts(
 
 @pytest.mark.parametrize("max_retries", [0, 2])
 def test_a_stdio_server_is_started_again_as_often_as_max_retries_says(gate, max_retries):
-    with MCPConnection(_reach(gate, max_retries=max_retries)) as connection:
+    with MCPConnection(gate.server.info(max_retries=max_retries)) as connection:
         _take_down(gate, connection)
         with pytest.raises(MCPInvocationError, match="did not run"):
             connection.call_tool("add", {"a": 1, "b": 1})
@@ -168,7 +166,7 @@ def test_a_refused_streamable_http_call_is_sent_again_as_often_as_max_retries_sa
 
 
 def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(gate):
-    with MCPConnection(_reach(gate, max_retries=1), invocation_timeout=LONG) as connection:
+    with MCPConnection(gate.server.info(max_retries=1), invocation_timeout=LONG) as connection:
         call = in_thread(connection.call_tool, "sleep", {"seconds": LONG}, may_repeat=True)
         gate.server.wait_for("sleep")
         gate.close()
@@ -181,7 +179,7 @@ def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(gate):
 
 
 def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
-    with MCPConnection(_reach(gate, max_retries=2)) as connection:
+    with MCPConnection(gate.server.info(max_retries=2)) as connection:
         _take_down(gate, connection)
         calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 10)
         assert {outcome(call, LIMIT) for call in calls} == {"did not run"}
@@ -190,7 +188,7 @@ def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
 
 
 def test_a_call_waits_for_a_server_no_longer_than_the_connection_timeout_and_then_nobody_tries(gate):
-    with MCPConnection(_reach(gate, max_retries=1000), connection_timeout=1.5) as connection:
+    with MCPConnection(gate.server.info(max_retries=1000), connection_timeout=1.5) as connection:
         _take_down(gate, connection)
         with pytest.raises(MCPInvocationError, match="did not run") as failure:
             connection.call_tool("add", {"a": 1, "b": 1})
@@ -203,7 +201,3 @@ def _take_down(gate, connection):
     gate.close()
     gate.server.kill()
     wait_until(lambda: connection.status().state == "lost", "the loss")
-
-
-def _reach(gate, **parameters):
-    return StdioServerInfo(gate.server.command, gate.server.args, **{**QUICKLY, **parameters})

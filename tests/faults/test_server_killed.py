@@ -109,7 +109,7 @@ def test_a_call_that_ends_its_server_fails_at_once_and_is_not_repeated(peer, kin
 
 def test_a_call_that_may_be_repeated_says_how_often_it_was(stdio_server):
     server = stdio_server()
-    with MCPConnection(StdioServerInfo(server.command, server.args, **QUICKLY), invocation_timeout=LONG) as connection:
+    with MCPConnection(server.info(), invocation_timeout=LONG) as connection:
         with pytest.raises(MCPInvocationError, match="may have run each of the 4 times that the call was sent;"):
             connection.call_tool("die", may_repeat=True)
     assert server.calls() == ["die"] * 4

@@ -19,7 +19,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPToolset,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
 )
@@ -96,7 +95,7 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
 
 def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, patient_http_server):
     stdio, http = patient_stdio_server(), patient_http_server()
-    infos = (StdioServerInfo(stdio.command, stdio.args), StreamableHttpServerInfo(http.url))
+    infos = (stdio.info(), StreamableHttpServerInfo(http.url))
     for info, log in zip(infos, (stdio.log, http.log), strict=True):
         with MCPConnection(info) as connection:
             with spans.tracer.start_as_current_span("caller") as caller:

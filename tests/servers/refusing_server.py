@@ -48,35 +48,17 @@ async def _respond(send: Any, status: int, body: tuple[bytes, bytes]) -> None:
 class Refusing:
     """Answers some requests itself."""
 
-    def __init__(
-        self,
-        app: Any,
-        record: Record,
-        *,
-        always: int | None,
-        handshakes: int | None,
-        cancellations: str | None,
-        busy: int = 0,
-        busy_tool: str = "",
-        retry_after: str = "1",
-        failing: bool = False,
-    ) -> None:
+    def __init__(self, app: Any, record: Record, options: argparse.Namespace) -> None:
         self._app = app
         self._record = record
-        self._always = always
-        self._handshakes = handshakes
-        self._cancellations = cancellations
-        self._busy = busy
-        self._busy_tool = busy_tool.encode()
-        self._retry_after = retry_after
-        self._failing = failing
+        self._options = options
         self._calls = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        body, more = b"", True
+        options, body, more = self._options, b"", True
         while more:
             message = await receive()
             body += message.get("body", b"")
@@ -84,17 +66,17 @@ class Refusing:
         if b'"tools/call"' in body:
             self._record("@post")
             self._calls += 1
-            if self._calls <= self._busy and self._busy_tool in body:
+            if self._calls <= options.busy and f'"{options.busy_tool}'.encode() in body:
                 status = 429 if self._calls % 2 else 503
-                headers = [(b"retry-after", self._retry_after.encode()), (b"content-type", b"text/plain")]
+                headers = [(b"retry-after", options.retry_after.encode()), (b"content-type", b"text/plain")]
                 await send({"type": "http.response.start", "status": status, "headers": headers})
                 await send({"type": "http.response.body", "body": b"slow down"})
                 return
-            if self._failing and self._calls % 10:
+            if options.failing and self._calls % 10:
                 await _respond(send, 500, (b"text/plain", b"overloaded"))
                 return
-            if self._always:
-                await _respond(send, self._always, _rpc_error(None, "Session not found"))
+            if options.always:
+                await _respond(send, options.always, _rpc_error(None, "Session not found"))
                 return
             if match := _REFUSAL.search(body):
                 texts = {
@@ -104,12 +86,12 @@ class Refusing:
                 }
                 await _respond(send, int(match[1]), texts[match[2]])
                 return
-        if self._handshakes and b'"initialize"' in body:
-            await _respond(send, self._handshakes, (b"text/plain", b""))
+        if options.handshakes and b'"initialize"' in body:
+            await _respond(send, options.handshakes, (b"text/plain", b""))
             return
-        if self._cancellations and b'"notifications/cancelled"' in body:
+        if options.cancellations and b'"notifications/cancelled"' in body:
             self._record("@cancellation")
-            while self._cancellations == "hang" and (await receive())["type"] != "http.disconnect":
+            while options.cancellations == "hang" and (await receive())["type"] != "http.disconnect":
                 pass
             await _respond(send, 500, (b"text/plain", b""))
             return
@@ -167,17 +149,7 @@ def main() -> None:
     record = record_to(options.calls_file)
     server = build_server(record)
     app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    app = Refusing(
-        app,
-        record,
-        always=options.always,
-        handshakes=options.handshakes,
-        cancellations=options.cancellations,
-        busy=options.busy,
-        busy_tool=f'"{options.busy_tool}"' if options.busy_tool else "",
-        retry_after=options.retry_after,
-        failing=options.failing,
-    )
+    app = Refusing(app, record, options)
     if options.unknown_session:
         app = OddAboutSessions(app, *UNKNOWN_SESSION[options.unknown_session])
     if options.protocol == "legacy":

@@ -206,7 +206,7 @@ class StdioPeer(Peer):
         self._server = server
 
     def reach(self, **parameters: Any) -> StdioServerInfo:
-        return StdioServerInfo(self.gate.server.command, self.gate.server.args, **{**QUICKLY, **parameters})
+        return self.gate.server.info(**parameters)
 
     def kill(self) -> None:
         self._server.kill()

@@ -202,6 +202,15 @@ class StdioServer(_Recorded):
     env: dict[str, str] | None = None
     cwd: str | None = None
 
+    def info(self, **parameters: Any) -> Any:
+        """
+        Describe it to the package, with short delays between attempts, in a new server info that is equal to others.
+        """
+        from haystack_integrations.tools.mcp import StdioServerInfo
+
+        parameters = {"env": self.env, "base_delay": 0.05, "max_delay": 0.2, **parameters}
+        return StdioServerInfo(self.command, list(self.args), **parameters)
+
     def parameters(self) -> Any:
         """
         The same for the MCP SDK.
