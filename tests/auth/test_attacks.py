@@ -161,9 +161,7 @@ async def test_addresses_are_recognized_however_they_are_written(host: str) -> N
     assert await is_refused("http://127.0.0.1/mcp") is (host in (*CLOUD, *CLOUD_IN_6))
 
 
-def test_a_connection_goes_to_the_address_that_was_checked(
-    server: OAuthServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_goes_to_the_address_that_was_checked(server, monkeypatch):
     # Nobody else knows the name, so a second look for it fails.
     asked: list[str] = []
     look_up, port = outgoing._addresses, urlsplit(server.origin).port
@@ -231,9 +229,7 @@ async def test_a_proxy_looks_up_names_itself() -> None:
     assert lines == [b"GET http://as.test/x HTTP/1.1\r\n"]
 
 
-def test_the_operators_list_of_hosts_holds_for_authorization_servers(
-    server: OAuthServer, other: OAuthServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_operators_list_of_hosts_holds_for_authorization_servers(server, other, monkeypatch):
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", urlsplit(server.origin).netloc)
     moved = {"resource": server.url, "authorization_servers": [other.origin]}
     server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
@@ -242,9 +238,7 @@ def test_the_operators_list_of_hosts_holds_for_authorization_servers(
 
 
 @pytest.mark.parametrize("path", [RESOURCE, METADATA, "/register", "/token"])
-def test_an_authorization_server_that_never_answers_is_given_up(
-    server: OAuthServer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_authorization_server_that_never_answers_is_given_up(server, path, monkeypatch):
     monkeypatch.setattr(outgoing, "REQUEST_TIMEOUT", 3.0)
     over = threading.Event()
 

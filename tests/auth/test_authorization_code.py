@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     OAuthConfig,
     SSEServerInfo,
+    StreamableHttpServerInfo,
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.auth import authorization_code
@@ -40,19 +41,20 @@ from tests.support.token_network import TokenNetwork, basic
 from tests.support.waiting import LIMIT
 
 
-@rows("handshake", [False, True], ids=["stateless", "sessions"])
-def test_a_person_allows_the_access_once_for_a_whole_session(handshake: bool) -> None:
-    with OAuthServer(handshake=handshake) as server, MCPConnection(info(server)) as connection:
+@rows(
+    ("kind", "options"),
+    [
+        (StreamableHttpServerInfo, {}),
+        (StreamableHttpServerInfo, {"handshake": True}),
+        (SSEServerInfo, {"transport": "sse"}),
+    ],
+)
+def test_a_person_allows_the_access_once_for_a_whole_session(kind: Any, options: dict[str, Any]) -> None:
+    config = OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
+    with OAuthServer(**options) as server, MCPConnection(kind(server.url, oauth_config=config)) as connection:
         assert said(connection, "whoami") == "alice"
         assert said(connection, "whoami") == "alice"
         assert server.count["authorizations"] == server.count["registrations"] == 1
-
-
-def test_a_person_allows_the_access_over_sse() -> None:
-    with OAuthServer(transport="sse") as server:
-        config = OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
-        with MCPConnection(SSEServerInfo(server.url, oauth_config=config)) as connection:
-            assert said(connection, "whoami") == "alice"
 
 
 def test_a_request_for_more_scope_asks_the_person_again(server: OAuthServer) -> None:
@@ -227,9 +229,7 @@ class TestWithoutAListener:
         [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
     )
     @rows("is_registered", [True, False])
-    async def test_a_secret_is_sent_as_the_server_takes_it(
-        self, methods: list[str] | None, is_basic: bool, *, is_registered: bool
-    ) -> None:
+    async def test_a_secret_is_sent_as_the_server_takes_it(self, methods, is_basic, *, is_registered):
         own = {"client_id": "given", "client_secret": Secret.from_token("the-secret")}
         options = {} if is_registered else {**own, "grant_type": "authorization_code"}
         network = TokenNetwork()

@@ -121,9 +121,7 @@ APIGEE = Vendor(
     ],
     ids=["google", "entra", "entra-service", "gitlab", "keycloak", "auth0", "auth0-issuer", "apigee"],
 )
-async def test_tokens_are_had_and_renewed_once_each(
-    vendor: Vendor, options: dict[str, Any], scope: str | None, again: str
-) -> None:
+async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, again):
     server = DeployedServer(vendor)
     auth = server.auth(**options)
     for _ in range(3):
@@ -164,9 +162,7 @@ OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
     "lifetime", [0, -1, "0", "", None, "absent", "soon", [], True, 1e300, 10**400, "3600", 3600.5, "3600.0"]
 )
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
-async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_lifetime(
-    lifetime: Any, options: dict[str, Any]
-) -> None:
+async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_lifetime(lifetime, options):
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"expires_in": lifetime}))
     storage = InMemoryTokenStorage()
     for _ in range(2):  # the second one has the tokens of the storage
@@ -178,9 +174,7 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_l
 
 @pytest.mark.parametrize("refresh", ["refresh-me", "absent"])
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
-async def test_a_token_that_is_over_at_once_is_used_once_at_least(
-    options: dict[str, Any], refresh: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, refresh, monkeypatch):
     token = {"expires_in": 1, "refresh_token": refresh}
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
     auth = server.auth(**options)
@@ -309,9 +303,7 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
     ],
 )
 @pytest.mark.parametrize("options", [PERSON, SERVICE, {}], ids=["person", "service", "registered"])
-async def test_only_scopes_that_somebody_wants_are_asked_for(
-    challenge: str | None, resource: list[str] | None, scopes: list[str] | None, expected: str | None, options: Any
-) -> None:
+async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, resource, scopes, expected, options):
     metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
     registration = REGISTERED | {"scope"}
     vendor = Vendor(

@@ -51,9 +51,7 @@ async def failure(network: TokenNetwork, **options: Any) -> str:
     ],
     ids=["rsa", "rsa-pss", "p-256", "p-384", "p-521", "ed25519"],
 )
-async def test_a_key_signs_with_what_it_is_made_for(
-    network: TokenNetwork, key: Any, algorithm: str | None, expected: str
-) -> None:
+async def test_a_key_signs_with_what_it_is_made_for(network, key, algorithm, expected):
     auth = network.auth(client_id="me", private_key=pem_of(key), signing_algorithm=algorithm, key_id="7")
     assert (await network.use(auth)).text == "welcome"
     token = network.forms()[0]["client_assertion"]
@@ -73,9 +71,7 @@ async def test_a_key_signs_with_what_it_is_made_for(
         (pem_of(RSA), "none-such", "the `private_key` cannot sign with none-such"),
     ],
 )
-async def test_a_key_that_cannot_sign_is_named_and_not_quoted(
-    network: TokenNetwork, key: Secret, algorithm: str | None, message: str
-) -> None:
+async def test_a_key_that_cannot_sign_is_named_and_not_quoted(network, key, algorithm, message):
     text = await failure(network, client_id="me", private_key=key, signing_algorithm=algorithm)
     assert message in text
     assert str(key.resolve_value() or "-----BEGIN")[:40] not in text
@@ -204,9 +200,7 @@ async def test_an_id_jag_may_come_from_a_function(network: TokenNetwork) -> None
         ),
     ],
 )
-async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(
-    network: TokenNetwork, answer: httpx2.Response, message: str
-) -> None:
+async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(network, answer, message):
     network.answers["/idp"] = [answer]
     text = await failure(network, **exchange(network))
     assert "asking the identity provider for an ID-JAG at idp.example.com" in text
@@ -233,9 +227,7 @@ def grants(network: TokenNetwork) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("resource", [None, False, "api://the-server", "https://mcp.example.com/"])
 @pytest.mark.parametrize("grant", grants(TokenNetwork()))
-async def test_every_grant_and_refresh_says_what_its_tokens_are_for(
-    network: TokenNetwork, grant: str, resource: Any
-) -> None:
+async def test_every_grant_and_refresh_says_what_its_tokens_are_for(network, grant, resource):
     network.token["refresh_token"] = "again"
     auth = network.auth(**grants(network)[grant], resource=resource)
     for _ in range(2):
@@ -289,9 +281,7 @@ class TestProofsOfPossession:
         assert len(network.forms()) == 1
         assert self.claims(network.requests[-1])["nonce"] == "new"
 
-    async def test_an_authorization_server_that_wants_a_nonce_gets_no_assertion_twice(
-        self, network: TokenNetwork
-    ) -> None:
+    async def test_an_authorization_server_that_wants_a_nonce_gets_no_assertion_twice(self, network):
         refusal = httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers={"dpop-nonce": "new"})
         network.answers["/token"] = [refusal, httpx2.Response(200, json={**network.token, "token_type": "DPoP"})]
         assert (await network.use(network.auth(client_id="me", private_key=pem_of(P256), dpop=True))).text == "welcome"

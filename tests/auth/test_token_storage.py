@@ -65,9 +65,7 @@ def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_tokens_outlive_a_connection_and_are_refreshed_without_a_person(
-    kind: str, server: OAuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_outlive_a_connection_and_are_refreshed_without_a_person(kind, server, tmp_path, monkeypatch):
     storage = storage_of(kind, tmp_path / "tokens")
     for _ in range(2):
         with MCPConnection(info(server, token_storage=storage)) as connection:
@@ -99,9 +97,7 @@ def test_twenty_users_share_a_process_and_no_token(kind: str, server: OAuthServe
     assert [server.count[f"tokens of {user}"] for user in users] == [2] * 20
 
 
-def test_a_hundred_calls_with_an_expired_token_refresh_it_once(
-    server: OAuthServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hundred_calls_with_an_expired_token_refresh_it_once(server, monkeypatch):
     server.refresh_takes = 0.5
     with MCPConnection(info(server)) as connection:
         assert said(connection) == "alice"
@@ -350,9 +346,7 @@ async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
     assert (await storage.get_tokens(), await storage.get_client_info()) == (None, None)
 
 
-async def test_a_refreshed_token_that_cannot_be_saved_is_kept_in_memory_until_the_next_one_is(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_refreshed_token_that_cannot_be_saved_is_kept_in_memory_until_the_next_one_is(caplog):
     class FullStorage(OwnStorage):
         is_full = False
 

@@ -105,8 +105,6 @@ def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
         ({"type": "object"}, []),
     ],
 )
-def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_others(
-    schema: dict[str, Any], unknown: list[str]
-) -> None:
+def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_others(schema, unknown):
     usable = normalize_parameters(schema)
     assert undeclared({"a": 1, "b": 2}, usable["properties"], usable) == unknown

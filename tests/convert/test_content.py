@@ -43,7 +43,9 @@ SVG = base64.b64encode(b"<svg/>").decode()
 NO_BASE64 = "*** not base64 ***"
 DECLARED = ["image/png", "image/jpeg", "application/octet-stream"]
 
+DATA_URI = f"Data:image/png;base64,{PNG}"
 USER_ONLY = types.Annotations(audience=["user"])
+FOR_BOTH = types.Annotations(audience=["user", "assistant"])
 
 
 def text(value: str, **kwargs: Any) -> types.TextContent:
@@ -118,32 +120,31 @@ class TestModelText:
     def test_describes_every_kind_of_content(self, content: list[Any], expected: str) -> None:
         assert model_text(envelope(*content)) == expected
 
-    def test_leaves_structured_content_out_where_there_is_other_content(self) -> None:
-        assert model_text(envelope(text("3"), structured={"result": 3})) == "3"
-
-    @rows("content", [[], [text("")], [text(" \n"), text("")]])
-    def test_gives_structured_content_as_json_where_content_is_effectively_empty(self, content: list[Any]) -> None:
-        assert model_text(envelope(*content, structured={"stadt": "Köln", "n": [1]})) == '{"stadt": "Köln", "n": [1]}'
-
-    @rows("structured", [[1, 2], 0, False, "", {}])
-    def test_gives_structured_content_of_any_json_type(self, structured: Any) -> None:
-        assert model_text(envelope(structured=structured)) == json.dumps(structured)
-
-    @rows("empty", [envelope(), envelope(text(" ")), handwritten(content=None)])
-    def test_says_so_where_there_is_nothing(self, empty: str) -> None:
-        assert model_text(empty) == "[no content]"
-
-    def test_leaves_out_what_is_meant_for_the_user_only(self) -> None:
-        both = types.Annotations(audience=["user", "assistant"])
-        content = [text("shown to you", annotations=USER_ONLY), text("both", annotations=both), text("for the model")]
-        assert model_text(envelope(*content)) == "both\nfor the model"
-
-    @rows("rest", [[], [text("")]])
-    def test_keeps_what_is_meant_for_the_user_where_nothing_else_would_be_left(self, rest: list[Any]) -> None:
-        assert model_text(envelope(text("only this", annotations=USER_ONLY), *rest)).strip() == "only this"
-
-    def test_prefers_structured_content_to_what_is_meant_for_the_user_only(self) -> None:
-        assert model_text(envelope(text("chart", annotations=USER_ONLY), structured={"n": 1})) == '{"n": 1}'
+    @rows(
+        ("result", "expected"),
+        [
+            # Structured content, of any type, only where the content is effectively empty.
+            (envelope(text("3"), structured={"result": 3}), "3"),
+            *(
+                (envelope(*nothing, structured={"stadt": "Köln", "n": [1]}), '{"stadt": "Köln", "n": [1]}')
+                for nothing in ([], [text("")], [text(" \n"), text("")])
+            ),
+            *((envelope(structured=value), json.dumps(value)) for value in ([1, 2], 0, False, "", {})),
+            *((empty, "[no content]") for empty in (envelope(), envelope(text(" ")), handwritten(content=None))),
+            # What is meant for the user only, where nothing else would be left.
+            (envelope(text("shown to you", annotations=USER_ONLY), text("b", annotations=FOR_BOTH), text("c")), "b\nc"),
+            (envelope(text("only this", annotations=USER_ONLY)), "only this"),
+            (envelope(text("only this", annotations=USER_ONLY), text("")), "only this\n"),
+            (envelope(text("chart", annotations=USER_ONLY), structured={"n": 1}), '{"n": 1}'),
+            # A single block for a list of blocks, and a parsed envelope.
+            (handwritten(content={"type": "text", "text": "alone"}), "alone"),
+            (json.loads(envelope(text("3"))), "3"),
+            # The bytes of data URIs are kept out.
+            (handwritten({"type": "resource_link", "name": "logo", "uri": DATA_URI}), "[resource link: logo, data:…]"),
+        ],
+    )
+    def test_gives_what_is_there_for_the_model(self, result: Any, expected: str) -> None:
+        assert model_text(result) == expected
 
     @rows(
         ("block", "expected"),
@@ -166,14 +167,6 @@ class TestModelText:
     def test_survives_malformed_content(self, block: Any, expected: str) -> None:
         assert model_text(handwritten(block)) == expected
         assert model_content(handwritten(block)) == expected
-
-    def test_takes_a_single_block_for_a_list_of_blocks(self) -> None:
-        assert model_text(handwritten(content={"type": "text", "text": "alone"})) == "alone"
-
-    def test_keeps_the_bytes_of_data_uris_out(self) -> None:
-        uri = f"Data:image/png;base64,{PNG}"
-        block = {"type": "resource_link", "name": "logo", "uri": uri, "mimeType": "image/png"}
-        assert model_text(handwritten(block)) == "[resource link: logo, data:…, image/png]"
 
     def test_never_shows_base64(self) -> None:
         shown = model_text(envelope(image(), audio(), blob(PDF, "application/pdf"), document("text"), link()))
@@ -216,9 +209,6 @@ class TestModelText:
         circle.append(circle)
         assert model_text(circle).startswith("[[")
 
-    def test_reads_a_parsed_envelope(self) -> None:
-        assert model_text(json.loads(envelope(text("3")))) == "3"
-
     def test_describes_content_blocks_that_a_source_picked_out(self) -> None:
         file = FileContent(PDF, "application/pdf", filename="a.pdf")
         nameless = FileContent("AAAA", validation=False)
@@ -242,25 +232,28 @@ class TestModelContent:
     def test_is_the_plain_text_where_all_is_text(self, result: str) -> None:
         assert model_content(result) == model_text(result)
 
-    def test_gives_images_in_the_order_of_the_server(self) -> None:
-        content = model_content(envelope(text("before"), image(), text(""), text("after"), link()))
-        assert content == [
-            TextContent("before"),
-            ImageContent(PNG, "image/png"),
-            TextContent("after"),
-            TextContent("[resource link: report.pdf, file:///report.pdf]"),
-        ]
-
-    def test_gives_an_embedded_image_as_an_image(self) -> None:
-        assert model_content(envelope(blob(PNG, "image/png"))) == [ImageContent(PNG, "image/png")]
-
-    def test_guesses_the_mime_type_of_an_image_that_has_none(self) -> None:
-        for mime_type in (None, "png"):
-            found = model_content(handwritten({"type": "image", "data": PNG, "mimeType": mime_type}))
-            assert found == [ImageContent(PNG, "image/png")]
-
-    def test_names_the_type_of_a_jpeg_as_model_providers_know_it(self) -> None:
-        assert model_content(envelope(image("AAAA", "image/jpg"))) == [ImageContent("AAAA", "image/jpeg")]
+    @rows(
+        ("result", "expected"),
+        [
+            (
+                envelope(text("before"), image(), text(""), text("after"), link()),
+                [
+                    TextContent("before"),
+                    ImageContent(PNG, "image/png"),
+                    TextContent("after"),
+                    TextContent("[resource link: report.pdf, file:///report.pdf]"),
+                ],
+            ),
+            (envelope(blob(PNG, "image/png")), [ImageContent(PNG, "image/png")]),
+            # A type that is missing, or that model providers know by another name.
+            (handwritten({"type": "image", "data": PNG, "mimeType": None}), [ImageContent(PNG, "image/png")]),
+            (handwritten({"type": "image", "data": PNG, "mimeType": "png"}), [ImageContent(PNG, "image/png")]),
+            (envelope(image("AAAA", "image/jpg")), [ImageContent("AAAA", "image/jpeg")]),
+            (envelope(text("drawn"), image(annotations=USER_ONLY)), "drawn"),
+        ],
+    )
+    def test_gives_images_in_the_order_of_the_server(self, result: str, expected: Any) -> None:
+        assert model_content(result) == expected
 
     @rows(
         ("begin", "mime_type"),
@@ -295,9 +288,6 @@ class TestModelContent:
         blocks = image(data, mime_type), blob(data, "image/png")
         assert model_content(envelope(*blocks)) == [ImageContent(PNG, "image/png")] * 2
         assert model_text(envelope(image(data))) == PNG_NOTE
-
-    def test_leaves_out_images_that_are_meant_for_the_user_only(self) -> None:
-        assert model_content(envelope(text("drawn"), image(annotations=USER_ONLY))) == "drawn"
 
     @pytest.mark.usefixtures("files_are_taken")
     @rows(
@@ -368,21 +358,21 @@ class TestModelJson:
 
 
 class TestErrorText:
-    def test_is_what_the_server_said(self) -> None:
-        assert error_text(envelope(text("no such"), text("table"), is_error=True)) == "no such\ntable"
-
-    def test_reads_a_parsed_envelope(self) -> None:
-        assert error_text({"content": [{"type": "text", "text": "boom"}], "isError": True}) == "boom"
-
-    def test_falls_back_to_structured_content(self) -> None:
-        assert error_text(envelope(structured={"code": 7}, is_error=True)) == '{"code": 7}'
-
-    @rows("nothing", [envelope(is_error=True), envelope(text(" "), is_error=True), "", "\n"])
-    def test_says_so_where_the_server_said_nothing(self, nothing: str) -> None:
-        assert error_text(nothing) == "the server gave no error text"
-
-    def test_takes_a_string_that_is_no_envelope_for_the_text(self) -> None:
-        assert error_text("boom") == "boom"
+    @rows(
+        ("result", "expected"),
+        [
+            (envelope(text("no such"), text("table"), is_error=True), "no such\ntable"),
+            ({"content": [{"type": "text", "text": "boom"}], "isError": True}, "boom"),
+            (envelope(structured={"code": 7}, is_error=True), '{"code": 7}'),
+            ("boom", "boom"),
+            *(
+                (nothing, "the server gave no error text")
+                for nothing in (envelope(is_error=True), envelope(text(" "), is_error=True), "", "\n")
+            ),
+        ],
+    )
+    def test_is_what_the_server_said(self, result: Any, expected: str) -> None:
+        assert error_text(result) == expected
 
 
 class TestStateResult:
@@ -470,13 +460,15 @@ def run(request: pytest.FixtureRequest) -> Any:
 
 
 class TestInHaystack:
-    def test_the_model_sees_clean_text(self, run: Any) -> None:
-        tool = lookup_tool(envelope(text("3"), structured={"result": 3}), outputs_to_string={"handler": model_text})
-        assert run(tool)[0] == "3"
-
-    def test_the_model_sees_an_image(self, run: Any) -> None:
-        tool = lookup_tool(envelope(text("see"), image()), outputs_to_string={"handler": model_content})
-        assert run(tool)[0] == [TextContent("see"), ImageContent(PNG, "image/png")]
+    @rows(
+        ("result", "handler", "expected"),
+        [
+            (envelope(text("3"), structured={"result": 3}), model_text, "3"),
+            (envelope(text("see"), image()), model_content, [TextContent("see"), ImageContent(PNG, "image/png")]),
+        ],
+    )
+    def test_the_model_sees_text_and_images(self, run: Any, result: str, handler: Any, expected: Any) -> None:
+        assert run(lookup_tool(result, outputs_to_string={"handler": handler}))[0] == expected
 
     def test_state_gets_the_values_and_the_model_the_text(self, run: Any) -> None:
         tool = lookup_tool(

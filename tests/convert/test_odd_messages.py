@@ -105,9 +105,7 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
 
 @pytest.mark.parametrize("version", [OLD, NEW])
 @pytest.mark.parametrize(("result", "said", "structured", "is_error"), CALLS)
-def test_what_can_be_read_of_a_call_is_kept(
-    version: str, result: dict[str, Any], said: list[Any], structured: Any, is_error: bool
-) -> None:
+def test_what_can_be_read_of_a_call_is_kept(version, result, said, structured, is_error):
     assert not is_plain(result)
     read = mended("tools/call", version, result)
     assert texts(read) == said
@@ -222,9 +220,7 @@ def embedded(members: dict[str, Any]) -> dict[str, Any]:
         ("ping", {"_meta": "odd", "more": 1}, {}),
     ],
 )
-def test_odd_members_of_other_results_are_mended_or_dropped(
-    version: str, method: str, result: Any, expected: Any
-) -> None:
+def test_odd_members_of_other_results_are_mended_or_dropped(version, method, result, expected):
     read = mended(method, version, result)
     assert {
         name: value for name, value in read.items() if name not in ("resultType", "ttlMs", "cacheScope")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def patient(patient_stdio_server: Any) -> Any:
     server = patient_stdio_server()
-    return StdioServerInfo(server.command, server.args), server.log
+    return server.info(), server.log
 
 
 @pytest.fixture

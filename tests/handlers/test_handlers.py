@@ -40,6 +40,7 @@ from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import BOTH_ERAS, Ask
 from tests.servers.asking_server import PIXEL, URL
+from tests.support.background import text
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response, result
@@ -49,10 +50,6 @@ from tests.support.waiting import LIMIT, wait_until, wait_until_async
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 
 in_both_eras = pytest.mark.parametrize("way", BOTH_ERAS)
-
-
-def text(result: types.CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
 @component
@@ -99,9 +96,7 @@ class TestSampling:
             (None, "the function returned NoneType; it must return a string"),
         ],
     )
-    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(
-        self, given: Any, message: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(self, given, message, caplog):
         request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
         answer = await callbacks(sampling=lambda _: given).answer(request)
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
@@ -294,9 +289,7 @@ class TestElicitation:
         assert accept_defaults(odd) == {}
 
     @pytest.mark.parametrize("answer", [False, None, 5])
-    async def test_a_user_who_was_not_at_the_url_makes_no_further_call(
-        self, answer: Any, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_user_who_was_not_at_the_url_makes_no_further_call(self, answer, caplog):
         required = {"elicitations": [{"mode": "url", "message": "Pay.", "url": URL, "elicitationId": "1"}]}
         asking = callbacks(elicitation=lambda _: answer)
         assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, required) is False
@@ -461,9 +454,7 @@ class TestRoots:
             ([""], "a root must be a path or a file:// URI, got str"),
         ],
     )
-    async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(
-        self, given: Any, message: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(self, given, message, caplog):
         answer = await callbacks(roots=lambda: given).answer(types.ListRootsRequest())
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's roots handler failed")
         assert f"The handler `roots` for a server failed: TypeError: {message}" in caplog.text
@@ -483,9 +474,7 @@ class TestRoots:
 
 
 class TestLogging:
-    async def test_a_recipient_that_raises_is_logged_without_secrets_and_gets_the_next(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    async def test_a_recipient_that_raises_is_logged_without_secrets_and_gets_the_next(self, caplog):
         got: list[Any] = []
 
         def log(params: types.LoggingMessageNotificationParams) -> None:
@@ -500,9 +489,7 @@ class TestLogging:
         assert got == [0, 1]
         assert "s3cret-key" not in caplog.text
 
-    async def test_the_oldest_message_is_dropped_if_a_recipient_is_too_slow(
-        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_the_oldest_message_is_dropped_if_a_recipient_is_too_slow(self, caplog, monkeypatch):
         monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
         go_on, got = asyncio.Event(), []
 
@@ -527,9 +514,7 @@ class TestLogging:
             ("2025-06-18", {"elicitation": answer_later}, "has no calls that are left open; questions are cancelled"),
         ],
     )
-    def test_handlers_that_the_revision_has_no_use_for_are_reported(
-        self, version: str, fields: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_handlers_that_the_revision_has_no_use_for_are_reported(self, version, fields, reason, caplog):
         callbacks(**fields).opened(version, types.ServerCapabilities(), None)
         assert "`elicitation` of MCPHandlers has no effect for a server" in caplog.text
         assert reason in caplog.text
@@ -550,16 +535,12 @@ class TestLogging:
             async with MCPConnection(info, handlers=MCPHandlers(log_level="info")) as connection:
                 assert await connection.list_tools_async() == []
 
-    def test_a_server_that_does_not_set_the_level_is_told_of_without_secrets(
-        self, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_a_server_that_does_not_set_the_level_is_told_of_without_secrets(self, caplog):
         caplog.set_level(logging.INFO)
         callbacks(log_level="info").refused_level(RuntimeError("not with s3cret-key"))
         assert "a server does not set the level of its log messages: not with ***" in caplog.text
 
-    def test_log_messages_go_to_a_logger_with_the_name_of_the_server(
-        self, ask: Ask, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_log_messages_go_to_a_logger_with_the_name_of_the_server(self, ask, caplog):
         connection = ask(log_level="info")
         with caplog.at_level(logging.DEBUG, logger=LOGGER_NAME):
             connection.call_tool("log", {"level": "warning", "text": "hot\n{pan}"})
@@ -622,9 +603,7 @@ class TestFunctions:
         ("raised", "message"),
         [(StopIteration, "it raised StopIteration"), (SystemExit, "it raised SystemExit")],
     )
-    async def test_one_that_wants_to_end_the_program_or_a_loop_only_fails(
-        self, raised: type[BaseException], message: str
-    ) -> None:
+    async def test_one_that_wants_to_end_the_program_or_a_loop_only_fails(self, raised, message):
         def end() -> None:
             raise raised
 
@@ -783,9 +762,7 @@ class TestFunctions:
 
         assert all("together" in text(result) for result in asyncio.run(call_all()))
 
-    def test_if_one_raises_the_server_learns_nothing_of_it_and_the_log_says_what(
-        self, ask: Ask, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_if_one_raises_the_server_learns_nothing_of_it_and_the_log_says_what(self, ask, caplog):
         def fail(_: Any) -> str:
             raise LookupError("no such shelf")
 

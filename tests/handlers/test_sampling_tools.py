@@ -18,6 +18,7 @@ from mcp import types
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
 from haystack_integrations.tools.mcp.handlers.sampling import OfferedTools, Sampler, generation_kwargs
 from tests.handlers.conftest import BOTH_ERAS, Ask
+from tests.support.background import text
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
@@ -40,10 +41,6 @@ class Deaf:
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
         return {"replies": [say("no tools here")]}
-
-
-def text(result: types.CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
 
 
 def test_the_model_calls_the_servers_tool_and_gets_its_results(ask: Ask) -> None:
@@ -149,9 +146,7 @@ def request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageReque
         (request(("user", HELLO), tools=[], tool_choice=types.ToolChoice(mode="required")), "no `tools`"),
     ],
 )
-async def test_a_request_against_the_rules_is_refused_and_counts_no_tokens(
-    params: types.CreateMessageRequestParams, reason: str
-) -> None:
+async def test_a_request_against_the_rules_is_refused_and_counts_no_tokens(params, reason):
     model = ScriptedChatGenerator([say("fine")])
     sampler = Sampler(MCPSampling(chat_generator=model, max_tokens=10), "a server")
     refused = await sampler.answer(params)

@@ -160,9 +160,7 @@ def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.Monk
         ({"extensions": [EXTENSION]}, "extensions"),
     ],
 )
-def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(
-    fields: dict[str, Any], field: str
-) -> None:
+def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(fields, field):
     toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(**fields))
     with pytest.raises(SerializationError, match=field):
         toolset.to_dict()
@@ -190,9 +188,7 @@ def test_handlers_are_part_of_a_stored_pipeline() -> None:
         ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
     ],
 )
-def test_a_generator_is_asked_in_its_own_words(
-    class_name: str, attributes: dict[str, Any], expected: dict[str, Any]
-) -> None:
+def test_a_generator_is_asked_in_its_own_words(class_name, attributes, expected):
     generator = type(class_name, (), {"run": answer, **attributes})()
     params = types.CreateMessageRequestParams(messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."])
     assert generation_kwargs(MCPSampling(chat_generator=generator), params) == expected

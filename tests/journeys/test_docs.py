@@ -113,9 +113,7 @@ def assert_printed(expected: list[str], output: str) -> None:
     [page for page in PAGES if page.cells and (HAYSTACK == "Haystack 3" or page.tells_majors_apart)],
     ids=block_id,
 )
-def test_the_python_blocks_of_a_page_run_and_print_what_they_say(
-    page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_python_blocks_of_a_page_run_and_print_what_they_say(page, checkout, monkeypatch, capsys):
     page.save_files(checkout)
     module = types.ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)
@@ -217,9 +215,7 @@ def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, mon
 @on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl+C is a signal here")
 @pytest.mark.parametrize(("block", "command"), SERVERS, ids=block_id)
-def test_a_server_of_a_guide_starts_answers_and_stops(
-    block: Block, command: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_of_a_guide_starts_answers_and_stops(block, command, checkout, monkeypatch):
     next(page for page in PAGES if page.name == block.page).save_files(checkout)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

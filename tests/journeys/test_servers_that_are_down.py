@@ -19,7 +19,7 @@ from haystack_integrations.tools.mcp import (
     mcp_toolset,
 )
 from tests.conftest import StdioServerFactory
-from tests.support.executors import Executor, every_executor
+from tests.support.executors import every_executor
 from tests.support.kinds import Gate
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
@@ -67,9 +67,7 @@ def test_an_agent_runs_without_a_server_that_is_down_and_with_it_when_it_is_back
 
 
 @every_executor
-def test_the_servers_of_a_file_serve_together_without_the_dead_one(
-    execute: Executor, stdio_server: StdioServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_servers_of_a_file_serve_together_without_the_dead_one(execute, stdio_server, tmp_path, monkeypatch):
     monkeypatch.setenv("MCP_TEST_COMMAND", stdio_server().command)
     servers: dict[str, Any] = {
         name: {"command": "${MCP_TEST_COMMAND}", "args": stdio_server().args} for name in ("first", "second")

@@ -54,9 +54,7 @@ def script(repository: str) -> list[ChatMessage]:
 
 
 @pytest.mark.parametrize("run", ["run", "run_async"])
-def test_tools_of_an_alias_are_found_and_called_as_they_are_needed(
-    providers, git_server: StdioServer, run: str
-) -> None:
+def test_tools_of_an_alias_are_found_and_called_as_they_are_needed(providers, git_server, run):
     config = ToolConfig("all", list(providers), max_tool_call_turns=2, timeout_sec=60)
     with MCPRegistry(providers, [config]) as registry:
         generator = ScriptedChatGenerator(script(str(git_server.cwd)))

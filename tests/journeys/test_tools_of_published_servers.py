@@ -77,9 +77,7 @@ class TestEverythingServer:
             assert model_text(envelope) == "Echo: hello over the wire"
             assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
 
-    def test_its_resources_prompts_and_completions_are_read_over_every_transport(
-        self, everything: MCPServerInfo
-    ) -> None:
+    def test_its_resources_prompts_and_completions_are_read_over_every_transport(self, everything):
         with MCPConnection(everything, connection_timeout=START, invocation_timeout=60) as connection:
             assert "Everything Server" in (connection.instructions or "")
             first = connection.list_resources()[0]
@@ -167,9 +165,7 @@ class TestEverythingServer:
 @pytest.mark.integration
 class TestTimeServer:
     @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
-    def test_the_time_is_told_whatever_sdk_the_server_was_built_with(
-        self, fixture: str, request: pytest.FixtureRequest
-    ) -> None:
+    def test_the_time_is_told_whatever_sdk_the_server_was_built_with(self, fixture, request):
         server: StdioServer = request.getfixturevalue(fixture)
         with MCPTool("get_current_time", stdio_info(server), connection_timeout=START) as tool:
             answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
@@ -220,9 +216,7 @@ class TestGitServer:
 
 @pytest.mark.integration
 class TestFilesystemServer:
-    def test_it_may_use_the_folders_that_are_the_roots_of_the_client_and_no_others(
-        self, filesystem_server: StdioServer, tmp_path: Path
-    ) -> None:
+    def test_it_may_use_the_folders_that_are_the_roots_of_the_client_and_no_others(self, filesystem_server, tmp_path):
         mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
         for folder in (mine, others):
             folder.mkdir()

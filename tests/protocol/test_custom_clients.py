@@ -173,9 +173,7 @@ class TestCalls:
             ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
         ],
     )
-    async def test_what_it_cannot_do_is_refused_before_anything_is_sent(
-        self, extra: dict[str, Any], message: str
-    ) -> None:
+    async def test_what_it_cannot_do_is_refused_before_anything_is_sent(self, extra, message):
         client = SpeakingClient(AssertionError("it was called"))
         with pytest.raises(MCPInvocationError, match=message):
             await client.request_tool("pay", {}, **extra)
@@ -188,9 +186,7 @@ class TestCalls:
             ProtocolError(types.CONNECTION_CLOSED, "closed"),
         ],
     )
-    async def test_a_connection_that_breaks_ends_the_session_and_leaves_the_outcome_open(
-        self, error: Exception
-    ) -> None:
+    async def test_a_connection_that_breaks_ends_the_session_and_leaves_the_outcome_open(self, error):
         client = SpeakingClient(error)
         with pytest.raises(MCPOutcomeUnknownError, match="The tool may have run"):
             await client.request_tool("pay", {})

@@ -10,8 +10,6 @@ import json
 import random
 import re
 
-from pydantic_core import to_json
-
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable, oversized, read
 from tests.support.rows import rows
 
@@ -128,14 +126,3 @@ def test_an_answer_that_cannot_be_read_names_its_request_and_why(text, reason):
     [answer] = read(text)
     assert answer.id == 5
     assert reason in answer.reason
-
-
-def test_what_is_written_is_one_line_and_is_read_again():
-    message = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "x",
-        "params": {"a": "line\nbreak \u2028 \U0001f600", "b": [1.5, None]},
-    }
-    assert b"\n" not in to_json(message)
-    assert read(to_json(message)) == [message]

@@ -8,7 +8,6 @@ Which revision of the protocol is spoken with which server, and how a session be
 
 import asyncio
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +22,15 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
 from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
-from tests.support.background import in_thread, text, together
+from tests.support.background import text
 from tests.support.kinds import LONG, Kind
-from tests.support.processes import StdioServer, is_alive, kill_group
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.processes import is_alive, kill_group
+from tests.support.waiting import wait_until
 
 # It asks in the middle of a call.
 TEA_HOUSE = """
@@ -58,10 +57,6 @@ NEWEST = "2026-07-28"
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
 
 
-def reach(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(server.command, server.args, server.env, base_delay=0.05, max_delay=0.2)
-
-
 @pytest.mark.parametrize(
     ("transport", "options", "negotiation", "revision", "never"),
     [
@@ -79,7 +74,7 @@ def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
     transport, options, negotiation, revision, never, sdk_stdio_server, http_server
 ):
     server = sdk_stdio_server(*options) if transport == "stdio" else http_server(transport, *options)
-    info = reach(server) if transport == "stdio" else Kind(transport).reach(server.url)
+    info = server.info() if transport == "stdio" else Kind(transport).reach(server.url)
     with MCPConnection(replace(info, negotiation=negotiation)) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
         assert connection.status().protocol_version == revision
@@ -92,7 +87,7 @@ def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
 
 def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_is_wanted(picky_server):
     server = picky_server("--initialize", "-32022")
-    info = replace(reach(server), negotiation="handshake", max_retries=0)
+    info = replace(server.info(), negotiation="handshake", max_retries=0)
     with pytest.raises(MCPConnectionError, match="not like this"), MCPConnection(info):
         pass
     assert set(server.requests()) == {"initialize"}
@@ -146,7 +141,7 @@ def test_a_server_that_does_not_know_one_question_is_asked_the_other(
     picky_server, options, negotiation, revision, asked
 ):
     server = picky_server(*options)
-    with MCPConnection(replace(reach(server), negotiation=negotiation), connection_timeout=LONG) as connection:
+    with MCPConnection(replace(server.info(), negotiation=negotiation), connection_timeout=LONG) as connection:
         assert text(connection.call_tool("hello")) == "hello"
         assert connection.status().protocol_version == revision
     assert server.requests()[: len(asked)] == asked
@@ -155,7 +150,7 @@ def test_a_server_that_does_not_know_one_question_is_asked_the_other(
 
 def test_a_server_that_answers_the_handshake_with_an_unknown_revision_is_an_error(picky_server):
     server = picky_server("--version", "1999-01-01")
-    with pytest.raises(MCPConnectionError, match="1999-01-01"), MCPConnection(reach(server)):
+    with pytest.raises(MCPConnectionError, match="1999-01-01"), MCPConnection(server.info()):
         pass
 
 
@@ -163,7 +158,7 @@ def test_a_server_that_refuses_the_handshake_and_knows_no_newer_revision_either_
     picky_server,
 ):
     server = picky_server("--initialize", "-32602", "--discover", "refuse")
-    with pytest.raises(MCPConnectionError, match=": not like this") as failure, MCPConnection(reach(server)):
+    with pytest.raises(MCPConnectionError, match=": not like this") as failure, MCPConnection(server.info()):
         pass
     assert failure.value.code == -32602
     assert "and then" not in str(failure.value)
@@ -181,14 +176,14 @@ def test_a_server_that_refuses_the_handshake_and_fails_at_the_question_is_an_err
 ):
     server = picky_server("--initialize", "-32602", "--discover", at_discover)
     both = rf"refused the handshake \(not like this\), and then {reason}"
-    with pytest.raises(error, match=both), MCPConnection(reach(server), connection_timeout=timeout):
+    with pytest.raises(error, match=both), MCPConnection(server.info(), connection_timeout=timeout):
         pass
     wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
 
 
 def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_later(picky_server):
     server = picky_server("--initialize", "-32022")
-    with MCPConnection(reach(server)) as connection:
+    with MCPConnection(server.info()) as connection:
         kill_group(server.pids()[0])
         wait_until(lambda: connection.status().state == "lost", "the loss")
         assert "handshake" not in str(connection.status().last_error)
@@ -197,15 +192,10 @@ def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_later(picky_se
 
 def test_a_server_that_refuses_the_handshake_is_not_blamed_for_it_when_the_listing_hangs(picky_server):
     server = picky_server("--initialize", "-32022", "--silent-listing")
-    with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(reach(server), connection_timeout=3):
+    with pytest.raises(MCPConnectionTimeoutError) as failure, MCPConnection(server.info(), connection_timeout=3):
         pass
     assert "tools/list" in server.requests()
     assert "handshake" not in str(failure.value)
-
-
-@pytest.fixture
-def modern_server(sdk_stdio_server: Callable[..., StdioServer]) -> StdioServer:
-    return sdk_stdio_server("--protocol", "modern")
 
 
 async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handshake_is_asked_again(monkeypatch):
@@ -238,41 +228,9 @@ async def test_a_server_that_does_not_even_answer_the_question_for_its_revisions
     assert (await negotiation.discover_first()).revision == "2025-06-18"
 
 
-def test_the_newest_revision_over_stdio_runs_calls_side_by_side(modern_server):
-    server = modern_server
-    with MCPConnection(reach(server)) as connection:
-        assert connection.status().protocol_version == NEWEST
-        calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 20)
-        assert [text(call.result(timeout=LIMIT)) for call in calls] == ["2"] * 20
-    assert server.calls() == ["add"] * 20
-
-
-def test_the_newest_revision_over_stdio_cancels_a_call_on_the_server(modern_server):
-    server = modern_server
-    with MCPConnection(reach(server), invocation_timeout=1) as connection:
-        with pytest.raises(MCPTimeoutError):
-            connection.call_tool("sleep", {"seconds": LONG})
-        server.wait_for("sleep-cancelled")
-        assert text(connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LONG)) == "2"
-        assert connection.status().sessions == 1
-
-
-def test_the_newest_revision_over_stdio_recovers_from_the_end_of_the_server(modern_server):
-    server = modern_server
-    with MCPConnection(reach(server), invocation_timeout=LONG) as connection:
-        call = in_thread(connection.call_tool, "sleep", {"seconds": LONG})
-        server.wait_for("sleep")
-        server.kill()
-        with pytest.raises(MCPInvocationError, match="may have run"):
-            call.result(timeout=LIMIT)
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert connection.status().protocol_version == NEWEST
-    assert server.calls() == ["sleep", "add"]
-
-
 def test_a_result_without_a_type_is_complete(patient_stdio_server, patient_http_server):
     # The specification of 2026-07-28 demands the type of servers, and tells clients what to make of a missing one.
-    for info in (reach(patient_stdio_server()), StreamableHttpServerInfo(patient_http_server().url)):
+    for info in (patient_stdio_server().info(), StreamableHttpServerInfo(patient_http_server().url)):
         with MCPConnection(info) as connection:
             assert text(connection.call_tool("bare")) == "bare"
             assert connection.status().protocol_version == NEWEST
