@@ -239,52 +239,40 @@ def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> Non
     assert server.anonymous == 0
 
 
+NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
+
+
 @pytest.mark.parametrize("era", ["2026"])
-@pytest.mark.parametrize(
-    ("provider", "reason"),
+@rows(
+    ("provider", "context", "reason"),
     [
         (
             {"token_provider": lambda _: None},
+            {},
             "`token_provider` must return a string that is not empty, it returned None",
         ),
-        ({"token_provider": lambda _: ""}, "it returned an empty string"),
-        ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, "it returned TokenSecret"),
-        ({"headers_provider": lambda _: {"X-Count": 5}}, "`headers_provider` must return a dict of strings"),
-    ],
-)
-def test_a_provider_that_returns_something_else_is_named(server, provider, reason):
-    connection = MCPConnection(info_of(server, **provider))
-    with pytest.raises(MCPInvocationError) as raised:
-        who(connection, "alice")
-    connection.close()
-    assert reason in str(raised.value)
-    assert "5ecret" not in str(raised.value)
-    assert server.anonymous == 0
-
-
-@pytest.mark.parametrize("era", ["2026"])
-@pytest.mark.parametrize(
-    ("context", "reason"),
-    [
-        ({"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),
-        ({"token": Secret.from_env_var("MCP_NO_TOKEN", strict=False)}, "the token of mcp_request_context has no value"),
+        ({"token_provider": lambda _: ""}, {}, "it returned an empty string"),
+        ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, {}, "it returned TokenSecret"),
+        ({"headers_provider": lambda _: {"X-Count": 5}}, {}, "`headers_provider` must return a dict of strings"),
+        ({}, {"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),
+        ({}, {"token": NOT_SET}, "the token of mcp_request_context has no value"),
+        ({}, {"headers": {"X-Key": NOT_SET}}, "the header 'X-Key' of mcp_"),
+        ({}, {"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
+        ({}, {"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
         (
-            {"headers": {"X-Key": Secret.from_env_var("MCP_NO_TOKEN", strict=False)}},
-            "the header 'X-Key' of mcp_",
-        ),
-        ({"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
-        ({"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
-        (
+            {},
             {"headers": {"X-Key: 5ecret": ""}},
             "the name of a header that begins with 'X-Key' is empty, or has a character",
         ),
     ],
 )
-def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(server, context, reason, monkeypatch):
+def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
+    server, provider, context, reason, monkeypatch
+):
     monkeypatch.delenv("MCP_NO_TOKEN", raising=False)
-    connection = MCPConnection(info_of(server))
+    connection = MCPConnection(info_of(server, **provider))
     with mcp_request_context(**context), pytest.raises(MCPInvocationError) as raised:
-        connection.call_tool("whoami", {"name": ""})
+        who(connection, "alice")
     connection.close()
     assert reason in str(raised.value)
     assert "5ecr" not in str(raised.value)

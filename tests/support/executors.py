@@ -8,6 +8,7 @@ Everything in Haystack that executes tool calls, behind one function; and a trac
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,8 +30,6 @@ except ImportError:  # Haystack 3
     ToolInvoker = None
 
 HAS_TOOL_INVOKER = ToolInvoker is not None
-
-ToolCalls = list[tuple[str, dict[str, Any]]]
 
 
 @dataclass
@@ -65,70 +64,40 @@ class Outcome:
 Executor = Callable[..., Outcome]
 
 
-def _agent(tools: ToolsType, state_schema: dict[str, Any] | None, tool_calls: ToolCalls) -> Agent:
-    generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
-    return Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
-
-
-def _agent_outcome(agent: Agent, result: dict[str, Any], state_schema: dict[str, Any] | None) -> Outcome:
-    results = [each for message in result["messages"] for each in message.tool_call_results]
-    return Outcome(results, {key: result.get(key) for key in state_schema or {}}, agent.chat_generator.turns)
-
-
 def by_agent(
-    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+    tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
-    Have an Agent make the calls in one step.
+    Have an Agent make the calls in one step; with `is_async` by `Agent.run_async`, in an event loop of its own.
     """
-    agent = _agent(tools, state_schema, list(tool_calls))
-    result = agent.run(messages=[ChatMessage.from_user("go")], **(state or {}))
-    return _agent_outcome(agent, result, state_schema)
+    generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
+    agent = Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
+    given = {"messages": [ChatMessage.from_user("go")], **(state or {})}
+    result = asyncio.run(agent.run_async(**given)) if is_async else agent.run(**given)
+    results = [each for message in result["messages"] for each in message.tool_call_results]
+    return Outcome(results, {key: result.get(key) for key in state_schema or {}}, generator.turns)
 
 
-def by_agent_async(
-    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
+def by_tool_invoker(
+    tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
-    Have `Agent.run_async` make the calls in one step, in an event loop of its own.
+    Have a ToolInvoker make the calls; with `is_async` by `ToolInvoker.run_async`, in an event loop of its own.
     """
-    agent = _agent(tools, state_schema, list(tool_calls))
-    result = asyncio.run(agent.run_async(messages=[ChatMessage.from_user("go")], **(state or {})))
-    return _agent_outcome(agent, result, state_schema)
-
-
-def _invoker_outcome(result: dict[str, Any], state_schema: dict[str, Any] | None) -> Outcome:
+    invoker = ToolInvoker(tools=tools, raise_on_failure=False)
+    given = {"messages": [calls(*tool_calls)], "state": State(schema=state_schema or {}, data=state)}
+    result = asyncio.run(invoker.run_async(**given)) if is_async else invoker.run(**given)
     results = [each for message in result["tool_messages"] for each in message.tool_call_results]
     return Outcome(results, {key: result["state"].get(key) for key in state_schema or {}})
 
 
-def by_tool_invoker(
-    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
-) -> Outcome:
-    """
-    Have a ToolInvoker make the calls.
-    """
-    invoker = ToolInvoker(tools=tools, raise_on_failure=False)
-    result = invoker.run(messages=[calls(*tool_calls)], state=State(schema=state_schema or {}, data=state))
-    return _invoker_outcome(result, state_schema)
-
-
-def by_tool_invoker_async(
-    tools: ToolsType, *tool_calls: tuple[str, dict[str, Any]], state_schema: Any = None, state: Any = None
-) -> Outcome:
-    """
-    Have `ToolInvoker.run_async` make the calls, in an event loop of its own.
-    """
-    invoker = ToolInvoker(tools=tools, raise_on_failure=False)
-    started = invoker.run_async(messages=[calls(*tool_calls)], state=State(schema=state_schema or {}, data=state))
-    return _invoker_outcome(asyncio.run(started), state_schema)
-
+by_agent_async = functools.partial(by_agent, is_async=True)
 
 EXECUTORS = [pytest.param(by_agent, id="Agent.run"), pytest.param(by_agent_async, id="Agent.run_async")]
 if HAS_TOOL_INVOKER:
     EXECUTORS += [
         pytest.param(by_tool_invoker, id="ToolInvoker.run"),
-        pytest.param(by_tool_invoker_async, id="ToolInvoker.run_async"),
+        pytest.param(functools.partial(by_tool_invoker, is_async=True), id="ToolInvoker.run_async"),
     ]
 
 # A test of all that this Haystack has; each is called as `execute(tools, *tool_calls, state_schema=, state=)`.
