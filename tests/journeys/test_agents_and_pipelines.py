@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import functools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +31,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
-from tests.support.executors import HAS_TOOL_INVOKER, every_executor
-from tests.support.processes import StdioServer
+from tests.support.executors import HAS_TOOL_INVOKER, every_executor, run
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
@@ -58,16 +58,9 @@ def named() -> Iterator[MCPToolset]:
     toolset.close()
 
 
-@pytest.fixture(params=["run", "run_async"])
+@pytest.fixture(params=[False, True], ids=["run", "run_async"])
 def run_agent(request):
-    """Runs an Agent, synchronously or in an event loop of its own."""
-
-    def run(agent: Agent, **options: Any) -> dict[str, Any]:
-        if request.param == "run":
-            return agent.run(messages=GO, **options)
-        return asyncio.run(agent.run_async(messages=GO, **options))
-
-    return run
+    return functools.partial(run, is_async=request.param)
 
 
 def agent_of(tools: Any, *replies: ChatMessage, **options: Any) -> Agent:
@@ -80,10 +73,6 @@ def tool_results(result: dict[str, Any]) -> list[Any]:
 
 def shown(agent: Agent) -> list[list[str]]:
     return [turn.tool_names for turn in agent.chat_generator.turns]
-
-
-def stdio_info(server: StdioServer, **options: Any) -> StdioServerInfo:
-    return StdioServerInfo(server.command, server.args, **options)
 
 
 class TestAgents:
@@ -229,7 +218,7 @@ class TestFailures:
 
     def test_a_server_that_dies_in_a_call_becomes_a_message_and_serves_the_next_one(self, run_agent, stdio_server):
         server = stdio_server()
-        with MCPToolset(stdio_info(server, base_delay=0.01)) as toolset:
+        with MCPToolset(server.info(base_delay=0.01)) as toolset:
             agent = agent_of(toolset, call("die"), call("add", a=1, b=2), say("done"))
             result = run_agent(agent)
             died, added = [each for message in result["messages"] for each in message.tool_call_results]
@@ -255,7 +244,7 @@ def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
 class TestConcurrentRuns:
     def test_sixteen_cold_runs_start_one_server(self, stdio_server):
         server = stdio_server()
-        toolset = MCPToolset(stdio_info(server))
+        toolset = MCPToolset(server.info())
         barrier = threading.Barrier(16)
 
         def run(number: int) -> list[Any]:
@@ -315,7 +304,7 @@ class TestPipelines:
 class TestClosing:
     def test_closing_an_agent_ends_the_server(self, stdio_server):
         server = stdio_server()
-        toolset = MCPToolset(stdio_info(server))
+        toolset = MCPToolset(server.info())
         agent = agent_of(toolset, *(call("add", a=1, b=2), say("done")) * 2)
         agent.run(messages=GO)
         assert len(server.alive()) == 1
@@ -327,7 +316,7 @@ class TestClosing:
 
     async def test_awaiting_the_close_of_an_agent_ends_the_server(self, stdio_server):
         server = stdio_server()
-        toolset = MCPToolset(stdio_info(server))
+        toolset = MCPToolset(server.info())
         agent = agent_of([toolset], call("add", a=1, b=2), say("done"))
         await agent.run_async(messages=GO)
         await agent.close_async()
@@ -348,7 +337,7 @@ class TestWarmingUpInALoop:
     @pytest.mark.parametrize("by", ["toolset", "tool", "several", "haystack"])
     async def test_the_loop_goes_on_while_a_slow_server_starts(self, by, stdio_server):
         server = stdio_server(*self.SLOW)
-        toolset, tool = MCPToolset(stdio_info(server)), MCPTool("add", stdio_info(server))
+        toolset, tool = MCPToolset(server.info()), MCPTool("add", server.info())
         warm_up_tools_async = getattr(haystack_tool_utils, "warm_up_tools_async", None)
         if by == "haystack" and warm_up_tools_async is None:
             pytest.skip("this Haystack has no warm_up_tools_async")

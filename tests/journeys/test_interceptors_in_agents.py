@@ -6,7 +6,6 @@
 Interceptors around the calls of an Agent, from code and from a stored pipeline.
 """
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -15,10 +14,10 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
+from tests.support.executors import run
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 HERE = "tests.journeys.test_interceptors_in_agents"
-GO = [ChatMessage.from_user("go")]
 
 seen: list[str] = []
 
@@ -35,10 +34,10 @@ async def refuse_echo(wrapped: MCPToolCall, call_next: Any) -> Any:
     return await call_next(wrapped)
 
 
-@pytest.fixture(params=["run", "run_async"])
-def way(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=[False, True], ids=["run", "run_async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
     seen.clear()
-    return str(request.param)
+    return bool(request.param)
 
 
 def toolset_with(*interceptors: Any, **parameters: Any) -> MCPToolset:
@@ -50,15 +49,15 @@ def agent_of(tools: MCPToolset, *replies: ChatMessage, **parameters: Any) -> Age
     return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **parameters)
 
 
-def run(agent: Agent, way: str, **inputs: Any) -> list[Any]:
+def results_of(agent: Agent, **given: Any) -> list[Any]:
     """
     Run it; the results of its tools, and whether they are errors.
     """
-    result = agent.run(messages=GO, **inputs) if way == "run" else asyncio.run(agent.run_async(messages=GO, **inputs))
+    result = run(agent, **given)
     return [(each.result, each.error) for message in result["messages"] for each in message.tool_call_results]
 
 
-def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_refused(way: str) -> None:
+def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_refused(is_async: bool) -> None:
     pipeline = Pipeline()
     toolset = toolset_with(note, f"{HERE}:refuse_echo")
     pipeline.add_component("agent", agent_of(toolset, call("add", a=1, b=2), call("echo", text="x"), say("done")))
@@ -67,7 +66,7 @@ def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_ref
     loaded = Pipeline.loads(stored)
     assert loaded.dumps() == stored
     agent = loaded.get_component("agent")
-    added, (refused, is_error) = run(agent, way)
+    added, (refused, is_error) = results_of(agent, is_async=is_async)
     agent.tools.close()
     assert added == ("3", False)
     assert is_error
@@ -75,12 +74,12 @@ def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_ref
     assert seen == ["add", "echo"]
 
 
-def test_what_they_quote_of_the_state_is_redacted_for_the_model(way: str) -> None:
+def test_what_they_quote_of_the_state_is_redacted_for_the_model(is_async: bool) -> None:
     toolset = toolset_with(
         note, refuse_echo, tool_overrides={"echo": {"bound_arguments": {"text": FromState("password")}}}
     )
     agent = agent_of(toolset, call("echo"), say("done"), state_schema={"password": {"type": str}})
-    [(refused, is_error)] = run(agent, way, password="open-sesame")
+    [(refused, is_error)] = results_of(agent, is_async=is_async, password="open-sesame")
     toolset.close()
     assert is_error
     assert "nobody may say" in refused

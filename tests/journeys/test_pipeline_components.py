@@ -87,16 +87,12 @@ class LetterEmbedder:
         return {"documents": embedded}
 
 
-def everything(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(command=server.command, args=list(server.args), env=dict(server.env or {}) or None)
-
-
 @pytest.mark.integration
 class TestServerEverything:
     def test_its_resources_are_fetched_split_embedded_and_written(self, run, everything_stdio: StdioServer) -> None:
         store = InMemoryDocumentStore()
         fetcher = MCPResourceFetcher(
-            everything(everything_stdio), prefix="demo://resource/static/", connection_timeout=START
+            everything_stdio.info(), prefix="demo://resource/static/", connection_timeout=START
         )
         result = run(
             {
@@ -121,7 +117,7 @@ class TestServerEverything:
     def test_its_prompt_goes_to_a_chat_generator(self, run, everything_stdio: StdioServer) -> None:
         llm = ScriptedChatGenerator([say("It rains.")])
         builder = MCPPromptBuilder(
-            everything(everything_stdio), "args-prompt", ["city", "state"], ["city"], connection_timeout=START
+            everything_stdio.info(), "args-prompt", ["city", "state"], ["city"], connection_timeout=START
         )
         result = run(
             {"builder": builder, "llm": llm}, [("builder.prompt", "llm.messages")], {"builder": {"city": "Paris"}}
@@ -131,7 +127,7 @@ class TestServerEverything:
         assert "Paris" in (message.text or "")
 
     def test_a_model_follows_a_link_in_the_result_of_a_tool(self, everything_stdio: StdioServer) -> None:
-        info = everything(everything_stdio)
+        info = everything_stdio.info()
         tools = [
             MCPToolset(info, tool_names=["get-resource-links"], connection_timeout=START),
             MCPResourceToolset(info),

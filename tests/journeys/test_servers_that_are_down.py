@@ -2,30 +2,26 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPToolset,
-    StdioServerInfo,
     load_mcp_toolsets,
     mcp_toolset,
 )
 from tests.conftest import StdioServerFactory
-from tests.support.executors import every_executor
+from tests.support.executors import every_executor, run
 from tests.support.kinds import Gate
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-GO = [ChatMessage.from_user("go")]
 
 
 @pytest.fixture
@@ -35,26 +31,22 @@ def gate(stdio_server: StdioServerFactory, tmp_path: Path) -> Gate:
     return gate
 
 
-def run(agent: Agent, *, in_a_loop: bool) -> dict[str, Any]:
-    return asyncio.run(agent.run_async(messages=GO)) if in_a_loop else agent.run(messages=GO)
-
-
-@pytest.mark.parametrize("in_a_loop", [False, True], ids=["run", "run_async"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 @pytest.mark.parametrize("with_names", [False, True], ids=["all tools", "tool_names"])
 def test_an_agent_runs_without_a_server_that_is_down_and_with_it_when_it_is_back(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch, in_a_loop: bool, with_names: bool
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, is_async: bool, with_names: bool
 ) -> None:
     monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
-    info = StdioServerInfo(gate.server.command, gate.server.args, max_retries=0)
+    info = gate.server.info(max_retries=0)
     dead = MCPToolset(info, tool_names=["add"] if with_names else None, required=False)
     good = MCPToolset(COUNTER, tool_name_prefix="good")
     replies = [call("good_add", a=5, b=3), say("eight"), call("add", a=6, b=3), say("nine")]
     agent = Agent(chat_generator=ScriptedChatGenerator(replies), tools=[good, dead])
     try:
-        first = run(agent, in_a_loop=in_a_loop)
+        first = run(agent, is_async=is_async)
         gate.open()
         wait_until(lambda: "add" in dead, "the tools")
-        second = run(agent, in_a_loop=in_a_loop)
+        second = run(agent, is_async=is_async)
     finally:
         good.close()
         dead.close()

@@ -29,16 +29,12 @@ pytestmark = pytest.mark.integration
 GO = [ChatMessage.from_user("go")]
 
 
-def info(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(command=server.command, args=list(server.args), env=server.env, cwd=server.cwd)
-
-
 @pytest.fixture
 def providers(time_server: StdioServer, git_server: StdioServer, everything_stdio: StdioServer) -> dict[str, Any]:
     return {
-        "time": info(time_server),
-        "git": info(git_server),
-        "everything": info(everything_stdio),
+        "time": time_server.info(),
+        "git": git_server.info(),
+        "everything": everything_stdio.info(),
         "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
     }
 

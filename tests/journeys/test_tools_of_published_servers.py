@@ -25,7 +25,6 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     SSEServerInfo,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     ToolOverride,
     load_mcp_toolsets,
@@ -40,15 +39,6 @@ from tests.support.waiting import wait_until
 START = 120
 
 
-def stdio_info(server: StdioServer) -> StdioServerInfo:
-    return StdioServerInfo(
-        command=server.command,
-        args=list(server.args),
-        env=dict(server.env or {}) or None,
-        cwd=str(server.cwd) if server.cwd else None,
-    )
-
-
 def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
 
@@ -60,7 +50,7 @@ def by_name(tools: MCPToolset) -> dict[str, MCPTool]:
 @pytest.fixture(params=["stdio", "streamable-http", "sse"])
 def everything(request: pytest.FixtureRequest) -> MCPServerInfo:
     if request.param == "stdio":
-        return stdio_info(request.getfixturevalue("everything_stdio"))
+        return request.getfixturevalue("everything_stdio").info()
     if request.param == "sse":
         return SSEServerInfo(url=request.getfixturevalue("everything_sse").url)
     return StreamableHttpServerInfo(url=request.getfixturevalue("everything_http").url)
@@ -92,7 +82,7 @@ class TestEverythingServer:
 
     def test_it_tells_of_changes_of_a_resource_that_was_subscribed_to(self, everything_stdio: StdioServer) -> None:
         updates: queue.Queue[str] = queue.Queue()
-        with toolset(stdio_info(everything_stdio)) as tools:
+        with toolset(everything_stdio.info()) as tools:
             resource = tools.list_resources()[0]
             unsubscribe = tools.subscribe_resource(resource, updates.put)
             tools["toggle-subscriber-updates"].invoke()
@@ -100,7 +90,7 @@ class TestEverythingServer:
             unsubscribe()
 
     def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
-        with toolset(stdio_info(everything_stdio), tool_names=["get-tiny-image"]) as tools:
+        with toolset(everything_stdio.info(), tool_names=["get-tiny-image"]) as tools:
             envelope = tools[0].invoke()
             assert "[image: image/png" in model_text(envelope)
             parts = model_content(envelope)
@@ -110,7 +100,7 @@ class TestEverythingServer:
             assert image.base64_image[:40] not in model_text(envelope)
 
     def test_invalid_arguments_come_back_as_the_servers_own_words(self, everything_stdio: StdioServer) -> None:
-        with toolset(stdio_info(everything_stdio), tool_names=["get-sum"]) as tools:
+        with toolset(everything_stdio.info(), tool_names=["get-sum"]) as tools:
             with pytest.raises(MCPInvocationError) as raised:
                 tools[0].invoke(a="no number, but Sentinel-4711", b=1)
             assert str(raised.value).startswith("Failed to invoke Tool `get-sum`: ")
@@ -146,7 +136,7 @@ class TestEverythingServer:
 
     def test_it_asks_again_for_roots_that_have_changed(self, everything_stdio: StdioServer) -> None:
         roots = ["/srv/documents"]
-        with toolset(stdio_info(everything_stdio), handlers=MCPHandlers(roots=lambda: roots)) as tools:
+        with toolset(everything_stdio.info(), handlers=MCPHandlers(roots=lambda: roots)) as tools:
             listed = by_name(tools)["get-roots-list"]
             assert "/srv/documents" in model_text(listed.invoke())
             roots[0] = "/srv/pictures"
@@ -167,7 +157,7 @@ class TestTimeServer:
     @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
     def test_the_time_is_told_whatever_sdk_the_server_was_built_with(self, fixture, request):
         server: StdioServer = request.getfixturevalue(fixture)
-        with MCPTool("get_current_time", stdio_info(server), connection_timeout=START) as tool:
+        with MCPTool("get_current_time", server.info(), connection_timeout=START) as tool:
             answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
             assert answer["timezone"] == "America/New_York"
             assert "datetime" in answer
@@ -175,7 +165,7 @@ class TestTimeServer:
     def test_the_documented_state_mapping_works(self, time_server: StdioServer) -> None:
         tool = MCPTool(
             "get_current_time",
-            stdio_info(time_server),
+            time_server.info(),
             connection_timeout=START,
             inputs_from_state={"home_city": "timezone"},
             outputs_to_state={"local_time": {"source": "datetime"}},
@@ -223,7 +213,7 @@ class TestFilesystemServer:
             (folder / "note.txt").write_text(f"in {folder.name}")
         handlers = MCPHandlers(roots=[mine])
         with toolset(
-            stdio_info(filesystem_server), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
+            filesystem_server.info(), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
         ) as tools:
             # It asks for the roots when the session is open, and does not say when it has them.
             wait_until(lambda: str(mine) in tools["list_allowed_directories"].call().text, "the roots")
@@ -238,7 +228,7 @@ class TestFastMCPServerInAnEnvironmentOfItsOwn:
         reports: list[tuple[float, str | None]] = []
         handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.message)))
         bound = {"borrow": {"bound_arguments": {"card": FromState("card")}}}
-        with toolset(stdio_info(isolated_fastmcp_server), handlers=handlers, tool_overrides=bound) as tools:
+        with toolset(isolated_fastmcp_server.info(), handlers=handlers, tool_overrides=bound) as tools:
             replies = [
                 call("find", author="Austen"),
                 call("borrow", title="emma"),

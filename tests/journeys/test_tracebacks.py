@@ -6,13 +6,12 @@
 What somebody sees whose Agent ends with an error.
 """
 
-import asyncio
+import contextlib
 import traceback
 from pathlib import Path
 
 import pytest
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -24,29 +23,21 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from tests.support.executors import run
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 ERROR = "haystack_integrations.tools.mcp.errors.MCPConnectionError: Failed to connect to "
 
 
-def run(toolset: MCPToolset, *, in_loop: bool = False) -> None:
-    agent = Agent(
-        chat_generator=ScriptedChatGenerator([call("fail"), say("done")]),
-        tools=toolset,
-        raise_on_tool_invocation_failure=True,
-    )
-    messages = [ChatMessage.from_user("Go")]
-    try:
-        if in_loop:
-            asyncio.run(agent.run_async(messages=messages))
-        else:
-            agent.run(messages=messages)
-    finally:
-        toolset.close()
+def run_agent_with(toolset: MCPToolset, *, is_async: bool = False) -> None:
+    generator = ScriptedChatGenerator([call("fail"), say("done")])
+    with contextlib.closing(toolset):
+        agent = Agent(chat_generator=generator, tools=toolset, raise_on_tool_invocation_failure=True)
+        run(agent, is_async=is_async)
 
 
-@rows("in_loop", [False, True], ids=["run", "run_async"])
+@rows("is_async", [False, True], ids=["run", "run_async"])
 @rows(
     "info",
     [
@@ -57,9 +48,9 @@ def run(toolset: MCPToolset, *, in_loop: bool = False) -> None:
     ],
     ids=["streamable-http", "sse", "no command", "stdio"],
 )
-def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_helps(info, in_loop):
+def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_helps(info, is_async):
     with pytest.raises(MCPConnectionError) as failure:
-        run(MCPToolset(info), in_loop=in_loop)
+        run_agent_with(MCPToolset(info), is_async=is_async)
     shown = "".join(traceback.format_exception(failure.value))
     assert shown.count("Traceback (most recent call last)") == 1
     assert shown.splitlines()[-1].startswith(ERROR + info.describe())
@@ -72,7 +63,7 @@ def test_the_traceback_of_a_server_module_that_fails_shows_the_line_of_that_modu
     (tmp_path / "module_that_fails.py").write_text("open('/no/such/file')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MCPConnectionError) as failure:
-        run(MCPToolset(InProcessServerInfo("module_that_fails:server")))
+        run_agent_with(MCPToolset(InProcessServerInfo("module_that_fails:server")))
     assert "open('/no/such/file')" in "".join(traceback.format_exception(failure.value))
 
 
@@ -84,7 +75,7 @@ def test_the_traceback_of_a_failed_call_has_no_frames_of_the_background():
         raise ValueError("of no interest")
 
     with pytest.raises(Exception, match="Failed to invoke Tool `fail`") as failure:
-        run(MCPToolset(InProcessServerInfo(server)))
+        run_agent_with(MCPToolset(InProcessServerInfo(server)))
     first = failure.value
     while first.__cause__ is not None:  # Haystack 2 wraps it
         first = first.__cause__

@@ -64,16 +64,23 @@ class Outcome:
 Executor = Callable[..., Outcome]
 
 
+def run(agent: Agent, *, is_async: bool, **given: Any) -> dict[str, Any]:
+    """
+    Run an Agent; with `is_async` by `Agent.run_async`, in an event loop of its own.
+    """
+    given = {"messages": [ChatMessage.from_user("go")], **given}
+    return asyncio.run(agent.run_async(**given)) if is_async else agent.run(**given)
+
+
 def by_agent(
     tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
-    Have an Agent make the calls in one step; with `is_async` by `Agent.run_async`, in an event loop of its own.
+    Have an Agent make the calls in one step.
     """
     generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
     agent = Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
-    given = {"messages": [ChatMessage.from_user("go")], **(state or {})}
-    result = asyncio.run(agent.run_async(**given)) if is_async else agent.run(**given)
+    result = run(agent, is_async=is_async, **(state or {}))
     results = [each for message in result["messages"] for each in message.tool_call_results]
     return Outcome(results, {key: result.get(key) for key in state_schema or {}}, generator.turns)
 

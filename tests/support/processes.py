@@ -208,7 +208,7 @@ class StdioServer(_Recorded):
         """
         from haystack_integrations.tools.mcp import StdioServerInfo
 
-        parameters = {"env": self.env, "base_delay": 0.05, "max_delay": 0.2, **parameters}
+        parameters = {"env": self.env, "cwd": self.cwd, "base_delay": 0.05, "max_delay": 0.2, **parameters}
         return StdioServerInfo(self.command, list(self.args), **parameters)
 
     def parameters(self) -> Any:
