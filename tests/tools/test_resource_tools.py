@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
     call_budget,
     mcp_request_context,
 )
-from haystack_integrations.tools.mcp.connection.supervisor import MOST_LINKS, GivenLinks
+from haystack_integrations.tools.mcp.connection.identities import MOST_LINKS, GivenLinks
 from tests.support.executors import every_executor, recorded_traces
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator

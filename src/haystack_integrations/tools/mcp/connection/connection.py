@@ -212,10 +212,10 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         Remember URIs that the caller got from the server, as long as the connection is used by somebody.
         """
         if uris:
-            self._acquire().base.given_links.note(current_caller(), uris)
+            self._acquire().given_links.note(current_caller(), uris)
 
     def _was_given(self, uri: str) -> bool:
-        return self._acquire().base.given_links.has(current_caller(), uri)
+        return self._acquire().given_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
         identities = self._identities  # it need not describe the server each time

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Hashable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack.utils import Secret
 
@@ -57,6 +58,46 @@ MOST_IDLE = 100
 _ALL = object()
 
 
+# How many URIs are kept for all callers together; the oldest are dropped first.
+MOST_LINKS: Final = 10_000
+
+
+class GivenLinks:
+    """
+    The URIs of resources that a server has given to whom. From any thread, since each step is one of the dictionary.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the GivenLinks.
+        """
+        self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
+
+    def note(self, caller: Hashable, uris: Iterable[str]) -> None:
+        """
+        Keep URIs.
+
+        :param caller: Who got them.
+        :param uris: The URIs.
+        """
+        for uri in uris:
+            # At the end of the order, also if it was given before.
+            self._given.pop((caller, uri), None)
+            self._given[caller, uri] = None
+        while len(self._given) > MOST_LINKS:
+            self._given.popitem(last=False)
+
+    def has(self, caller: Hashable, uri: str) -> bool:
+        """
+        Return whether somebody got a URI.
+
+        :param caller: Who.
+        :param uri: The URI.
+        :returns: Whether it was given, and not dropped since.
+        """
+        return (caller, uri) in self._given
+
+
 class Identities:
     """
     The sessions of all who use one server info. All state is touched in the executor's loop only.
@@ -72,6 +113,8 @@ class Identities:
         # That of the server info itself.
         self.base: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
+        # What models may follow.
+        self.given_links: GivenLinks = GivenLinks()
         # How many connections share it; counted by the pool.
         self.users: int = 0
         self._closing: asyncio.Task[None] | None = None

@@ -278,21 +278,21 @@ class Session:
     def __init__(
         self,
         client: MCPClient,
+        server_info: MCPServerInfo,
         server: str,
         *,
         on_end: Callable[[Session, str | None], None],
-        owner: object = None,
-        server_info: MCPServerInfo | None = None,
+        owner: object,
     ) -> None:
         """
         Initialize the Session.
 
         :param client: The client, not yet connected.
-        :param server: Describes the server.
+        :param server_info: How the server is reached.
+        :param server: Describes it.
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
         :param owner: Who opens it.
-        :param server_info: How the server is reached, for logins.
         """
         self.owner = owner
         self.client: MCPClient = client
@@ -324,7 +324,7 @@ class Session:
         client.life = self.life
         self.life.redact = client.redactor.text
         self._watch = Watch(self.life)
-        self._login_info = server_info if server_info is not None and server_info._may_log_in else None
+        self._login_info = server_info if server_info._may_log_in else None
         self._pinged_at = 0.0
         # Whether the client can, as far as is known.
         self._may_ping = True

@@ -21,11 +21,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
@@ -58,47 +57,6 @@ from haystack_integrations.tools.mcp.request_context import NO_IDENTITY, current
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-
-
-# How many URIs are kept for all callers together; the oldest are dropped first.
-MOST_LINKS: Final = 10_000
-
-
-class GivenLinks:
-    """
-    The URIs of resources that a server has given to whom. From any thread, since each step is one of the dictionary.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the GivenLinks.
-        """
-        self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
-
-    def note(self, caller: Hashable, uris: Iterable[str]) -> None:
-        """
-        Keep URIs.
-
-        :param caller: Who got them.
-        :param uris: The URIs.
-        """
-        for uri in uris:
-            # At the end of the order, also if it was given before.
-            self._given.pop((caller, uri), None)
-            self._given[caller, uri] = None
-        while len(self._given) > MOST_LINKS:
-            self._given.popitem(last=False)
-
-    def has(self, caller: Hashable, uri: str) -> bool:
-        """
-        Return whether somebody got a URI.
-
-        :param caller: Who.
-        :param uri: The URI.
-        :returns: Whether it was given, and not dropped since.
-        """
-        return (caller, uri) in self._given
-
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -177,8 +135,6 @@ class Supervisor:
         # How many operations of identities have chosen it.
         self.users: int = 0
         self.description: str = server_info.describe()
-        # What models may follow.
-        self.given_links: GivenLinks = GivenLinks()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
         self._max_delay: float = 30.0
@@ -446,13 +402,7 @@ class Supervisor:
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self._server_asks
         client.on_gap = self._changes_missed
-        return Session(
-            client,
-            self.description,
-            on_end=self._session_ended,
-            owner=self,
-            server_info=self.server_info,
-        )
+        return Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
 
     async def kept_listing(self, timeout: float) -> ToolListing:
         """
