@@ -59,6 +59,16 @@ def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-hay
     return done
 
 
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """
+    Retrieve the error of a task, which asyncio would log if nobody waits for the task any more.
+
+    :param task: A task that is done.
+    """
+    if not task.cancelled():
+        task.exception()
+
+
 # How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
 # importing.
 _LONGEST_IMPORT = 60.0

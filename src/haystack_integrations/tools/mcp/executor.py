@@ -23,7 +23,7 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.concurrency import retrieve_error, start_in_thread
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ class _Operation:
         except BaseException as error:
             self._error, self._has_ended = error, True
             task: Any = self._task
-            task.add_done_callback(_retrieve)
+            task.add_done_callback(retrieve_error)
             raise
         finally:
             self._end()
@@ -259,12 +259,6 @@ class _Operation:
             error, self._error = self._error, None  # its traceback refers to this object
             raise error
         return self._result
-
-
-def _retrieve(task: asyncio.Task[None]) -> None:
-    # Who waits has the error; without this, asyncio would log it if nobody waits any more.
-    if not task.cancelled():
-        task.exception()
 
 
 def _wake_all(waiters: list[asyncio.Future[None]]) -> None:

@@ -53,7 +53,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     is_same,
     secrets_of,
 )
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.concurrency import retrieve_error, start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
@@ -82,8 +82,7 @@ class _Renewal:
 
     def __init__(self, get: Callable[[Callable[[bool], None]], Coroutine[Any, Any, bool]]) -> None:
         self._task = asyncio.create_task(get(self._refreshing))
-        # Whoever waited has the error; without this, asyncio would log it if nobody did.
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._task.add_done_callback(retrieve_error)
         self._waiters = 0
         self._is_refreshing = False
 

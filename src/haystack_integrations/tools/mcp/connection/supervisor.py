@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.concurrency import retrieve_error
 from haystack_integrations.tools.mcp.connection.gate import Gate, answering
 from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
@@ -82,7 +83,7 @@ class _SharedTask(Generic[T]):
         # None once nobody waits for it: its error holds the frames of all who did.
         self._task: asyncio.Task[T] | None = task
         self._waiters = 0
-        task.add_done_callback(_retrieve)
+        task.add_done_callback(retrieve_error)
 
     @property
     def is_under_way(self) -> bool:
@@ -607,9 +608,3 @@ _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
     "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
 )
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    # Whoever waited has the error; without this, asyncio would log it if nobody did.
-    if not task.cancelled():
-        task.exception()
