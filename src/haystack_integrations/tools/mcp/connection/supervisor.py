@@ -63,9 +63,19 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-
 # After how many seconds the tools are listed again for a call that must not be sent because of them.
 _LISTED_AGAIN_AFTER = 5.0
+
+_CLOSED = "the connection was closed"
+_FOR_NOBODY = (
+    "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
+    "mcp_request_context."
+)
+_SOMEBODY_ELSES = "the server's session belongs to another identity"
+_NO_HEADERS = (
+    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
+    "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
+)
 
 
 class NotForCallerError(Exception):
@@ -596,15 +606,3 @@ def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     context.run(current_identity.set, NO_IDENTITY)
     context.run(current_context.set, None)
     return asyncio.create_task(coro, context=context)
-
-
-_CLOSED = "the connection was closed"
-_FOR_NOBODY = (
-    "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
-    "mcp_request_context."
-)
-_SOMEBODY_ELSES = "the server's session belongs to another identity"
-_NO_HEADERS = (
-    "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
-    "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
-)

@@ -78,11 +78,11 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How long a journal or a handler may take to keep a call, in seconds. Nothing else limits how long a caller waits.
-_KEEP_TIMEOUT = 60.0
-
 T = TypeVar("T")
 E = TypeVar("E", bound=MCPInvocationError)
+
+# How long a journal or a handler may take to keep a call, in seconds. Nothing else limits how long a caller waits.
+_KEEP_TIMEOUT = 60.0
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
@@ -100,6 +100,11 @@ _NOT_FOR_ONE_USER = ("404", "410", "421", "429")
 
 # How long a handler may take to answer where tasks have no limit, in seconds.
 _LONGEST_ANSWER = 86_400.0
+
+_GOES_ON = (
+    "The task goes on at the server; do not repeat the call. `continue_call` takes it up again with the `pending_call` "
+    "of this error, and `cancel_call` ends it."
+)
 
 
 class ToolCall:
@@ -666,12 +671,6 @@ class _TaskRun:
         error = self._request.error(kind, text)
         error._outcome = outcome  # what is a task has begun
         return error
-
-
-_GOES_ON = (
-    "The task goes on at the server; do not repeat the call. `continue_call` takes it up again with the `pending_call` "
-    "of this error, and `cancel_call` ends it."
-)
 
 
 def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> MCPPendingCall:
