@@ -728,19 +728,21 @@ async def _without_exit(coroutine: Any) -> Any:
 
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
 _WRITING = 0.3
+# What runs code of the user, and how it fails.
+_FAILURES: dict[str | None, type[FastMCPError]] = {
+    "tools/call": ToolError,
+    "resources/read": ResourceError,
+    "prompts/get": PromptError,
+    "completion/complete": PromptError,
+}
 
 
 class CallGuard(Middleware):
     """
     Ends the calls of one server when it stops, and fails those whose code would end the process.
-    """
 
-    _failures: dict[str | None, type[FastMCPError]] = {  # noqa: RUF012
-        "tools/call": ToolError,
-        "resources/read": ResourceError,
-        "prompts/get": PromptError,
-        "completion/complete": PromptError,
-    }
+    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called.
+    """
 
     def __init__(self) -> None:
         """
@@ -758,10 +760,11 @@ class CallGuard(Middleware):
         :returns: The answer.
         :raises FastMCPError: If the server stops, or the code calls `sys.exit`.
         """
-        failure = self._failures.get(context.method)
+        if context.method == "tools/list" and (called := await _tool_of_call(context)) is not None:
+            return [called]
+        failure = _FAILURES.get(context.method)
         if failure is None:
-            called = await _tool_of_call(context) if context.method == "tools/list" else None
-            return await call_next(context) if called is None else [called]
+            return await call_next(context)
         if self.is_stopping:
             msg = "The server is stopping"
             raise failure(msg)
@@ -806,7 +809,7 @@ class CallGuard(Middleware):
 
 async def _tool_of_call(context: MiddlewareContext[Any]) -> Tool | None:
     """
-    Return the tool that is being called, if the SDK lists all of them to look at its schema only.
+    Return the tool that is being called, if it is the SDK that lists all of them.
 
     Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
     client's own listing names `tools/list` in its headers.
