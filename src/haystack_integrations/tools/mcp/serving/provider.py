@@ -50,15 +50,6 @@ NamedT = TypeVar("NamedT", bound=FastMCPComponent)
 
 DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
 
-# The parameters of `create_mcp_server` beside `tools`, and what serves what is given there.
-_SOURCES: dict[str, Callable[..., Source]] = {
-    "pipelines": PipelineSource,
-    "agents": AgentSource,
-    "document_stores": DocumentStoreSource,
-    "prompts": PromptSource,
-    "skills": SkillSource,
-}
-
 
 class HaystackProvider(Provider, Changes):
     """
@@ -116,20 +107,16 @@ class HaystackProvider(Provider, Changes):
         self._told: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
         self._options = NamedOptions(options)
-        given = {
-            "pipelines": pipelines,
-            "agents": agents,
-            "document_stores": document_stores,
-            "prompts": prompts,
-            "skills": skills,
-        }
+        kinds: list[tuple[Callable[..., Source], Any]] = [
+            (PipelineSource, pipelines),
+            (AgentSource, agents),
+            (DocumentStoreSource, document_stores),
+            (PromptSource, prompts),
+            (SkillSource, skills),
+        ]
         self._add(
             *_tool_sources([] if tools is None else tools, self._options, self.pool),
-            *(
-                _SOURCES[parameter](things, options=self._options, pool=self.pool)
-                for parameter, things in given.items()
-                if things is not None
-            ),
+            *(kind(given, options=self._options, pool=self.pool) for kind, given in kinds if given is not None),
             *sources,
         )
         if self._options.unused is not None and not any(each.may_change for each in self.sources):
