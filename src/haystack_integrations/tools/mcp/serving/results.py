@@ -47,8 +47,6 @@ OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
-_SAME = object()
-
 # A longer text is not sent in addition to structured content that has it, too: clients take events of 1 MiB at most
 # from a stream. What they show a model is the beginning.
 _LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
@@ -270,14 +268,13 @@ class ResultWriter:
         if isinstance(value, types.InputRequiredResult):
             return InputRequiredToolResult(value)
         writer = JsonWriter(self._options)
-        value, shown = (value.value, value.shown) if isinstance(value, Answer) else (value, _SAME)
+        is_same = not isinstance(value, Answer)
+        value, shown = (value, value) if is_same else (value.value, value.shown)
         written = writer.write(value) if self._validator or not _only_content(value) else None
         structured = self._structured(written)
-        content = _content(value, writer, written) if shown is _SAME else _content(shown, writer)
+        content = _content(shown, writer, written if is_same else None)
         if structured is not None:
-            content = [
-                part for block in content for part in _without_repetition(block, structured, is_same=shown is _SAME)
-            ]
+            content = [part for block in content for part in _without_repetition(block, structured, is_same=is_same)]
         content += [types.TextContent(type="text", text=note) for note in writer.notes]
         meta: dict[str, Any] = {}
         if writer.notes:
