@@ -209,17 +209,18 @@ class OAuth(httpx2.Auth):
             await _drop_body(response)
             record = await _explained(self._renew(tries, record, challenge))
 
-    async def log_in(self, challenge: httpx2.Response, user: str | None) -> None:
+    async def log_in(self, response: httpx2.Response, user: str | None) -> None:
         """
         Get tokens for a user in place of those that there are.
 
-        :param challenge: The refusal of a request.
+        :param response: The answer to a request without a token, which a server may leave open.
         :param user: The user, or None.
         :raises MCPAuthorizationError: If that fails.
         """
         holder = self.holder_of(user)
         holder.record = await _explained(holder.load())
-        await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, Challenge.of(challenge)))
+        challenge = Challenge.of(response) or Challenge()
+        await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, challenge))
 
     async def log_out(self, user: str | None) -> bool:
         """

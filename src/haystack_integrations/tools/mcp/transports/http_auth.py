@@ -113,7 +113,7 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
     """
     info, auth, url = _oauth_of(server_info)
     try:
-        await auth.log_in(await _challenge(info, url), user)
+        await auth.log_in(await _answer_to_ping(info, url), user)
     except MCPConnectionError as error:
         msg = f"Failed to log in at {server_info.describe()}: {error}"
         raise MCPAuthorizationError(msg, server_info, "login") from error.__cause__
@@ -169,15 +169,12 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
     return server_info, auth, url
 
 
-async def _challenge(info: HttpServerInfo, url: str) -> httpx2.Response:
+async def _answer_to_ping(info: HttpServerInfo, url: str) -> httpx2.Response:
     headers = {**info._resolved_headers(), "Accept": "application/json, text/event-stream"}
     async with _client(info) as client:
         try:
             async with client.stream("POST", url, json=_PING, headers=headers) as response:
-                is_refusal = response.status_code == httpx2.codes.UNAUTHORIZED
+                return response
         except httpx2.RequestError as error:
             msg = f"{redact_url(url)} could not be reached ({type(error).__name__}: {error})"
             raise MCPConnectionError(msg) from error
-    # A server may leave some requests open.
-    challenge = response.headers.get("www-authenticate", "") if is_refusal else ""
-    return httpx2.Response(httpx2.codes.UNAUTHORIZED, headers={"WWW-Authenticate": challenge} if challenge else {})
