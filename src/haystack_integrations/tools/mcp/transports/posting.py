@@ -15,6 +15,7 @@ import asyncio
 import logging
 import ssl
 import time
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -483,6 +484,24 @@ class HttpTransport(Transport):
         task = asyncio.create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def carry(self, content: bytes, exchange: Exchange) -> None:
+        """
+        Post a request, until it is settled or this is closed.
+
+        :param content: The request as JSON.
+        :param exchange: The request.
+        """
+        with self._cancelled_by_closing() as scope:
+            # The answer may come by another way, before the response of this one has ended.
+            exchange.answer.add_done_callback(lambda _: scope.cancel())
+            await self._post(content, exchange)
+        if scope.cancelled_caught:  # if there is no answer, this was closed
+            exchange.lose()
+
+    @abstractmethod
+    async def _post(self, content: bytes, exchange: Exchange) -> None:
+        """Post a request, and settle it if its response does so."""
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> Mapping[str, str]:  # noqa: ARG002
         """Return the headers of a request."""

@@ -234,12 +234,16 @@ def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
     """
     Settle a request over the SSE transport whose message was refused.
 
-    :param response: A response with an error status.
+    :param response: A response without success.
     :param exchange: The request.
     :returns: Why the session is to take no more requests, as a clause; None if it is.
     """
     if _is_too_busy(response, exchange):
         return None
+    if response.is_redirect:
+        reason = f"the server redirected a message elsewhere (HTTP {response.status_code})"
+        exchange.settle(RefusedError(reason, is_final=True))
+        return reason
     status, code = status_of(response), response.status_code
     reason = f"the server refused a message with HTTP {status}"
     if code in _DENIED or code in _SESSION_GONE:

@@ -94,21 +94,8 @@ class SseTransport(HttpTransport):
             endpoint.set_exception(ConnectionError(reason or failure))
         self.channel.ended(reason)
 
-    async def carry(self, content: bytes, exchange: Exchange) -> None:
-        """
-        Post a request. It is settled by what comes over the event stream, or because it could not be posted.
-
-        :param content: The request as JSON.
-        :param exchange: The request.
-        """
-        with self._cancelled_by_closing() as scope:
-            # The answer may come before its request is acknowledged.
-            exchange.answer.add_done_callback(lambda _: scope.cancel())
-            await self._post(content, exchange)
-        if scope.cancelled_caught:  # if there is no answer, this was closed
-            exchange.lose()
-
     async def _post(self, content: bytes, exchange: Exchange) -> None:
+        """Post a request. It is settled by what comes over the event stream, or because it could not be posted."""
         # The answer to a request that was not taken will not come, and the session is in doubt.
         try:
             response = await self._sender.send("POST", self._url, self._post_headers, content, exchange=exchange)
@@ -118,12 +105,7 @@ class SseTransport(HttpTransport):
             if not isinstance(error, BusyError | MCPAuthorizationError):
                 self.channel.drained(describe_failure(error))
             return
-        reason = None
-        if response.is_redirect:
-            reason = f"the server redirected a message elsewhere (HTTP {response.status_code})"
-            exchange.settle(RefusedError(reason, is_final=True))
-        elif not response.is_success:
-            reason = judge_sse(response, exchange)
+        reason = None if response.is_success else judge_sse(response, exchange)
         if reason is not None:
             self.channel.drained(reason)
 

@@ -138,30 +138,20 @@ class StreamableHttpTransport(HttpTransport):
         """
         return exchange.version in MODERN_PROTOCOL_VERSIONS
 
-    async def carry(self, content: bytes, exchange: Exchange) -> None:
-        """
-        Post a request, and read its response until the answer comes or none can come any more.
-
-        :param content: The request as JSON.
-        :param exchange: The request.
-        """
+    async def _post(self, content: bytes, exchange: Exchange) -> None:
+        """Post a request, and read its response until the answer comes or none can come any more."""
         headers = self._headers(self._post_headers, exchange)
-        with self._cancelled_by_closing() as scope:
-            # The answer may come in another stream, while this one stays open.
-            exchange.answer.add_done_callback(lambda _: scope.cancel())
+        try:
+            response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
             try:
-                response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
-                try:
-                    await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
-                except BaseException:
-                    await response.aclose()
-                    raise
-            except Exception as error:
-                self._sender.settle(exchange, error)
-                if tls_refusal(error) is not None:  # certificates are read for a session, and may be replaced since
-                    self.channel.drained(describe_failure(error))
-        if scope.cancelled_caught:  # this was closed
-            exchange.lose()
+                await self._read_response(response, exchange, has_session=SESSION_HEADER in headers)
+            except BaseException:
+                await response.aclose()
+                raise
+        except Exception as error:
+            self._sender.settle(exchange, error)
+            if tls_refusal(error) is not None:  # certificates are read for a session, and may be replaced since
+                self.channel.drained(describe_failure(error))
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
         headers: dict[str, str] = {**common}
