@@ -94,8 +94,8 @@ class MCPToolRunner:
         _check_types("outputs", outputs, list(_OUTPUTS))
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
-        self._has_inputs = inputs is not None
-        self._is_checked = False
+        # From warm-up on, or at once with a snapshot.
+        self._knows_parameters = False
         # The outputs without a value, each of which is told once: a server may leave out what is optional.
         self._told_missing: set[str] = set()
         for name, kind in (self.inputs or {}).items():
@@ -128,6 +128,7 @@ class MCPToolRunner:
         Connect to the server like `warm_up`, without blocking the event loop.
 
         :raises MCPConnectionError: As `warm_up`.
+        :raises MCPDriftError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
@@ -135,16 +136,16 @@ class MCPToolRunner:
         self._take_inputs()
 
     def _take_inputs(self) -> None:
+        if self._knows_parameters:
+            return
         schema = self.tool._schema
         declared = schema.get("properties", {})
-        if not self._is_checked:
-            self._check_known(declared, takes_others=schema.get("additionalProperties") is not False)
-            self._is_checked = True
-        if not self._has_inputs:
+        self._check_known(declared, takes_others=schema.get("additionalProperties") is not False)
+        if self.inputs is None:
             for name in declared:
                 if name != _INPUT:
                     self._add_input(name, Any, is_required=name in schema.get("required", []))
-            self._has_inputs = True
+        self._knows_parameters = True
 
     def _check_known(self, declared: dict[str, Any], *, takes_others: bool) -> None:
         for name in [*(self.inputs or {}), *self.arguments]:
