@@ -144,6 +144,8 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     ran = run("doctor", str(file))
     assert ran.code == 1
     assert "secret-in-plain-text" not in ran.screen
+    assert run("doctor", f"{file}:unset").code == 2
+    assert run("doctor", f"{file}:unset", "--env", "KEY=value").code == 0
 
 
 def test_a_listing_that_fails_is_a_problem_of_its_own(run: Run, tmp_path: Path) -> None:

@@ -176,17 +176,18 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
         for place in starmap(shown_place, plain_secrets(server.toolset.server_info)):
             text = f"`{place}` has a secret in plain text"
             yield Finding(WARNING, text, "Write `${NAME}` there, and set that environment variable")
-    if server.missing:
-        text = f"These environment variables are not set: {', '.join(server.missing)}"
-        advice = "Set them, write `${NAME:-default}` in the file, or disable the server"
-        yield Finding(PROBLEM, text, advice, ExitCode.USAGE)
-        return
-    if isinstance(server.info, HttpServerInfo) and not missing_variables(server.info):
-        url = urlsplit(resolved(server.info.url))
-        if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
-            text = "Everything goes unencrypted over http://, with tokens and results"
-            yield Finding(WARNING, text, "Use https:// if the server has it")
     try:
+        info = options.apply(server.usable())
+        if missing := missing_variables(info):
+            text = f"These environment variables are not set: {', '.join(missing)}"
+            advice = "Set them, write `${NAME:-default}` in the file, or disable the server"
+            yield Finding(PROBLEM, text, advice if server.toolset is not None else "Set them", ExitCode.USAGE)
+            return
+        if isinstance(info, HttpServerInfo):
+            url = urlsplit(resolved(info.url))
+            if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+                text = "Everything goes unencrypted over http://, with tokens and results"
+                yield Finding(WARNING, text, "Use https:// if the server has it")
         with connected(server, options) as session:
             yield from _session(session, options)
             if server.toolset is not None:

@@ -58,7 +58,6 @@ class Server:
     :param toolset: Its toolset, of a configuration file.
     :param place: Where it stands, for messages.
     :param warnings: What may be wrong with it.
-    :param missing: The environment variables that it needs and that are not set.
     :param error: Why it cannot be used, if it cannot.
     """
 
@@ -67,7 +66,6 @@ class Server:
     toolset: MCPToolset | None = None
     place: str = ""
     warnings: Sequence[str] = ()
-    missing: Sequence[str] = ()
     error: str | None = None
 
     @property
@@ -171,8 +169,7 @@ def configured_in(file: Path) -> list[Server]:
             servers.append(Server(name, place=place, error=str(error)))
             continue
         info = toolset.server_info if toolset is not None else None
-        missing = missing_variables(info) if info is not None else []
-        servers.append(Server(name, info, toolset, place, configuration.warnings[place], missing))
+        servers.append(Server(name, info, toolset, place, configuration.warnings[place]))
     return servers
 
 
@@ -278,8 +275,8 @@ def _file_here() -> Path:
 
 def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, taken: dict[str, str]) -> dict[str, Any]:
     warnings = list(entry.warnings)
-    if entry.missing:
-        warnings.append(f"these environment variables are not set: {', '.join(entry.missing)}")
+    if missing := missing_variables(toolset.server_info):
+        warnings.append(f"these environment variables are not set: {', '.join(missing)}")
     info, variables = _without_plain_secrets(entry.name, toolset.server_info, taken)
     warnings += [
         f"`{place}` has a secret in plain text. The YAML takes it from the environment "
