@@ -68,8 +68,8 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.options import (
-    BoundArguments,
     BoundValues,
+    HiddenArguments,
     Sent,
     ToolOptions,
     limit_outputs,
@@ -315,11 +315,7 @@ class MCPTool(ToolBase, Tool):
         bound_arguments: dict[str, Any] | None = None,
         invocation_timeout: float | None = None,
     ) -> None:
-        self._bound = BoundArguments(remote_name, bound_arguments)
-        both = self._bound.overridden((inputs_from_state or {}).values())
-        if both:
-            msg = f"`bound_arguments` and `inputs_from_state` of tool '{remote_name}' both have: {', '.join(both)}"
-            raise ValueError(msg)
+        self._hidden = HiddenArguments(remote_name, bound_arguments, inputs_from_state)
         self.remote_name = remote_name
         self.eager_connect = eager_connect
         self.tool_options = options
@@ -330,7 +326,6 @@ class MCPTool(ToolBase, Tool):
         self._toolset = toolset
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
-        self._custom_inputs_from_state = inputs_from_state
         self._own_invocation_timeout = invocation_timeout
         self._generation = 0
         # By the names that an alias of a registry gives this tool, without and with instructions of the server.
@@ -355,8 +350,8 @@ class MCPTool(ToolBase, Tool):
             shown = limit_outputs(shown, options.max_result_size)
         self.outputs_to_string: dict[str, Any] | None = shown
         self.inputs_from_state: dict[str, str] | None = inputs_from_state
-        if self._bound.state_inputs:
-            self.inputs_from_state = {**(inputs_from_state or {}), **self._bound.state_inputs}
+        if self._hidden.state_inputs:
+            self.inputs_from_state = {**self._hidden.inputs_from_state, **self._hidden.state_inputs}
         # The argument with the messages of the run, in which failures are counted.
         self._conversation_input: str | None = None
         if options.max_tool_failures is not None:
@@ -376,7 +371,7 @@ class MCPTool(ToolBase, Tool):
         """
         The arguments that the model neither sees nor overrides, by parameter.
         """
-        return dict(self._bound.values)
+        return dict(self._hidden.bound)
 
     @property
     def exposed_name(self) -> str | None:
@@ -469,8 +464,8 @@ class MCPTool(ToolBase, Tool):
         """
         self._valid_inputs = set(parameters["properties"])
         # What the model does not see, and where that was said.
-        uses = {name: f"`inputs_from_state` ('{key}')" for key, name in (self._custom_inputs_from_state or {}).items()}
-        uses |= dict.fromkeys(self._bound.values, "`bound_arguments`")
+        uses = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
+        uses |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
         if (key_argument := self.tool_options.idempotency_argument) is not None:
             uses[key_argument] = "`idempotency_argument`"
         for name, place in uses.items():
@@ -480,7 +475,7 @@ class MCPTool(ToolBase, Tool):
                     f"{', '.join(sorted(self._valid_inputs)) or 'none'}."
                 )
                 raise ValueError(msg)
-        self._bound.check(definition.input_schema)
+        self._hidden.check(definition.input_schema)
         parameters = without_properties(parameters, uses) if uses else parameters
         hidden: Counter[str] = Counter()
 
@@ -629,7 +624,7 @@ class MCPTool(ToolBase, Tool):
         :param arguments: The arguments, which are changed.
         :returns: How often the tool has failed in this run since it last succeeded, if that is limited.
         """
-        for name in (self._custom_inputs_from_state or {}).values():
+        for name in self._hidden.inputs_from_state.values():
             # In a pipeline, a key of the State that nobody gives a value is there, as None.
             if name not in self._required and arguments.get(name, name) is None:
                 del arguments[name]
@@ -736,7 +731,7 @@ class MCPTool(ToolBase, Tool):
             what = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
             msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {what}"
             raise ValueError(msg)
-        sent = self._bound.reapply(call.arguments, call.withheld, self._custom_inputs_from_state or {})
+        sent = self._hidden.reapply(call.arguments, call.withheld)
         missing = [name for name in call.withheld if name not in sent.arguments]
         if missing:
             msg = (
@@ -807,7 +802,7 @@ class MCPTool(ToolBase, Tool):
         """
         Describe a call for the run that records it.
         """
-        from_state = {*(self._custom_inputs_from_state or {}).values()}
+        from_state = {*self._hidden.inputs_from_state.values()}
         return RecordedCall(
             request=request,
             arguments={name: value for name, value in sent.given.items() if name not in from_state},
@@ -824,15 +819,15 @@ class MCPTool(ToolBase, Tool):
         fitted = fit_arguments(arguments, self._schema)
         if not self._valid_inputs.issuperset(arguments):
             self._warn_of_undeclared(arguments)
-        if not (self._bound.values or self._custom_inputs_from_state):
+        if not (self._hidden.bound or self._hidden.inputs_from_state):
             return Sent(arguments=fitted, given=arguments)
-        for name in self._bound.overridden(arguments):
+        for name in self._hidden.overridden(arguments):
             logger.warning(
                 "The argument '{argument}' of tool '{tool}' is bound; the value that was passed is ignored",
                 argument=name,
                 tool=self.name,
             )
-        return self._bound.apply(fitted, self._custom_inputs_from_state or {})
+        return self._hidden.apply(fitted)
 
     @property
     def _required(self) -> list[Any]:
@@ -840,7 +835,7 @@ class MCPTool(ToolBase, Tool):
         return required if isinstance(required, list) else []
 
     def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
-        known = self._valid_inputs.union(self._bound.state_inputs.values())
+        known = self._valid_inputs.union(self._hidden.state_inputs.values())
         if unknown := undeclared(arguments, known, self._schema):
             logger.warning(
                 "Tool '{tool}' has no argument {unknown} and may ignore it; it has: {known}",
@@ -894,14 +889,14 @@ class MCPTool(ToolBase, Tool):
             code, data = getattr(error, "code", None), getattr(error, "data", None)
             text = f"Failed to invoke Tool `{self.name}`: {error}"
             failure, cause = kind(text, self.name, sent.given, code=code, data=data), error
-        if self._bound:
+        if self._hidden.bound:
             failure.tool_args = sent.given
         redactor = Redactor([*texts_in(sent.hidden), *sent.secrets])
         redacted = redactor.text(failure.message)
         failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
-        for key, name in (self._custom_inputs_from_state or {}).items():
+        for key, name in self._hidden.inputs_from_state.items():
             if name not in sent.arguments and name in self._required:
                 redacted += (
                     f"\nThe parameter '{name}' was not sent, because the State has no '{key}' (`inputs_from_state`): "
@@ -923,7 +918,7 @@ class MCPTool(ToolBase, Tool):
             "name": self.remote_name,
             "description": self._custom_description,
             "outputs_to_string": self._custom_outputs_to_string,
-            "inputs_from_state": self._custom_inputs_from_state,
+            "inputs_from_state": self._hidden.inputs_from_state or None,
         }
         return own[name] if name in own else super()._parameter(name)
 
@@ -939,7 +934,7 @@ class MCPTool(ToolBase, Tool):
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored = super()._as_dict(method)
-        if values := self._bound.values:
+        if values := self._hidden.bound:
             stored["data"]["bound_arguments"] = stored_arguments(values) if method == "to_dict" else list(values)
         return stored
 

@@ -400,27 +400,30 @@ class Sent:
     secrets: list[str] = field(default_factory=list)
 
 
-class BoundArguments:
+class HiddenArguments:
     """
-    Arguments of one tool that the model neither sees nor overrides.
+    Arguments of one tool that the model does not see: those that are bound, and those from the State.
     """
 
-    def __init__(self, tool_name: str, values: dict[str, Any] | None) -> None:
+    def __init__(self, tool_name: str, bound: dict[str, Any] | None, inputs_from_state: dict[str, str] | None) -> None:
         """
         Initialize the arguments.
 
         :param tool_name: Name of the tool, for messages.
-        :param values: Values by parameter: JSON values, Secrets and FromStates.
+        :param bound: Values by parameter: JSON values, Secrets and FromStates. The model cannot override them.
+        :param inputs_from_state: Parameters by State keys. The model can override them, if it guesses their names.
+        :raises ValueError: If a parameter is in both.
         """
         self.tool_name = tool_name
-        self.values: dict[str, Any] = values or {}
+        self.bound: dict[str, Any] = bound or {}
+        self.inputs_from_state: dict[str, str] = inputs_from_state or {}
+        if both := self.overridden(self.inputs_from_state.values()):
+            msg = f"`bound_arguments` and `inputs_from_state` of tool '{tool_name}' both have: {', '.join(both)}"
+            raise ValueError(msg)
         # Haystack passes values of its State under these names, which no model can guess; under a parameter's own name
         # the model's value would take precedence.
-        keys = dict.fromkeys(value.key for value in self.values.values() if isinstance(value, FromState))
+        keys = dict.fromkeys(value.key for value in self.bound.values() if isinstance(value, FromState))
         self.state_inputs: dict[str, str] = {key: f"bound_{uuid.uuid4().hex}" for key in keys}
-
-    def __bool__(self) -> bool:
-        return bool(self.values)
 
     def check(self, schema: dict[str, Any]) -> None:
         """
@@ -429,7 +432,7 @@ class BoundArguments:
         :param schema: The tool's input schema, as the server sent it.
         :raises ValueError: If a Secret would be sent as a header.
         """
-        for name, value in self.values.items():
+        for name, value in self.bound.items():
             declared = schema.get("properties")
             if isinstance(value, Secret) and isinstance(declared, dict) and _has_key(declared.get(name), _HEADER_KEY):
                 msg = (
@@ -439,24 +442,23 @@ class BoundArguments:
                 )
                 raise ValueError(msg)
 
-    def apply(self, arguments: dict[str, Any], inputs_from_state: Mapping[str, str]) -> Sent:
+    def apply(self, arguments: dict[str, Any]) -> Sent:
         """
         Complete the arguments of a call.
 
         :param arguments: What the model or the caller passed, and what Haystack added from its State.
-        :param inputs_from_state: The tool's own mapping from State keys to parameters.
         :returns: What is sent. Bound values win.
         :raises ValueError: If a bound value is missing.
         """
         inputs = set(self.state_inputs.values())
-        given = {name: value for name, value in arguments.items() if name not in inputs and name not in self.values}
+        given = {name: value for name, value in arguments.items() if name not in inputs and name not in self.bound}
         # In a pipeline, a key of the State that nobody gives a value is there, as None.
         state = {key: value for key, name in self.state_inputs.items() if (value := arguments.get(name)) is not None}
-        mapped = {name: state[key] for key, name in inputs_from_state.items() if key in state}
+        mapped = {name: state[key] for key, name in self.inputs_from_state.items() if key in state}
         sent = mapped | given
-        hidden = {name: sent[name] for name in inputs_from_state.values() if name in sent}
+        hidden = {name: sent[name] for name in self.inputs_from_state.values() if name in sent}
         secrets: list[str] = []
-        for name, value in self.values.items():
+        for name, value in self.bound.items():
             if isinstance(value, FromState):
                 if value.key not in state:
                     msg = (
@@ -472,24 +474,22 @@ class BoundArguments:
                 sent[name] = value
         return Sent(arguments=sent, given=given, hidden=hidden, secrets=secrets)
 
-    def reapply(self, kept: Mapping[str, Any], withheld: Iterable[str], inputs_from_state: Mapping[str, str]) -> Sent:
+    def reapply(self, kept: Mapping[str, Any], withheld: Iterable[str]) -> Sent:
         """
         Complete the arguments of a call that is continued.
 
         :param kept: What was kept of its arguments.
         :param withheld: Names of those that were not kept, because they are Secrets.
-        :param inputs_from_state: The tool's own mapping from State keys to parameters.
         :returns: What is sent in addition, and what is to be redacted.
         :raises ValueError: If a Secret has no value.
         """
-        bound = {name: self.values.get(name) for name in withheld}
+        bound = {name: self.bound.get(name) for name in withheld}
         secrets = {name: self._resolve(name, value) for name, value in bound.items() if isinstance(value, Secret)}
-        from_state = {*inputs_from_state.values()} | {
-            name for name, value in self.values.items() if isinstance(value, FromState)
-        }
+        from_state = {name for name, value in self.bound.items() if isinstance(value, FromState)}
+        from_state.update(self.inputs_from_state.values())
         return Sent(
             arguments=secrets,
-            given={name: value for name, value in kept.items() if name not in self.values},
+            given={name: value for name, value in kept.items() if name not in self.bound},
             hidden={name: value for name, value in kept.items() if name in from_state},
             secrets=list(secrets.values()),
         )
@@ -513,7 +513,7 @@ class BoundArguments:
         :param arguments: The names of the arguments that were passed.
         :returns: Those that are bound.
         """
-        return [name for name in arguments if name in self.values]
+        return [name for name in arguments if name in self.bound]
 
 
 def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
