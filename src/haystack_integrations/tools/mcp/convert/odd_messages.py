@@ -77,8 +77,10 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     if result.get("resultType") == "input_required":
         return MendedResult(repair(types.InputRequiredResult, result) or result)
     frame = _with_defaults(method, version, result)
+    if method in _RESULTS:
+        return MendedResult(repair(_RESULTS[method], frame) or result)
     if method not in _LISTS:
-        return MendedResult((method in _RESULTS and repair(_RESULTS[method], frame)) or result)
+        return MendedResult(result)
     model, name, mend_item = _LISTS[method]
     items = _as_list(frame[name]) if name in frame else None
     shell = repair(model, {**frame, name: []})
@@ -265,10 +267,11 @@ def _block(block: Any) -> list[Any]:
         return []
     if isinstance(block, str):
         return [{"type": "text", "text": block}]
-    repaired = None
     if isinstance(block, dict):
         block = dict(block)
-        kind = str(block.setdefault("type", "text") if isinstance(block.get("text"), str) else block.get("type"))
+        if isinstance(block.get("text"), str):
+            block.setdefault("type", "text")
+        kind = str(block.get("type"))
         if kind == "text" and "text" in block:
             block["text"] = _as_text(block["text"])
         elif kind in ("image", "audio") and not isinstance(block.get("mimeType"), str):
@@ -277,14 +280,13 @@ def _block(block: Any) -> list[Any]:
             block["name"] = _as_text(block.get("uri"))
         elif kind == "resource" and isinstance(resource := block.get("resource"), dict):
             block["resource"] = _as_contents(resource)
-        repaired = repair(_BLOCKS[kind], block) if kind in _BLOCKS and kind not in _OF_SAMPLING else None
-        if repaired is None and isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
-            repaired = {"type": "text", "text": block["text"]}
-    if repaired is None:
-        shown = _as_text(block)
-        shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
-        repaired = {"type": "text", "text": f"[unsupported content: {shown}]"}
-    return [repaired]
+        if kind in _BLOCKS and kind not in _OF_SAMPLING and (repaired := repair(_BLOCKS[kind], block)) is not None:
+            return [repaired]
+        if isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
+            return [{"type": "text", "text": block["text"]}]
+    shown = _as_text(block)
+    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+    return [{"type": "text", "text": f"[unsupported content: {shown}]"}]
 
 
 # Models by methods. `mcp_types.methods` has them, too, but takes as long to import as all else that a connection needs.
