@@ -23,9 +23,9 @@ from haystack_integrations.tools.mcp.durable.run import (
     DurableRun,
     OnUnknown,
     OpenRun,
-    Scope,
     UnknownCall,
     failure,
+    in_scope,
     scope,
     unknown_call,
 )
@@ -171,11 +171,8 @@ class RunJournal:
 
         :param name: A name for what runs in this block, the same when the run is continued.
         """
-        reset = scope.set(Scope(f"{scope.get().path}/{name}"))
-        try:
+        with in_scope(f"{scope.get().path}/{name}"):
             yield
-        finally:
-            scope.reset(reset)
 
     def runs(self) -> list[RecordedRun]:
         """

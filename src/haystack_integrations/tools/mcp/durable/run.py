@@ -90,6 +90,20 @@ class Scope(NamedTuple):
 scope: Final[ContextVar[Scope]] = ContextVar("haystack_mcp_run_scope", default=Scope())  # noqa: B039 - it is frozen
 
 
+@contextmanager
+def in_scope(path: str) -> Iterator[None]:
+    """
+    Find what is recorded in a block by a path of its own.
+
+    :param path: The calls and branches that the block runs in.
+    """
+    reset = scope.set(Scope(path))
+    try:
+        yield
+    finally:
+        scope.reset(reset)
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnknownCall:
     """

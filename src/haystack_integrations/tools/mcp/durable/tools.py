@@ -22,7 +22,7 @@ from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
-from haystack_integrations.tools.mcp.durable.run import OpenRun, Scope, failure, scope
+from haystack_integrations.tools.mcp.durable.run import OpenRun, failure, in_scope
 from haystack_integrations.tools.mcp.durable.store import Entry
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
@@ -74,14 +74,12 @@ class _Journaled(Tool):
         entry, is_due = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self))
         if not is_due:
             return self._recorded(entry)
-        reset = scope.set(Scope(_inside(entry)))
         try:
-            result = super().invoke(**kwargs)
+            with in_scope(_inside(entry)):
+                result = super().invoke(**kwargs)
         except ToolInvocationError as error:
             opened.note(entry, "failed", failure("", str(error)))
             raise
-        finally:
-            scope.reset(reset)
         opened.note(entry, "done", _stored(result))
         return result
 
@@ -94,14 +92,12 @@ class _Journaled(Tool):
         )
         if not is_due:
             return self._recorded(entry)
-        reset = scope.set(Scope(_inside(entry)))
         try:
-            result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
+            with in_scope(_inside(entry)):
+                result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
             await asyncio.to_thread(opened.note, entry, "failed", failure("", str(error)))
             raise
-        finally:
-            scope.reset(reset)
         await asyncio.to_thread(opened.note, entry, "done", _stored(result))
         return result
 
