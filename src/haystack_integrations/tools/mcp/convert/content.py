@@ -167,26 +167,6 @@ def error_text(envelope: str | dict[str, Any]) -> str:
     return _NO_ERROR_TEXT if _is_empty(text) else text
 
 
-def result_text(envelope: dict[str, Any]) -> str:
-    """
-    Return the text of a result for a program: that of all its text blocks, also of those for the user only.
-
-    :param envelope: The parsed envelope.
-    :returns: The texts, joined by line breaks.
-    """
-    return "\n".join(text for block in _blocks(envelope) if (text := _text(block)) is not None)
-
-
-def result_parts(envelope: dict[str, Any]) -> list[ContentPart]:
-    """
-    Convert all content of a result, in the server's order.
-
-    :param envelope: The parsed envelope.
-    :returns: Haystack content blocks; a note in text in place of what cannot be one.
-    """
-    return _content_parts(_blocks(envelope))
-
-
 # By `result_format`. Haystack serializes each by its import path.
 RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
     "text": model_text,
@@ -515,11 +495,11 @@ class MCPToolResult:
         :returns: The same for a program.
         """
         # One block after the other, so that other threads run in between.
-        envelope = {"content": [block.model_dump(mode="json", by_alias=True) for block in result.content]}
+        blocks = [block.model_dump(mode="json", by_alias=True) for block in result.content]
         return cls(
-            text=result_text(envelope),
+            text="\n".join(text for block in blocks if (text := _text(block)) is not None),
             structured=result.structured_content,
-            content=result_parts(envelope),
+            content=_content_parts(blocks),
             meta=result.meta,
             raw=result,
         )

@@ -17,7 +17,6 @@ from pydantic import Field
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 
 _MAX_LENGTH: Final = 64
-_MAX_QUOTED: Final = 200
 # A message lists this many names, and suggests that many.
 _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
@@ -82,7 +81,7 @@ def assign_tool_names(
     assigned: dict[str, str] = {}
     for remote_name in remote_names:
         if remote_name in assigned:
-            msg = f"the server lists two tools named {_quote(remote_name)}"
+            msg = f"the server lists two tools named {remote_name!r:.200}"
             raise ValueError(msg)
         assigned[remote_name] = chosen.get(remote_name) or provider_safe_name(remote_name, prefix)
     reserved, claims = set(chosen.values()), Counter(assigned.values())
@@ -146,12 +145,6 @@ def prefix_of(name: str, taken: Collection[str] = ()) -> str:
         ending = f"_{number}"
         prefix, number = f"{base[: _LONGEST_PREFIX - len(ending)]}{ending}", number + 1
     return prefix
-
-
-def _quote(value: Any) -> str:
-    if isinstance(value, str):
-        return repr(value if len(value) <= _MAX_QUOTED else f"{value[:_MAX_QUOTED]}...")
-    return type(value).__name__
 
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:

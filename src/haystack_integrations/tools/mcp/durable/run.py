@@ -463,7 +463,7 @@ class OpenRun:
         :raises MCPRunError: If the run cannot go on here.
         """
         with self._lock:
-            place = self._next("call", tool_name, fingerprint_of(arguments))
+            place = self._next("call", tool_name, _fingerprint(arguments))
             entry = self._entries.get(place)
         if entry is None:
             key = hashlib.sha256(f"{self._lease.run}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
@@ -747,13 +747,8 @@ class Recalled:
         self.run._write(self.place, self.request, state="done", result=result)
 
 
-def fingerprint_of(arguments: Any) -> str:
-    """
-    Return a hash of JSON.
-
-    :param arguments: The value. What is no JSON counts by its type.
-    :returns: The hash.
-    """
+def _fingerprint(arguments: Any) -> str:
+    # What is no JSON counts by its type.
     text = json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -775,8 +770,8 @@ def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[st
             said: Any = [message.texts, parts]
         else:
             said = [[call.tool_name, call.arguments] for call in message.tool_calls]
-        shape.append([message.role.value, fingerprint_of(said)[:16]])
-    return {"messages": shape, "tools": {tool.name: fingerprint_of(tool.parameters)[:16] for tool in tools}}
+        shape.append([message.role.value, _fingerprint(said)[:16]])
+    return {"messages": shape, "tools": {tool.name: _fingerprint(tool.parameters)[:16] for tool in tools}}
 
 
 def _differences(recorded: dict[str, Any], asked: dict[str, Any], *, are_shown: bool) -> list[str]:
