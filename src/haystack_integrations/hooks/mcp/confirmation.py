@@ -85,8 +85,6 @@ def check_ui(owner: str, ui: Any) -> None:
     """
     Check a `confirmation_ui`.
 
-    :param owner: Whose parameter it is.
-    :param ui: The object.
     :raises MCPConfigurationError: If it cannot ask the user.
     """
     kind = "ConfirmationUI of Haystack, such as SimpleConsoleUI()"
@@ -137,7 +135,6 @@ class ConfirmationRules(Options):
 
         :param tool_name: Its name, as the model sees it.
         :param tool: The tool; None for one that is unknown.
-        :returns: The policy.
         """
         override = (self.overrides or {}).get(tool_name)
         if override is None:
@@ -166,9 +163,7 @@ class ConfirmationRules(Options):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the rules.
-
-        :returns: The parameters.
+        Serialize the rules as parameters.
         """
         servers = [each.server_info if isinstance(each, MCPToolset) else each for each in self.trusted]
         return {
@@ -302,17 +297,12 @@ class TracedStrategy:
     def __init__(self, strategy: ConfirmationStrategy) -> None:
         """
         Initialize the TracedStrategy.
-
-        :param strategy: The strategy.
         """
         self._strategy = strategy
 
     def run(self, **question: Any) -> ToolExecutionDecision:
         """
         Return what the strategy decides.
-
-        :param question: What Haystack asks a ConfirmationStrategy.
-        :returns: The decision.
         """
         return _decision(question, self._strategy.run)
 

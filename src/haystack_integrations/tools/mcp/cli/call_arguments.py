@@ -221,11 +221,7 @@ def sent_arguments(arguments: dict[str, Any], schema: Mapping[str, Any]) -> tupl
 
 def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
     """
-    Return why arguments do not fit a schema, without their values.
-
-    :param arguments: The arguments.
-    :param schema: The schema.
-    :returns: What is wrong, if something is.
+    Return why arguments do not fit their schema, without their values.
     """
     error = best_match(_errors(arguments, schema))
     return None if error is None else describe_violation(error)
@@ -233,10 +229,7 @@ def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """
-    Return the schemas of all arguments.
-
-    :param schema: The schema of all.
-    :returns: The schemas by name.
+    Return the schemas of all arguments by name.
     """
     properties = resolved(schema, schema).get("properties")
     known = properties if isinstance(properties, Mapping) else {}
@@ -246,9 +239,6 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def required_in(schema: Mapping[str, Any]) -> list[str]:
     """
     Return the names of the arguments that a call must have.
-
-    :param schema: The schema of all.
-    :returns: Their names.
     """
     required = resolved(schema, schema).get("required")
     return [str(name) for name in required] if isinstance(required, list) else []

@@ -175,10 +175,7 @@ def configured_in(file: Path) -> list[Server]:
 
 def names_in(file: Path) -> list[str]:
     """
-    Return the names of the servers in a file, whether or not they can be used.
-
-    :param file: The file.
-    :returns: The names; none if the file cannot be read.
+    Return the names of the servers in a file, whether or not they can be used; none if it cannot be read.
     """
     try:
         return [entry.name for entry in servers_in(file)]
@@ -325,11 +322,7 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
 
 def shown_place(field: str, key: Any) -> str:
     """
-    Write a place in a server info.
-
-    :param field: The field.
-    :param key: The key or the number in it, if there is one.
-    :returns: Such as `env.API_KEY` or `args[1]`.
+    Write a place in a server info, such as `env.API_KEY` or `args[1]`.
     """
     return field if key is None else f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key}"
 
@@ -368,9 +361,7 @@ def _without_plain_secrets(
 
 def token_folder() -> Path:
     """
-    Return where the tokens of logins are kept.
-
-    :returns: The folder, which may not exist.
+    Return the folder of the tokens of logins, which may not exist.
     """
     return settings_folder() / "mcp-haystack" / "tokens"
 
@@ -402,10 +393,7 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
 
 def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
     """
-    Print the page of a login where no browser can show it.
-
-    :param info: The server info, with an `oauth_config`.
-    :returns: The server info.
+    Print the page of a login at a server, whose info has an `oauth_config`, where no browser can show it.
     """
     config = info.oauth_config
     is_asked = config is not None and config.grant_type == "authorization_code" and config.redirect_handler is None

@@ -49,20 +49,14 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u20
 
 def visible(text: object) -> str:
     """
-    Escape what a terminal would obey.
-
-    :param text: A text of a server, or anything else.
-    :returns: The text with escapes such as `\\x1b` for control characters.
+    Escape what a terminal would obey: control characters become escapes such as `\\x1b`.
     """
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], str(text).replace("\r\n", "\n"))
 
 
 def one_line(text: object) -> str:
     """
-    Return a text in one line.
-
-    :param text: The text.
-    :returns: The same with single spaces in place of white space.
+    Return a text in one line, with single spaces in place of white space.
     """
     return visible(" ".join(str(text).split()))
 
@@ -82,10 +76,7 @@ def as_json(value: Any, *, ensure_ascii: bool = False) -> str:
 
 def protocol_json(value: Any) -> Any:
     """
-    Convert an object of the MCP SDK.
-
-    :param value: The object.
-    :returns: Its JSON as in the protocol, without what is not set.
+    Return the JSON of an object of the MCP SDK as in the protocol, without what is not set.
     """
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -109,8 +100,6 @@ class Output:
     def json(self, value: Any) -> None:
         """
         Print a result as JSON.
-
-        :param value: The result.
         """
         # An escape of `backslashreplace` is none of JSON.
         is_unicode = str(self.results.encoding).startswith("utf")
@@ -119,8 +108,6 @@ class Output:
     def text(self, text: str) -> None:
         """
         Print a text of a server. Into a file or a pipe it goes as it is; a terminal gets no control characters.
-
-        :param text: The text.
         """
         self._write(visible(text) if self.results.is_terminal else text)
 
@@ -132,8 +119,6 @@ class Output:
     def bytes(self, data: bytes) -> None:
         """
         Print bytes as they are.
-
-        :param data: The bytes.
         """
         with _telling_what_failed():
             self.results.file.flush()
@@ -142,30 +127,22 @@ class Output:
 
     def print(self, renderable: Any = "", *, style: str | None = None) -> None:
         """
-        Print a part of a result for a person.
-
-        :param renderable: A text, which is taken literally, or something of rich.
-        :param style: Its style.
+        Print a part of a result for a person: a text, which is taken literally, or something of rich.
         """
         with _telling_what_failed():
             self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """
-        Show something that is no result. If nobody can read stderr, the command goes on.
-
-        :param text: The text, which is taken literally.
-        :param style: Its style.
+        Show a text that is no result, literally. If nobody can read stderr, the command goes on.
         """
         with suppress(OSError):
             self.notes.print(_literal(text, style), soft_wrap=True)
 
     def ask(self, question: str) -> str:
         """
-        Ask the person.
+        Ask the person, and return what was typed.
 
-        :param question: The question.
-        :returns: What was typed; the empty string for nothing.
         :raises EOFError: After Ctrl-D.
         """
         self.notes.print(_literal(question, None), end="")
@@ -176,20 +153,15 @@ class Output:
 
     def confirm(self, question: str) -> bool:
         """
-        Ask the person for a yes or no.
+        Ask the person for a yes or no; no is the default.
 
-        :param question: The question.
-        :returns: Whether it was yes; no is the default.
         :raises EOFError: After Ctrl-D.
         """
         return self.ask(f"{question} [y/N] ").lower() in ("y", "yes")
 
     def busy(self, what: str) -> AbstractContextManager[Any]:
         """
-        Show on a terminal that something takes time.
-
-        :param what: What that is.
-        :returns: A context manager.
+        Show on a terminal that something takes time, for that of a block.
         """
         return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
 
@@ -239,10 +211,6 @@ class OutputOptions:
 def save_bytes(file: Path, data: bytes, output: Output) -> None:
     """
     Write a file, in a folder that may not exist yet, and say so.
-
-    :param file: The file.
-    :param data: Its content.
-    :param output: Where it is said.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
@@ -267,9 +235,7 @@ def keep_stdout_for_results() -> None:
 
 def stdout_for_protocol() -> AbstractContextManager[Any]:
     """
-    Use stdout for a server over stdio.
-
-    :returns: A context manager.
+    Use stdout for a server over stdio, for the time of a block.
     """
     return redirect_stdout(_results_stream or sys.stdout)
 
@@ -280,12 +246,7 @@ _WIDEST_FIRST = 40
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: str = "") -> Table | str:
     """
-    Return a table.
-
-    :param columns: The headings.
-    :param rows: The cells: texts of servers.
-    :param otherwise: What is shown if there are no rows.
-    :returns: The table, or that text.
+    Return a table of texts of servers, or, if there are no rows, another text.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
     if not lines:

@@ -129,10 +129,7 @@ class ServerOptions(OutputOptions):
 
     def seconds(self, *, may_ask: bool = False) -> float:
         """
-        Return how long to wait for the server.
-
-        :param may_ask: Whether the person may be asked something meanwhile.
-        :returns: The seconds.
+        Return how long to wait for the server, which may ask the person something meanwhile.
         """
         is_person = may_ask and sys.stdin is not None and sys.stdin.isatty()
         return self.timeout or (_TIMEOUT_WITH_QUESTIONS if is_person else _TIMEOUT)
@@ -141,8 +138,6 @@ class ServerOptions(OutputOptions):
         """
         Change how a server is reached as the options say.
 
-        :param info: The server info that the target gave.
-        :returns: The server info.
         :raises CommandError: If an option is not for servers of this kind.
         """
         changes: dict[str, Any] = {}
