@@ -44,6 +44,15 @@ def plain(stdio_server: StdioServerFactory) -> str:
     return " ".join([server.command, *server.args])
 
 
+def server_file(folder: Path, name: str, *lines: str, **options: str) -> str:
+    """
+    The target of a server of the SDK in a file of its own, to which the lines add tools and more.
+    """
+    head = ["from mcp.server import MCPServer", f"server = MCPServer({name!r}, **{options}, log_level='WARNING')"]
+    (folder / f"{name}.py").write_text("\n".join([*head, *lines]))
+    return f"{folder / name}.py:server"
+
+
 def test_scripts_get_the_objects_of_the_protocol(run: Run, plain: str) -> None:
     found = json.loads(run("list", IN_PROCESS, "--resources", "--prompts", "--json").screen)
     assert (found["tools"][0]["name"], found["tools"][0]["inputSchema"]["required"]) == ("add", ["a", "b"])
@@ -201,13 +210,8 @@ def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "files.py").write_text(
-        "from mcp.server import MCPServer\n"
-        "server = MCPServer('files', log_level='WARNING')\n"
-        "@server.resource('file:///logo', mime_type='image/png')\n"
-        "def logo() -> bytes:\n"
-        "    return b'\\x89PNG\\xff'\n"
-    )
+    image = "@server.resource('file:///logo', mime_type='image/png')"
+    server_file(tmp_path, "files", image, "def logo() -> bytes: return b'\\x89PNG\\xff'")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in CI
     words = ["read", "files.py:server", "file:///logo", "--timeout", "100"]
     assert main(words) == 0
@@ -415,15 +419,10 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
 
 def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "word " * 300
-    (tmp_path / "wordy.py").write_text(
-        "from mcp.server import MCPServer\n"
-        "server = MCPServer('wordy', log_level='WARNING')\n"
-        f"@server.tool(description={words!r})\n"
-        "def add(a: int) -> int: ...\n"
-    )
+    wordy = server_file(tmp_path, "wordy", f"@server.tool(description={words!r})", "def add(a: int) -> int: ...")
     for columns in ("", "0"):
         monkeypatch.setenv("COLUMNS", columns)
-        assert words.strip() in run("list", f"{tmp_path / 'wordy.py'}:server").screen
+        assert words.strip() in run("list", wordy).screen
     assert max(map(len, run("--help").screen.splitlines())) <= 120
 
 
@@ -480,33 +479,25 @@ def test_a_stored_pipeline_that_cannot_be_used_is_told_without_a_secret(
 
 
 def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "loud.py").write_text(
-        "from mcp.server import MCPServer\n"
-        "print('imported')\n"
-        "server = MCPServer('loud', log_level='WARNING')\n"
-        "@server.tool()\n"
-        "def shout() -> str:\n"
-        "    print('called')\n"
-        "    return 'result'\n"
-    )
-    ran = run("call", f"{tmp_path / 'loud.py'}:server", "shout")
+    tool = ["@server.tool()", "def shout() -> str:", "    print('called')", "    return 'result'"]
+    ran = run("call", server_file(tmp_path, "loud", "print('imported')", *tool), "shout")
     assert ran.screen == "result\n"
     assert "imported" in ran.errors
     assert "called" in ran.errors
 
 
 def test_a_person_sees_what_is_not_for_a_model_too(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "notes.py").write_text(
-        "from mcp.server import MCPServer\n"
-        "from mcp.types import Annotations, TextContent\n"
-        "server = MCPServer('notes', log_level='WARNING')\n"
-        "def text(of: str, who: str) -> TextContent:\n"
-        "    return TextContent(text=of, annotations=Annotations(audience=[who]))\n"
-        "@server.tool(structured_output=False)\n"
-        "def note() -> list[TextContent]:\n"
-        "    return [text('for you', 'user'), text('for a model', 'assistant')]\n"
+    notes = server_file(
+        tmp_path,
+        "notes",
+        "from mcp.types import Annotations, TextContent",
+        "def text(of: str, who: str) -> TextContent:",
+        "    return TextContent(text=of, annotations=Annotations(audience=[who]))",
+        "@server.tool(structured_output=False)",
+        "def note() -> list[TextContent]:",
+        "    return [text('for you', 'user'), text('for a model', 'assistant')]",
     )
-    assert run("call", f"{tmp_path / 'notes.py'}:server", "note").screen == "for you\nfor a model\n"
+    assert run("call", notes, "note").screen == "for you\nfor a model\n"
 
 
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
@@ -555,17 +546,18 @@ def test_json_is_json_in_any_encoding() -> None:
     assert json.loads(ran.stdout)["contents"][0]["text"].startswith("# \U0001f600")
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "cyclopts.py").write_text("raise ModuleNotFoundError('No module named cyclopts', name='cyclopts')")
+@pytest.mark.parametrize(
+    ("module", "raises", "code", "told"),
+    [
+        ("cyclopts", "ModuleNotFoundError('No module', name='cyclopts')", 2, 'pip install "mcp-haystack[cli]"'),
+        ("haystack", "KeyboardInterrupt", 130, ""),
+    ],
+    ids=["without the extra", "Ctrl-C"],
+)
+def test_what_happens_while_the_command_is_imported_is_no_traceback(
+    tmp_path: Path, module: str, raises: str, code: int, told: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(f"raise {raises}")
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
     ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
-    assert ran.returncode == 2
-    assert 'pip install "mcp-haystack[cli]"' in ran.stderr
-    assert "Traceback" not in ran.stderr
-
-
-def test_ctrl_c_while_the_command_is_imported_is_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "haystack.py").write_text("raise KeyboardInterrupt")
-    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
-    ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
-    assert (ran.returncode, ran.stderr) == (130, "")
+    assert (ran.returncode, told in ran.stderr, "Traceback" in ran.stderr) == (code, True, False)

@@ -102,17 +102,12 @@ def inputs(builder: MCPPromptBuilder) -> dict[str, bool]:
     return {name: socket.is_mandatory for name, socket in builder.__haystack_input__._sockets_dict.items()}
 
 
-def test_a_prompt_becomes_messages(build, prompter):
-    builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"])
+@rows(("system_role", "role"), [(None, ChatRole.USER), ("first", ChatRole.SYSTEM)])
+def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(build, prompter, system_role, role):
+    builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], system_role=system_role)
     first, second = build(builder, name="Ada", style="loudly")
-    assert (first.role, first.text) == (ChatRole.USER, "You greet.")
-    assert second.text == "Greet Ada, loudly"
-
-
-def test_the_first_message_becomes_a_system_message_if_that_is_wanted(build, prompter):
-    first, second = build(MCPPromptBuilder(prompter.info, "greet", ["name"], system_role="first"), name="Ada")
-    assert (first.role, first.text) == (ChatRole.SYSTEM, "You greet.")
-    assert second.role == ChatRole.USER
+    assert (first.role, first.text) == (role, "You greet.")
+    assert (second.role, second.text) == (ChatRole.USER, "Greet Ada, loudly")
     picture, *_ = build(MCPPromptBuilder(prompter.info, "show", system_role="first"))
     assert picture.role == ChatRole.USER
 

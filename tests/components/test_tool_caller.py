@@ -216,32 +216,21 @@ def test_a_state_that_is_given_is_the_one_that_is_changed(make):
     ]
 
 
-@pytest.mark.parametrize("annotation", [State, "State", State | None, Annotated[State, "the run's"]])
-def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotation):
-    def look(state) -> str:
-        return str(state.get("seen"))
+@rows(
+    ("annotation", "seen"),
+    [
+        *((each, "all of it") for each in (State, "State", State | None, Annotated[State, "the run's"])),
+        # What only has to do with states, and what is for type checkers or readers only.
+        *((each, "nothing") for each in (list[State], dict[str, State], type[State], "NotImported", "what there is")),
+    ],
+)
+def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotation, seen):
+    def look(looked_at=None) -> str:
+        return looked_at.get("seen") if looked_at else "nothing"
 
-    look.__annotations__["state"] = annotation
+    look.__annotations__["looked_at"] = annotation
     state = State(schema={"seen": {"type": str}}, data={"seen": "all of it"})
-    assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [("all of it", False)]
-
-
-@pytest.mark.parametrize("annotation", [list[State], dict[str, State], type[State]])
-def test_a_parameter_that_only_has_to_do_with_states_gets_none(make, annotation):
-    def look(seen=None) -> str:
-        return f"seen: {seen}"
-
-    look.__annotations__["seen"] = annotation
-    assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("seen: None", False)]
-
-
-@pytest.mark.parametrize("annotation", ["NotImported", "what there is"])
-def test_a_tool_whose_types_are_for_type_checkers_or_readers_only_is_called_without_the_state(make, annotation):
-    def look(state="none") -> str:
-        return f"state: {state}"
-
-    look.__annotations__["state"] = annotation
-    assert results(make(MCPToolCaller([tool("look", look)]), call("look"))) == [("state: none", False)]
+    assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [(seen, False)]
 
 
 def test_a_function_of_python_without_a_signature_is_called(make):

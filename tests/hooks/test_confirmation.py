@@ -64,11 +64,11 @@ class ScriptedUI:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.asked: list[str] = []
-        self.threads: list[str] = []
+        self.shown: list[dict[str, Any]] = []
 
     def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
         self.asked.append(tool_name)
-        self.threads.append(threading.current_thread().name)
+        self.shown.append(tool_params)
         answer = self.answers.get(tool_name, "confirm")
         if isinstance(answer, dict):
             return ConfirmationUIResult(action="modify", new_tool_params=answer)
@@ -306,22 +306,16 @@ class TestAnswers:
         assert str({**arguments, **edited} if edited else None) in str(decision.feedback)
 
     def test_neither_the_user_nor_the_model_is_told_values_of_the_state(self, server):
-        shown = []
-
-        class UI(ScriptedUI):
-            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
-                shown.append(tool_params)
-                return super().get_user_confirmation(tool_name, tool_description, tool_params)
-
+        ui = ScriptedUI()
         server.tools = [definition("pay", {"type": "object", "properties": {"text": {}, "who": {}, "key": {}}})]
         inputs, bound = {"pay": {"user": "who"}}, {"pay": {"bound_arguments": {"key": FromState("key")}}}
         with MCPToolset(
             server.info, inputs_from_state=inputs, tool_overrides=bound, tool_options={"max_tool_failures": 2}
         ) as toolset:
             state = {"user": {"type": str}, "key": {"type": str}}
-            agent, generator = Agents.make(toolset, UI(), replies=calls(("pay", {"text": "a"})), state_schema=state)
+            agent, generator = Agents.make(toolset, ui, replies=calls(("pay", {"text": "a"})), state_schema=state)
             agent.run(messages=GO, user="C-17", key="K-4711")
-        assert shown == [{"text": "a"}]
+        assert ui.shown == [{"text": "a"}]
         assert server.calls == [("pay", {"text": "a", "who": "C-17", "key": "K-4711"})]
         told = generator.turns[1].messages
         assert [call.arguments for message in told for call in message.tool_calls] == [{"text": "a"}]
@@ -348,42 +342,19 @@ class TestAnswers:
 
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):
-        text, seen, shown = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe", []
-
-        class UI(ScriptedUI):
-            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
-                shown.append(tool_params)
-                return super().get_user_confirmation(tool_name, tool_description, tool_params)
-
+        text, seen = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe"
         edited = {"text": seen, "more": ["other"]}
         alike = {"\u202e": 1, r"\u202e": 2}
         asked = {"text": text, "more": [1, {"k": "x\u202e"}]}
         replies = calls(("silent", asked), ("wipe", {"text": text, "more": alike}))
-        agent, generator = Agents.make(toolset, UI(silent=edited), replies=replies)
+        ui = ScriptedUI(silent=edited)
+        agent, generator = Agents.make(toolset, ui, replies=replies)
         agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
         expected = [{"text": seen, "more": [1, {"k": r"x\u202e"}]}, {"text": seen, "more": str(alike)}]
-        assert sorted(map(repr, shown)) == sorted(map(repr, expected))
+        assert sorted(map(repr, ui.shown)) == sorted(map(repr, expected))
         wanted = {"text": text, "more": ["other"]}
         assert sorted(server.calls, key=str) == [("silent", wanted), ("wipe", {"text": text, "more": alike})]
         assert any(str(wanted) in (message.text or "") for message in generator.turns[1].messages)
-
-    async def test_the_event_loop_runs_on_while_the_user_thinks(self, server, toolset):
-        may_answer = threading.Event()
-
-        class Slow(ScriptedUI):
-            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: Any) -> Any:
-                assert may_answer.wait(30)
-                return super().get_user_confirmation(tool_name, tool_description, tool_params)
-
-        ui = Slow()
-        agent, _ = Agents.make(toolset, ui, replies=calls(("wipe", {"text": "c"})))
-        run = asyncio.create_task(agent.run_async(messages=GO))
-        await asyncio.sleep(0)
-        asyncio.get_running_loop().call_later(0.05, may_answer.set)  # which a blocked loop would never do
-        await run
-        assert ui.asked == ["wipe"]
-        assert ui.threads != [threading.current_thread().name]
-        assert [name for name, _ in server.calls] == ["wipe"]
 
     def test_a_policy_of_haystack_can_be_an_override(self, server, toolset):
         ui = ScriptedUI()

@@ -22,7 +22,6 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     load_mcp_toolsets,
-    mcp_json,
     warm_up_toolsets,
 )
 
@@ -40,9 +39,18 @@ def variables(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, KEY)
 
 
+def one(entry: Any) -> dict[str, Any]:
+    return {"mcpServers": {"one": entry}}
+
+
 def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
-    [toolset] = load_mcp_toolsets({"mcpServers": {"one": entry}}, **options)
+    [toolset] = load_mcp_toolsets(one(entry), **options)
     return toolset
+
+
+# Short names for the table.
+stdio, http, sse = StdioServerInfo, StreamableHttpServerInfo, SSEServerInfo
+variable, template = Secret.from_env_var, SecretTemplate
 
 
 @pytest.mark.usefixtures("variables")
@@ -52,7 +60,7 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
         (
             "claude_desktop_config.json",
             {
-                "filesystem": StdioServerInfo(
+                "filesystem": stdio(
                     "npx",
                     [
                         "-y",
@@ -61,7 +69,7 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
                         "/Users/username/Downloads",
                     ],
                 ),
-                "brave-search": StdioServerInfo(
+                "brave-search": stdio(
                     "npx",
                     ["-y", "@modelcontextprotocol/server-brave-search"],
                     {"BRAVE_API_KEY": "YOUR_API_KEY_HERE", "APPDATA": "C:\\Users\\user\\AppData\\Roaming\\"},
@@ -71,33 +79,33 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
         (
             "claude_code.mcp.json",
             {
-                "api-server": StreamableHttpServerInfo(
-                    SecretTemplate("${API_BASE_URL:-https://api.example.com}/mcp"),
-                    headers={"Authorization": SecretTemplate("Bearer ${API_KEY}")},
+                "api-server": http(
+                    template("${API_BASE_URL:-https://api.example.com}/mcp"),
+                    headers={"Authorization": template("Bearer ${API_KEY}")},
                 ),
-                "database-tools": StdioServerInfo(
-                    SecretTemplate("${CLAUDE_PLUGIN_ROOT}/servers/db-server"),
-                    ["--config", SecretTemplate("${CLAUDE_PLUGIN_ROOT}/config.json")],
-                    {"DB_URL": Secret.from_env_var("DB_URL")},
+                "database-tools": stdio(
+                    template("${CLAUDE_PLUGIN_ROOT}/servers/db-server"),
+                    ["--config", template("${CLAUDE_PLUGIN_ROOT}/config.json")],
+                    {"DB_URL": variable("DB_URL")},
                 ),
-                "asana": SSEServerInfo("https://mcp.asana.com/sse"),
+                "asana": sse("https://mcp.asana.com/sse"),
             },
         ),
         (
             "cursor.mcp.json",
             {
-                "local-server": StdioServerInfo(
+                "local-server": stdio(
                     "python",
                     [f"{FILES}/tools/mcp_server.py"],
                     {
-                        "NOTES_FOLDER": SecretTemplate(f"${{envFile:{FILES}/../variables.env:NOTES_FOLDER}}"),
-                        "API_KEY": Secret.from_env_var("API_KEY"),
-                        "GREETING": SecretTemplate(f"${{envFile:{FILES}/../variables.env:GREETING}}"),
+                        "NOTES_FOLDER": template(f"${{envFile:{FILES}/../variables.env:NOTES_FOLDER}}"),
+                        "API_KEY": variable("API_KEY"),
+                        "GREETING": template(f"${{envFile:{FILES}/../variables.env:GREETING}}"),
                     },
                 ),
-                "remote-server": StreamableHttpServerInfo(
+                "remote-server": http(
                     "https://api.example.com/mcp",
-                    headers={"Authorization": SecretTemplate("Bearer ${env:MY_SERVICE_TOKEN}")},
+                    headers={"Authorization": template("Bearer ${env:MY_SERVICE_TOKEN}")},
                     sse_fallback=True,
                 ),
             },
@@ -105,51 +113,47 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
         (
             "vscode.mcp.json",
             {
-                "Perplexity": StdioServerInfo(
+                "Perplexity": stdio(
                     "npx",
                     ["-y", "server-perplexity-ask", "--region=eu"],
-                    {"PERPLEXITY_API_KEY": Secret.from_env_var("PERPLEXITY_KEY")},
+                    {"PERPLEXITY_API_KEY": variable("PERPLEXITY_KEY")},
                 ),
-                "github": StreamableHttpServerInfo(
+                "github": http(
                     "https://api.githubcopilot.com/mcp/",
-                    headers={"Authorization": SecretTemplate("Bearer ${PERPLEXITY_KEY}")},
+                    headers={"Authorization": template("Bearer ${PERPLEXITY_KEY}")},
                 ),
             },
         ),
         (
             "windsurf_mcp_config.json",
             {
-                "github": StdioServerInfo(
+                "github": stdio(
                     "docker",
                     ["run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"],
-                    {"GITHUB_PERSONAL_ACCESS_TOKEN": Secret.from_env_var("GITHUB_PERSONAL_ACCESS_TOKEN")},
+                    {"GITHUB_PERSONAL_ACCESS_TOKEN": variable("GITHUB_PERSONAL_ACCESS_TOKEN")},
                 ),
-                "remote-http-mcp": StreamableHttpServerInfo(
+                "remote-http-mcp": http(
                     "https://mcp.example.com/mcp",
-                    headers={"API_KEY": SecretTemplate("Bearer ${env:AUTH_TOKEN}")},
+                    headers={"API_KEY": template("Bearer ${env:AUTH_TOKEN}")},
                     sse_fallback=True,
                 ),
             },
         ),
         (
             "cline_mcp_settings.json",
-            {
-                "remote-server": StreamableHttpServerInfo(
-                    "https://your-server-url.com/mcp", headers={"Authorization": "Bearer your-token"}
-                )
-            },
+            {"remote-server": http("https://your-server-url.com/mcp", headers={"Authorization": "Bearer your-token"})},
         ),
         (
             "zed_settings.json",
             {
-                "notes": StdioServerInfo(
+                "notes": stdio(
                     "uvx",
-                    ["mcp-server-notes", SecretTemplate("--folder=${env:NOTES_FOLDER}")],
-                    {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")},
+                    ["mcp-server-notes", template("--folder=${env:NOTES_FOLDER}")],
+                    {"NOTES_KEY": variable("NOTES_KEY")},
                 ),
-                "issues": StreamableHttpServerInfo(
+                "issues": http(
                     "https://issues.example.com/mcp",
-                    headers={"Authorization": SecretTemplate("Bearer ${ISSUES_TOKEN}")},
+                    headers={"Authorization": template("Bearer ${ISSUES_TOKEN}")},
                     sse_fallback=True,
                 ),
             },
@@ -157,85 +161,64 @@ def load(entry: dict[str, Any], **options: Any) -> MCPToolset:
         (
             "opencode.jsonc",
             {
-                "notes": StdioServerInfo(
-                    "npx", ["-y", "notes-server"], {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")}
-                ),
-                "issues": StreamableHttpServerInfo(
-                    "https://issues.example.com/mcp",
-                    headers={"Authorization": SecretTemplate("Bearer ${ISSUES_TOKEN}")},
+                "notes": stdio("npx", ["-y", "notes-server"], {"NOTES_KEY": variable("NOTES_KEY")}),
+                "issues": http(
+                    "https://issues.example.com/mcp", headers={"Authorization": template("Bearer ${ISSUES_TOKEN}")}
                 ),
             },
         ),
         (
             "gemini_settings.json",
             {
-                "database": StdioServerInfo(
-                    "node",
-                    ["dist/server.js"],
-                    {"DATABASE_URL": Secret.from_env_var("DATABASE_URL")},
-                    cwd="/srv/database-server",
+                "database": stdio(
+                    "node", ["dist/server.js"], {"DATABASE_URL": variable("DATABASE_URL")}, cwd="/srv/database-server"
                 ),
-                "search": StreamableHttpServerInfo(
-                    "https://search.example.com/mcp", headers={"X-API-Key": SecretTemplate("Key ${SEARCH_KEY}")}
-                ),
-                "events": SSEServerInfo("https://events.example.com/sse"),
+                "search": http("https://search.example.com/mcp", headers={"X-API-Key": template("Key ${SEARCH_KEY}")}),
+                "events": sse("https://events.example.com/sse"),
             },
         ),
         (
             "antigravity_mcp_config.json",
             {
-                "weather": StreamableHttpServerInfo(
-                    "https://weather.example.com/mcp",
-                    headers={"X-Key": Secret.from_env_var("SEARCH_KEY")},
-                    sse_fallback=True,
+                "weather": http(
+                    "https://weather.example.com/mcp", headers={"X-Key": variable("SEARCH_KEY")}, sse_fallback=True
                 )
             },
         ),
         (
             "roo.mcp.json",
             {
-                "notes": StdioServerInfo(
-                    "npx", ["-y", "notes-server", str(FILES)], {"NOTES_KEY": Secret.from_env_var("NOTES_KEY")}
-                ),
-                "remote": StreamableHttpServerInfo("https://roo.example.com/mcp", headers={"X-Key": "plain"}),
+                "notes": stdio("npx", ["-y", "notes-server", str(FILES)], {"NOTES_KEY": variable("NOTES_KEY")}),
+                "remote": http("https://roo.example.com/mcp", headers={"X-Key": "plain"}),
             },
         ),
         (
             "amazonq.mcp.json",
             {
-                "tickets": StdioServerInfo(
-                    "uvx", ["tickets-server@latest"], {"TICKETS_KEY": Secret.from_env_var("API_KEY")}
-                ),
-                "domains": StreamableHttpServerInfo("https://domains.example.com/mcp"),
+                "tickets": stdio("uvx", ["tickets-server@latest"], {"TICKETS_KEY": variable("API_KEY")}),
+                "domains": http("https://domains.example.com/mcp"),
             },
         ),
         (
             "cherry_studio.json",
             {
-                "fetcher": StdioServerInfo("uvx", ["mcp-server-fetch"]),
-                "maps": StreamableHttpServerInfo(
-                    "https://maps.example.com/mcp", headers={"Authorization": SecretTemplate("Bearer ${API_KEY}")}
-                ),
+                "fetcher": stdio("uvx", ["mcp-server-fetch"]),
+                "maps": http("https://maps.example.com/mcp", headers={"Authorization": template("Bearer ${API_KEY}")}),
             },
         ),
         (
             "warp.mcp.json",
             {
-                "Files": StdioServerInfo(
-                    "npx",
-                    ["-y", "files-server", "."],
-                    {"FILES_KEY": Secret.from_env_var("API_KEY")},
-                    cwd="/srv/files",
+                "Files": stdio(
+                    "npx", ["-y", "files-server", "."], {"FILES_KEY": variable("API_KEY")}, cwd="/srv/files"
                 ),
-                "Metrics": SSEServerInfo(
-                    "https://metrics.example.com/sse", headers={"X-Key": Secret.from_env_var("AUTH_TOKEN")}
-                ),
+                "Metrics": sse("https://metrics.example.com/sse", headers={"X-Key": variable("AUTH_TOKEN")}),
             },
         ),
         (
             "lm_studio.mcp.json",
             {
-                "models": StreamableHttpServerInfo(
+                "models": http(
                     "https://models.example.com/mcp", headers={"Authorization": "Bearer hf_token"}, sse_fallback=True
                 )
             },
@@ -491,51 +474,33 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            {"mcpServer": {}},
-            "`servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?",
-        ),
+        ({"mcpServer": {}}, "`servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?"),
         ({"mcpServers": 5}, "`mcpServers` must be an object with an entry for each server"),
         ([], "must be an object with `mcpServers`"),
-        ({"mcpServers": {"one": {"chatMenu": True}}}, "server 'one': an entry has either `command` with"),
+        (one({"chatMenu": True}), "server 'one': an entry has either `command` with"),
         ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
-        ({"mcpServers": {"one": {}}}, "server 'one': an entry has either `command` with"),
-        ({"mcpServers": {"one": {"command": "x", "url": "http://h/"}}}, "it has `command` and `url`"),
-        ({"mcpServers": {"one": {"command": "x", "type": "sse"}}}, "type 'sse' does not go with `command`"),
-        (
-            {"mcpServers": {"one": {"command": "x", "type": "tcp"}}},
-            "must be one of stdio, http (streamable-http) and sse",
-        ),
-        ({"mcpServers": {"one": {"command": "x", "args": "y"}}}, "`args` must be a list of strings, got str"),
-        ({"mcpServers": {"one": {"command": "x", "args": [["y"]]}}}, "`args[0]` must be a string, got list"),
-        ({"mcpServers": {"one": {"command": "x", "env": {"A": "${1}"}}}}, "in `env.A`, `${1}` is no variable"),
-        (
-            {"mcpServers": {"one": {"command": "x", "env": {"A": "${A B:-s3ntinel}"}}}},
-            "in `env.A`, `${A B:-…}` is no variable",
-        ),
-        ({"mcpServers": {"one": {"command": "x", "timeout": "9"}}}, "`timeout` must be a number"),
-        ({"mcpServers": {"one": {"command": "x", "disabled": "no"}}}, "`disabled` must be true or false"),
-        ({"mcpServers": {"one": {"command": "x", "enabledTools": "a"}}}, "`enabledTools` must be a list of names"),
-        (
-            {"mcpServers": {"one": {"command": "x", "tool_name_prefix": "a b"}}},
-            "server 'one': MCPToolset: `tool_name_prefix` must",
-        ),
-        (
-            {"mcpServers": {"one": {"command": "x", "tool_options": "x"}}},
-            "server 'one': MCPToolset: `tool_options` must",
-        ),
+        (one({}), "server 'one': an entry has either `command` with"),
+        (one({"command": "x", "url": "http://h/"}), "it has `command` and `url`"),
+        (one({"command": "x", "type": "sse"}), "type 'sse' does not go with `command`"),
+        (one({"command": "x", "type": "tcp"}), "must be one of stdio, http (streamable-http) and sse"),
+        (one({"command": "x", "args": "y"}), "`args` must be a list of strings, got str"),
+        (one({"command": "x", "args": [["y"]]}), "`args[0]` must be a string, got list"),
+        (one({"command": "x", "env": {"A": "${1}"}}), "in `env.A`, `${1}` is no variable"),
+        (one({"command": "x", "env": {"A": "${A B:-s3ntinel}"}}), "in `env.A`, `${A B:-…}` is no variable"),
+        (one({"command": "x", "timeout": "9"}), "`timeout` must be a number"),
+        (one({"command": "x", "disabled": "no"}), "`disabled` must be true or false"),
+        (one({"command": "x", "enabledTools": "a"}), "`enabledTools` must be a list of names"),
+        (one({"command": "x", "tool_name_prefix": "a b"}), "server 'one': MCPToolset: `tool_name_prefix` must"),
+        (one({"command": "x", "tool_options": "x"}), "server 'one': MCPToolset: `tool_options` must"),
         *(
-            (
-                {"mcpServers": {"one": {"url": URL, "auth": auth}}},
-                '`auth` must be "oauth". Pass a bearer token in `headers`',
-            )
+            (one({"url": URL, "auth": auth}), '`auth` must be "oauth". Pass a bearer token in `headers`')
             for auth in ("sk-s3ntinel", "Bearer s3ntinel", "sk:s3ntinel")
         ),
-        ({"mcpServers": {"one": {"url": "ftp://h/"}}}, "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
-        ({"mcpServers": {"one": {"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}}}, "are not set: NOT_SET_1; set them"),
-        ({"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}}, "`${input:a}` is not among the `inputs`"),
+        (one({"url": "ftp://h/"}), "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
+        (one({"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}), "are not set: NOT_SET_1; set them"),
+        (one({"command": "x", "args": ["${input:a}"]}), "`${input:a}` is not among the `inputs`"),
         (
-            {"mcpServers": {"one": {"command": "x", "args": ["${input:a}"]}}},
+            one({"command": "x", "args": ["${input:a}"]}),
             '; declare it there, as in {"id": "a", "type": "promptString"}, or write `${NAME}`',
         ),
         (
@@ -564,16 +529,8 @@ ASKING = {"inputs": [{"id": "key"}], "servers": {"one": {"command": "x", "args":
     [
         ({**ASKING, "inputs": {"id": "key"}}, {}, "`inputs` must be a list of objects with an `id`"),
         ({**ASKING, "inputs": [{"type": "promptString"}]}, {}, "`inputs` must be a list of objects with an `id`"),
-        (
-            ASKING,
-            {"kee": "s3ntinel"},
-            "does not declare 'kee' under its `inputs`; it declares: key",
-        ),
-        (
-            {"servers": {}},
-            {"kee": "s3ntinel"},
-            "does not declare 'kee' under its `inputs`; it declares: none",
-        ),
+        (ASKING, {"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: key"),
+        ({"servers": {}}, {"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: none"),
         (ASKING, {"key": 5}, "`inputs` maps ids to strings or Secrets; that of 'key' is of type int"),
         (
             ASKING,
@@ -635,13 +592,6 @@ def test_a_file_is_read_where_nobody_has_a_home(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as in a container with any user
     [toolset] = load_mcp_toolsets({"mcpServers": {"one": {"command": "x", "envFile": "~/.env"}}})
     assert toolset.server_info.command == "x"
-
-
-def test_a_file_without_comments_is_not_searched_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_json, "_COMMENT", None)  # it takes ten times as long as reading the JSON
-    file = tmp_path / "mcp.json"
-    file.write_text('{"mcpServers": {"a": {"command": "x"}}}')
-    assert len(load_mcp_toolsets(file)) == 1
 
 
 def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: Path) -> None:

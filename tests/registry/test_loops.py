@@ -308,18 +308,6 @@ class TestLimits:
             registry.agent("math", generator, tools=[])
 
     @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks that refuse calls")
-    def test_the_agent_of_an_alias_answers_after_its_turns(self, registry):
-        wanted = [calls(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 2})), *[call("add", a=1, b=1)] * 2]
-        for _ in range(2):
-            generator = ScriptedChatGenerator([*wanted, say("well")])
-            messages = registry.agent("math", generator).run(messages=[ChatMessage.from_user("go")])["messages"]
-            assert messages[-1].text == "well"
-            *made, refused = results(messages)
-            assert made == ["3", "4", "2"]
-            assert "the limit of 2 turns of tool calls is reached" in refused
-        assert inprocess.calls == ["add"] * 6
-
-    @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks that refuse calls")
     @pytest.mark.parametrize("way", ["yaml", "pickle"])
     def test_the_agent_of_an_alias_that_was_stored_answers_after_its_turns(self, registry, way):
         generator = ScriptedChatGenerator([*[call("add", a=1, b=1)] * 3, say("well")])

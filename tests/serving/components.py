@@ -14,12 +14,26 @@ import haystack
 from haystack import Pipeline, component
 from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-from haystack.dataclasses import ByteStream, ChatMessage, Document
+from haystack.dataclasses import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 LIMIT = 30.0
 # On Haystack 2, a pipeline that runs in an event loop has a class of its own.
 AsyncPipeline: Any = getattr(haystack, "AsyncPipeline", Pipeline)
+
+
+class Notes:
+    """The progress that a client was told."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+        self.totals: list[float | None] = []
+        self.messages: list[str | None] = []
+
+    async def __call__(self, done: float, total: float | None, message: str | None) -> None:
+        self.numbers.append(done)
+        self.totals.append(total)
+        self.messages.append(message)
 
 
 @component
@@ -85,23 +99,6 @@ class Shout:
         """
         self.runs += 1
         return {"text": text.upper() + mark, "length": len(text)}
-
-
-@component
-class Answers:
-    """Has outputs of Haystack's own types."""
-
-    @component.output_types(documents=list[Document], replies=list[ChatMessage], score=float, nothing=str | None)
-    def run(self, query: str) -> dict[str, Any]:
-        document = Document(
-            content=query, meta={"content": "of meta"}, embedding=[0.1, 0.2], blob=ByteStream(b"\xff\xfe"), score=0.5
-        )
-        return {
-            "documents": [document],
-            "replies": [ChatMessage.from_assistant(query)],
-            "score": float("nan"),
-            "nothing": None,
-        }
 
 
 def rag_pipeline() -> Pipeline:

@@ -20,7 +20,7 @@ from haystack.tools import Tool, tool
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from tests.serving.components import LIMIT
+from tests.serving.components import LIMIT, Notes
 from tests.support.reachable import reachable
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -41,18 +41,6 @@ async def serving(agent: Any, **options: Any) -> AsyncIterator[Client[Any]]:
     server = create_mcp_server("shop", agents={"helper": agent}, options={"helper": ServeOptions(**options)})
     async with Client(server) as client:
         yield client
-
-
-class Notes:
-    """The progress that a client was told."""
-
-    def __init__(self) -> None:
-        self.numbers: list[float] = []
-        self.messages: list[str | None] = []
-
-    async def __call__(self, done: float, total: float | None, message: str | None) -> None:
-        self.numbers.append(done)
-        self.messages.append(message)
 
 
 async def test_a_task_goes_in_and_the_answer_comes_out():

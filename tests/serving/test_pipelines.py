@@ -16,18 +16,16 @@ from fastmcp.exceptions import ToolError
 from haystack import Pipeline, SuperComponent, component
 from haystack.components.joiners import BranchJoiner, DocumentJoiner
 from haystack.core.errors import DeserializationError
-from haystack.dataclasses import ChatMessage, Document
-from jsonschema import Draft202012Validator
 
 from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
     LIMIT,
-    Answers,
     AsyncGate,
     AsyncPipeline,
     Gate,
+    Notes,
     Shout,
     chain,
     rag_pipeline,
@@ -124,24 +122,6 @@ async def test_outputs_are_chosen_and_named(outputs: Any, expected: list[str]):
 
     assert tool.output_schema is not None and list(tool.output_schema["properties"]) == expected
     assert list(result.structured_content or {}) == expected
-
-
-@rows("include_embeddings", [False, True])
-async def test_haystacks_types_fit_the_output_schema_and_come_back(include_embeddings: bool):
-    pipeline = Pipeline()
-    pipeline.add_component("answers", Answers())
-    async with serving(pipeline, include_embeddings=include_embeddings) as client:
-        (tool,) = await client.list_tools()
-        result = (await client.call_tool("ask", {"query": "Berlin"})).structured_content
-
-    assert result is not None and tool.output_schema is not None
-    Draft202012Validator(tool.output_schema).validate(result)
-    (document,) = [Document.from_dict(each) for each in result["documents"]]
-    assert (document.content, document.meta, document.score) == ("Berlin", {"content": "of meta"}, 0.5)
-    assert document.embedding == ([0.1, 0.2] if include_embeddings else None)
-    assert document.blob is None
-    assert [ChatMessage.from_dict(each) for each in result["replies"]] == [ChatMessage.from_assistant("Berlin")]
-    assert "nothing" not in result
 
 
 async def test_outputs_of_one_name_are_told_apart_by_their_components():
@@ -383,16 +363,13 @@ async def test_of_a_call_that_failed_no_component_runs_on():
 
 
 async def test_progress_names_each_component_in_its_order():
-    seen: list[tuple[float, float | None, str | None]] = []
-
-    async def note(done: float, total: float | None, message: str | None) -> None:
-        seen.append((done, total, message))
-
+    notes = Notes()
     async with serving(chain(Shout(), Shout(), Shout())) as client:
-        await client.call_tool("ask", {"text": "a"}, progress_handler=note)
+        await client.call_tool("ask", {"text": "a"}, progress_handler=notes)
         await client.list_tools()
 
-    assert seen == [(1, 3, "Running c0"), (2, 3, "Running c1"), (3, 3, "Running c2")]
+    assert (notes.numbers, notes.totals) == ([1, 2, 3], [3, 3, 3])
+    assert notes.messages == ["Running c0", "Running c1", "Running c2"]
 
 
 async def test_a_heartbeat_shows_that_a_slow_call_is_alive(monkeypatch: pytest.MonkeyPatch):
@@ -417,20 +394,16 @@ async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
     monkeypatch: pytest.MonkeyPatch, size: int, patience: float, steps: int
 ):
     monkeypatch.setattr(calls, "PATIENCE", patience)
-    seen: list[str | None] = []
-
-    async def note(done: float, total: float | None, message: str | None) -> None:
-        seen.append(message)
-
+    notes = Notes()
     server = create_mcp_server("shop", pipelines={"ask": chain(Shout())})
-    async with reachable(server) as url, Client(url, progress_handler=note) as client:
+    async with reachable(server) as url, Client(url, progress_handler=notes) as client:
         result = await client.call_tool("ask", {"text": "a" * size})
 
     assert len((result.structured_content or {})["text"]) == size + 1
     # Not twice.
     assert len("".join(block.text for block in result.content)) < 100_000
     assert result.content[-1].text.endswith("All of it is in the structured content.")
-    assert len(seen) == steps
+    assert len(notes.messages) == steps
 
 
 async def test_over_http_a_call_that_lasts_reports_all_of_its_progress(monkeypatch: pytest.MonkeyPatch):

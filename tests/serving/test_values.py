@@ -182,9 +182,9 @@ def reported() -> AliasedReport:
 
 @component
 class Measures:
-    @component.output_types(measured=Measured, report=AliasedReport, root=float)
+    @component.output_types(measured=Measured, report=AliasedReport, root=float, nothing=str | None)
     def run(self, text: str) -> dict[str, Any]:
-        return {"measured": Measured(), "report": reported(), "root": NAN}
+        return {"measured": Measured(), "report": reported(), "root": NAN, "nothing": None}
 
 
 async def test_what_a_client_gets_fits_the_schema_that_it_was_shown():
@@ -203,6 +203,7 @@ async def test_what_a_client_gets_fits_the_schema_that_it_was_shown():
     assert got["roots"] == {"result": [None, 2.0]}
     assert got["measured"] == got["pipeline"]["measured"] == {"value": None, "values": [None, 1.0]}
     assert got["pipeline"]["root"] is None
+    assert "nothing" not in got["pipeline"]
     assert (got["found"]["score"], got["found"]["documents"][0]["content"]) == (None, "a long text")
     assert got["reported"] == got["pipeline"]["report"]
     assert (got["reported"]["howMany"], got["reported"]["score"]) == (4, None)

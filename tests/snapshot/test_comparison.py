@@ -48,6 +48,10 @@ def kinds(before, after):
     return sorted({(drift.kind, drift.path) for drift in report})
 
 
+def hints(**changes):
+    return {"annotations": {"readOnlyHint": False, **changes}}
+
+
 QUERY = {"type": "string", "description": "What to look for."}
 IN_QUERY = "/inputSchema/properties/query"
 
@@ -75,24 +79,12 @@ IN_QUERY = "/inputSchema/properties/query"
         ({"inputSchema": schema(properties=[{}])}, ("input_schema", "/inputSchema/properties")),
         ({"inputSchema": schema(required=[{}])}, ("input_schema", "/inputSchema/required")),
         ({"outputSchema": {"type": "object"}}, ("output_schema", "/outputSchema")),
-        ({"annotations": {"readOnlyHint": True}}, ("annotations_relaxed", "/annotations/readOnlyHint")),
-        (
-            {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
-            ("annotations_relaxed", "/annotations/destructiveHint"),
-        ),
-        (
-            {"annotations": {"readOnlyHint": False, "openWorldHint": False}},
-            ("annotations_relaxed", "/annotations/openWorldHint"),
-        ),
-        (
-            {"annotations": {"readOnlyHint": False, "idempotentHint": True}},
-            ("annotations_relaxed", "/annotations/idempotentHint"),
-        ),
-        (
-            {"annotations": {"readOnlyHint": False, "destructiveHint": True}},
-            ("annotations", "/annotations/destructiveHint"),
-        ),
-        ({"annotations": {"readOnlyHint": False, "title": "Safe"}}, ("description", "/annotations/title")),
+        (hints(readOnlyHint=True), ("annotations_relaxed", "/annotations/readOnlyHint")),
+        (hints(destructiveHint=False), ("annotations_relaxed", "/annotations/destructiveHint")),
+        (hints(openWorldHint=False), ("annotations_relaxed", "/annotations/openWorldHint")),
+        (hints(idempotentHint=True), ("annotations_relaxed", "/annotations/idempotentHint")),
+        (hints(destructiveHint=True), ("annotations", "/annotations/destructiveHint")),
+        (hints(title="Safe"), ("description", "/annotations/title")),
     ],
 )
 def test_a_change_is_classified_by_what_it_means(change, expected):
@@ -120,23 +112,13 @@ def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
 
 def test_what_a_server_may_say_in_any_order_is_no_difference():
     plain = define(inputSchema=schema(required=["query", "limit"]))
-    turned = types.Tool.model_validate(
-        {
-            "_meta": {"fastmcp": {"tags": ["a"]}},
-            "icons": [{"src": "https://example.com/a.png"}],
-            "annotations": {"readOnlyHint": False},
-            "inputSchema": {
-                "required": ["limit", "query"],
-                "properties": {
-                    "limit": {"maximum": 10, "minimum": 1, "type": "integer"},
-                    "query": {"description": "What to look for.", "type": "string"},
-                },
-                "type": "object",
-            },
-            "description": "Search notes.",
-            "title": None,
-            "name": "search",
-        }
+    limit, query = {"maximum": 10, "minimum": 1, "type": "integer"}, dict(reversed(QUERY.items()))
+    properties = {"limit": limit, "query": query}
+    turned = define(
+        _meta={"fastmcp": {"tags": ["a"]}},
+        icons=[{"src": "https://example.com/a.png"}],
+        inputSchema={"required": ["limit", "query"], "properties": properties, "type": "object"},
+        title=None,
     )
     before, after = (MCPToolSnapshot.from_tools([each]) for each in (plain, turned))
     assert not before.compare(after)

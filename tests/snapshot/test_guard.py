@@ -18,7 +18,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
-    MCPSearchableToolset,
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
@@ -50,12 +49,16 @@ def server(requests):
     return build_server(lambda event, **_: requests.append(event))
 
 
+def captured(info):
+    with MCPToolset(info) as toolset:
+        return MCPToolSnapshot.capture(toolset)
+
+
 @pytest.fixture
 def snapshot(server, requests):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        captured = MCPToolSnapshot.capture(toolset)
+    snapshot = captured(InProcessServerInfo(server))
     requests.clear()
-    return captured
+    return snapshot
 
 
 @pytest.fixture
@@ -325,11 +328,8 @@ def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, serve
 
 @pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
 def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
-    with MCPTool(
-        "add",
-        InProcessServerInfo(server),
-        snapshot=SnapshotCheck(snapshot, on_drift=on_drift),
-    ) as tool:
+    check = SnapshotCheck(snapshot, on_drift=on_drift)
+    with MCPTool("add", InProcessServerInfo(server), snapshot=check) as tool:
         assert tool.description == "Add two numbers."
         assert requests == []
         pull(server, "new")  # which is none of its business
@@ -370,8 +370,7 @@ def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, serve
 @every_way
 def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
     peer = rug_puller(kind)
-    with MCPToolset(peer.reach()) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
+    snapshot = captured(peer.reach())
     with MCPToolset(peer.reach(), snapshot=snapshot) as toolset:
         assert toolset["note"].call(text="a").text == "a"
         toolset["pull"].call(change="schema")  # the server does not tell
@@ -384,8 +383,7 @@ def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
 @every_way
 def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
     peer = rug_puller(kind)
-    with MCPToolset(peer.reach()) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
+    snapshot = captured(peer.reach())
     one = MCPTool("note", peer.reach(), snapshot=snapshot)
     with MCPToolset(peer.reach(), snapshot=snapshot) as toolset, one:
         assert one.call(text="a").text == "a"
@@ -461,12 +459,8 @@ def test_a_tool_for_apps_is_not_shown_to_models_either_from_a_snapshot_of_all_to
 
 def test_each_user_is_guarded(rug_puller):
     peer = rug_puller(KINDS["sessions"])
-    with MCPToolset(peer.reach()) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    with MCPToolset(
-        peer.reach(),
-        snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
-    ) as toolset:
+    snapshot = captured(peer.reach())
+    with MCPToolset(peer.reach(), snapshot=SnapshotCheck(snapshot, on_drift="quarantine")) as toolset:
         with mcp_request_context(user="ann"):
             assert toolset["note"].call(text="a").text == "a"
             toolset["pull"].call(change="description")
@@ -512,14 +506,6 @@ def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
             toolset["add"].invoke(a=1, b=2)
         with pytest.raises(MCPConnectionError):
             toolset.refresh()
-
-
-def test_a_search_finds_pinned_tools_without_a_connection(pinned):
-    member = pinned()
-    toolset = MCPSearchableToolset([member], search_threshold=1)
-    toolset.warm_up()
-    assert toolset["search_tools"].invoke(tool_keywords="numbers")
-    assert member.connection.status().state == "idle"
 
 
 def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, server):
@@ -578,9 +564,7 @@ def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(tmp_path)
     server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
     try:
         info = StreamableHttpServerInfo(server.start().url)
-        with MCPToolset(info) as toolset:
-            snapshot = MCPToolSnapshot.capture(toolset)
-        with MCPToolset(info, snapshot=snapshot) as toolset:
+        with MCPToolset(info, snapshot=captured(info)) as toolset:
             # The argument is sent as a header, too, as the server's schema wants it.
             assert toolset["locate"].call(region="eu").text == "eu eu"
     finally:

@@ -95,20 +95,10 @@ version: 1
 
 
 def test_the_yaml_of_a_snapshot_is_the_same_on_both_majors_of_haystack():
-    schema = {
-        "type": "object",
-        "required": ["a"],
-        "properties": {
-            "b": {"type": ["number", "null"], "default": 1.5, "maximum": 3.0},
-            "a": {"type": "number"},
-        },
-    }
-    definition = {
-        "name": "add",
-        "description": "A\u200bdd.",
-        "inputSchema": schema,
-        "annotations": {"readOnlyHint": False},
-    }
+    properties = {"b": {"type": ["number", "null"], "default": 1.5, "maximum": 3.0}, "a": {"type": "number"}}
+    schema = {"type": "object", "required": ["a"], "properties": properties}
+    definition = {"name": "add", "description": "A\u200bdd.", "inputSchema": schema}
+    definition["annotations"] = {"readOnlyHint": False}
     snapshot = MCPToolSnapshot.from_tools(
         [types.Tool.model_validate(definition)], server_name="sums", instructions="Add with care."
     )
@@ -120,23 +110,10 @@ def test_the_yaml_of_a_snapshot_is_the_same_on_both_majors_of_haystack():
     assert loaded["add"].description == "Add."
 
 
-def test_a_toolset_without_a_snapshot_is_stored_as_before():
-    data = MCPToolset(InProcessServerInfo(SERVER)).to_dict()["data"]
-    assert "snapshot" not in data
-    assert "on_drift" not in data
-
-
 def test_a_single_tool_and_a_tool_of_a_toolset_are_stored_with_their_snapshot(snapshot):
-    tool = MCPTool(
-        "add",
-        InProcessServerInfo(SERVER),
-        snapshot=SnapshotCheck(snapshot, on_drift="warn"),
-    )
-    child = MCPToolset(
-        InProcessServerInfo(SERVER),
-        snapshot=SnapshotCheck(snapshot, on_drift="warn"),
-    )["add"]
-    for each in (tool, child):
+    check = SnapshotCheck(snapshot, on_drift="warn")
+    info = InProcessServerInfo(SERVER)
+    for each in (MCPTool("add", info, snapshot=check), MCPToolset(info, snapshot=check)["add"]):
         loaded = MCPTool.from_dict(each.to_dict())
         assert loaded.to_dict() == each.to_dict()
         assert loaded.tool_spec == each.tool_spec
@@ -166,10 +143,7 @@ def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers():
     info = InProcessServerInfo(server)
     with MCPToolset(info) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
-    provider = MCPToolset(
-        info,
-        snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
-    )
+    provider = MCPToolset(info, snapshot=SnapshotCheck(snapshot, on_drift="quarantine"))
     configs = [ToolConfig("sums", ["shop"], allow_tools=["add", "note"], prefix="always")]
     with MCPRegistry({"shop": provider}, configs) as registry:
         alias = registry.toolset("sums")

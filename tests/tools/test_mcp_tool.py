@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp import (
     ToolOptions,
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from tests.support.executors import by_agent, by_agent_async, every_executor, recorded_traces
+from tests.support.executors import by_agent, every_executor, recorded_traces
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -299,15 +299,6 @@ class TestCalls:
             asyncio.run(tool.ainvoke(streaming_callback=print, q="x"))
         assert server.calls == [("search", {"q": "x"})] * 2
 
-    def test_haystack_finds_no_state_parameter_to_inject(self):
-        tool = MCPTool("add", COUNTER)
-        parameters = inspect.signature(tool.function).parameters
-        assert list(parameters) == ["streaming_callback", "mcp_arguments"]
-        assert parameters["mcp_arguments"].kind is inspect.Parameter.VAR_KEYWORD
-        assert not inspect.iscoroutinefunction(tool.function)
-        if NATIVE_ASYNC:
-            assert inspect.iscoroutinefunction(tool.async_function)
-
     @every_executor
     @rows("key", ["kwargs", "state", "arguments"])
     def test_a_state_key_is_never_sent_without_having_been_mapped(self, execute, key):
@@ -442,6 +433,17 @@ class TestSecrecy:
 
         with MCPTool("wait", InProcessServerInfo(server), invocation_timeout=0.2) as tool:
             failing_call(tool, token=SECRET)
+
+    def test_not_when_the_server_dies(self, failing_call, stdio_server):
+        server = stdio_server()
+        info = StdioServerInfo(server.command, server.args, max_retries=0)
+        with MCPTool("die", info) as tool:
+            failing_call(tool, token=SECRET)
+
+    def test_not_when_the_server_is_not_there(self, failing_call):
+        tool = MCPTool("add", StdioServerInfo("mcp-no-such-command"))
+        failing_call(tool, token=SECRET)
+        tool.close()
 
     def test_not_when_the_arguments_are_no_json(self, failing_call):
         class Odd:
@@ -731,8 +733,8 @@ class TestAsAnObject:
         assert not trace.exists()
 
     @NEEDS_HOOKS
-    @pytest.mark.parametrize("execute", [by_agent, by_agent_async])
-    def test_hooks_may_read_the_tools_from_state(self, execute, warm, monkeypatch):
+    @rows("way", ["run", "run_async"])
+    def test_hooks_may_read_the_tools_from_state(self, way, warm):
         from haystack.hooks import hook
 
         seen = []
@@ -741,12 +743,12 @@ class TestAsAnObject:
         def look(state: State) -> None:
             seen.extend(state.get("tools"))
 
-        original = Agent.__init__
-        monkeypatch.setattr(
-            Agent, "__init__", lambda *args, **rest: original(*args, hooks={"before_run": [look]}, **rest)
-        )
-        assert execute([warm], ("add", {"a": 1, "b": 2})).result == "3"
-        assert seen == [warm]
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("done")])
+        agent = Agent(chat_generator=generator, tools=[warm], hooks={"before_run": [look]})
+        messages = [ChatMessage.from_user("go")]
+        agent.run(messages) if way == "run" else asyncio.run(agent.run_async(messages))
+        assert generator.turns[1].tool_results == ["3"]
+        assert len(seen) == 1
         assert seen[0] is warm
 
 

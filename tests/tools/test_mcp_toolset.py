@@ -26,7 +26,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    ToolOptions,
     warm_up_toolsets,
 )
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
@@ -201,12 +200,6 @@ class TestWarmedUp:
             assert toolset[1] in toolset
             assert toolset[-1].name == "two"
             assert names(toolset.get_selectable_tools()) == ["one", "two"]
-
-    async def test_awaiting_warm_up_gives_the_same(self):
-        async with MCPToolset(FASTMCP) as toolset:
-            assert names(toolset) == ["add", "ask_name", "echo", "fail", "person"]
-            await toolset.warm_up_async()
-        assert toolset.connection.status().state == "closed"
 
     def test_it_has_the_named_tools_only_in_the_order_of_their_names(self):
         toolset = MCPToolset(COUNTER, tool_names=["echo", "add"])
@@ -411,26 +404,6 @@ class TestChildren:
         assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
         assert generator.turns[1].tool_results == ["3"]
         agent.tools[0].close()
-
-    def test_they_are_serialised_as_tools_of_their_own(self):
-        toolset = MCPToolset(
-            COUNTER,
-            tool_names=["secret_echo"],
-            connection_timeout=7,
-            invocation_timeout=8,
-            inputs_from_state={"secret_echo": {"api_token": "token"}},
-            outputs_to_state={"secret_echo": {"said": {"source": "result"}}},
-            outputs_to_string={"secret_echo": {"source": "result"}},
-            tool_name_prefix="my",
-            tool_options=ToolOptions(result_format="json"),
-        )
-        (child,) = toolset
-        data = child.to_dict()
-        assert data["type"] == "haystack_integrations.tools.mcp.mcp_tool.MCPTool"
-        twin = MCPTool.from_dict(data)
-        assert twin.to_dict() == data
-        assert (twin.name, twin.remote_name) == ("my_secret_echo", "secret_echo")
-        assert twin.inputs_from_state == {"api_token": "token"}
 
     def test_a_child_is_pickled_without_its_toolset(self):
         with MCPToolset(COUNTER, tool_names=["add"]) as toolset:

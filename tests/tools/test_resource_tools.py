@@ -25,9 +25,8 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.connection.identities import MOST_LINKS, GivenLinks
-from tests.support.executors import every_executor, recorded_traces
+from tests.support.executors import every_executor
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator
 
 PIXEL = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
@@ -304,21 +303,6 @@ def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
     plain = MCPResourceToolset(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", headers={"X-Key": "s3ntinel"}))
     assert "s3ntinel" not in str(plain._to_trace_dict())
     assert plain._to_trace_dict()["data"]["max_size"] == 20_000
-
-
-def test_a_trace_of_an_agent_has_no_secret_of_it():
-    from haystack.components.agents import Agent
-    from haystack.dataclasses import ChatMessage
-
-    from tests.support.scripted_chat import say
-
-    toolset = MCPResourceToolset(StdioServerInfo("python", ["-m", "x"], env={"KEY": "s3ntinel"}))
-    toolset.warm_up = lambda: None  # type: ignore[method-assign]
-    with recorded_traces(content=True) as traces:
-        agent = Agent(chat_generator=ScriptedChatGenerator([say("done")]), tools=toolset)
-        agent.run(messages=[ChatMessage.from_user("go")])
-    assert "read_resource" in traces.text or "MCPResourceToolset" in traces.text
-    assert "s3ntinel" not in traces.text
 
 
 @rows(

@@ -438,22 +438,9 @@ class TestFilesOfOlderVersions:
 
     @rows(
         "name",
-        [
-            "AsyncExecutor",
-            "MCPClient",
-            "MCPConnectionError",
-            "MCPError",
-            "MCPInvocationError",
-            "MCPServerInfo",
-            "MCPTool",
-            "MCPToolNotFoundError",
-            "SSEClient",
-            "SSEServerInfo",
-            "StdioClient",
-            "StdioServerInfo",
-            "StreamableHttpClient",
-            "StreamableHttpServerInfo",
-        ],
+        "AsyncExecutor MCPClient MCPConnectionError MCPError MCPInvocationError MCPServerInfo MCPTool "
+        "MCPToolNotFoundError SSEClient SSEServerInfo StdioClient StdioServerInfo StreamableHttpClient "
+        "StreamableHttpServerInfo".split(),
     )
     def test_names_are_where_they_were(self, name):
         import haystack_integrations.tools.mcp as package
@@ -652,19 +639,10 @@ class TestLoadingStartsNothing:
             import haystack_integrations.tools.mcp as package
             seen = {{"importing": imported()}}
             from haystack_integrations.hooks.mcp import confirmation_strategies_for
+            from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo
+            from haystack_integrations.tools.mcp import MCPTool, MCPToolset, call_budget, warm_up_toolsets
             from haystack_integrations.tools.mcp import (
-                InProcessServerInfo,
-                MCPConnection,
-                MCPInvocationError,
-                MCPRegistry,
-                MCPServerInfo,
-                MCPTool,
-                MCPToolset,
-                SSEServerInfo,
-                StdioServerInfo,
-                StreamableHttpServerInfo,
-                call_budget,
-                warm_up_toolsets,
+                InProcessServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo,
             )
             from haystack_integrations.tools.mcp.registry import MCPAliasToolset, conversation_trace
             infos = [
@@ -765,6 +743,13 @@ class TestHostileFiles:
         allowed = Pipeline.loads(text, allowed_modules=["tests.servers.*"])
         assert allowed.get_component("agent").tools.server_info == COUNTER
         assert Pipeline.loads(text, unsafe=True).get_component("agent").tools.server_info == COUNTER
+
+    @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
+    def test_a_handler_goes_through_haystacks_allowlist(self, monkeypatch):
+        toolset = MCPToolset(StdioServerInfo("x"), outputs_to_string={"add": {"handler": to_words}})
+        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
+        with pytest.raises(DeserializationError, match="to_words"):
+            MCPToolset.from_dict(toolset.to_dict())
 
     def test_functions_of_any_module_are_saved(self, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "")

@@ -494,13 +494,20 @@ class TestStoring:
                 bound_arguments={"t": FromState("t"), "k": api_key},
             )
         }
-        stored = MCPToolset(COUNTER, ["search"], tool_overrides=overrides)["find"].to_dict()
+        mappings = {
+            "inputs_from_state": {"user": "u"},
+            "outputs_to_state": {"said": {"source": "result"}},
+            "outputs_to_string": {"source": "result"},
+        }
+        by_tool = {name: {"search": mapping} for name, mapping in mappings.items()}
+        toolset = MCPToolset(COUNTER, ["search"], connection_timeout=7, tool_overrides=overrides, **by_tool)
+        stored = toolset["find"].to_dict()
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
+        assert {name: stored["data"][name] for name in mappings} == mappings
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
-        assert (tool.invocation_timeout, tool.tool_options.max_result_size) == (5, 300)
+        assert (tool.connection_timeout, tool.invocation_timeout, tool.tool_options.max_result_size) == (7, 5, 300)
         assert tool.bound_arguments == {"t": FromState("t"), "k": api_key}
-        assert "inputs_from_state" not in stored["data"] or stored["data"]["inputs_from_state"] is None
 
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
         toolset = MCPToolset(COUNTER, tool_selection=ToolSelection(tool_filter=lambda _tool: True))

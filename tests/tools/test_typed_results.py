@@ -16,7 +16,6 @@ from mcp import types
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPHandlers,
-    MCPInvocationError,
     MCPRegistry,
     MCPResourceToolset,
     MCPSampling,
@@ -34,7 +33,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPProvider
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -90,13 +89,6 @@ def test_a_typed_result_has_the_bare_value(structured, value):
         assert tool.call().value == value
 
 
-def test_a_call_that_fails_raises_as_invoke_does():
-    server = ForeignServer(definition("look"))
-    server.answer = text_result("no access", is_error=True)
-    with MCPTool("look", server.info) as tool, pytest.raises(MCPInvocationError, match="no access"):
-        tool.call()
-
-
 SHOWN = {"type": "object", "properties": {"a": {}, "limit": {}, "<i>": {}}, "required": ["a"]}
 
 
@@ -113,14 +105,6 @@ def test_a_toolset_is_shown_as_a_table_in_a_terminal():
     assert lines[2].split("  ", 1)[1].split("  ")[0].strip() == "a, limit?, i?"
     assert lines[2].endswith("Look [31mhere.")
     assert lines[1].endswith("xx…") and len(lines[1]) < 120
-
-
-def test_a_toolset_is_shown_as_an_escaped_table_in_a_notebook():
-    server = ForeignServer(definition("look", SHOWN, description="<script>alert('x')</script>\nSecond."))
-    with MCPToolset(server.info) as toolset:
-        html = toolset._repr_html_()
-    assert "<td>look</td><td>a, limit?, i?</td><td>&lt;script&gt;" in html
-    assert "<script>" not in html and "<i>" not in html and "Second." not in html
 
 
 def text(value: str) -> types.TextContent:
