@@ -502,8 +502,8 @@ class OpenRun:
         Tell whether the model has seen what came of a step.
         """
         after = scope.get().after
-        here = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
-        return sum(after in ("", each.name) for each in here) > place.step
+        replies = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
+        return len([each for each in replies if after in ("", each.name)]) > place.step
 
     def _send_again(self, entry: Entry) -> Entry:
         return self._begin_again(dataclasses.replace(entry, state="started", result=None))

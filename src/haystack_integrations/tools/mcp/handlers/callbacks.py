@@ -181,19 +181,20 @@ class Callbacks:
         """
         self._server_name = server_name or self._server
         handlers = self.handlers
-        self.version, is_modern = version, version in MODERN_PROTOCOL_VERSIONS
-        if is_modern and handlers.logging is not None and handlers.log_level is None:
-            self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
-        if not is_modern and version < "2025-06-18" and handlers.elicitation is not None:
+        self.version = version
+        if self.is_modern:
+            if handlers.logging is not None and handlers.log_level is None:
+                self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
+        elif version < "2025-06-18" and handlers.elicitation is not None:
             self._warn_dead("elicitation", f"the server speaks revision {version}, which has no elicitation")
-        elif not is_modern and handlers.elicitation is answer_later:
+        elif handlers.elicitation is answer_later:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
         for extension in self.extensions:
             if extension.claims():
                 self._warn_dead("extensions", f"results of the kinds that {extension.identifier} has are not supported")
-        return None if is_modern or capabilities.logging is None else handlers.log_level
+        return None if self.is_modern or capabilities.logging is None else handlers.log_level
 
     def refused_level(self, error: Exception) -> None:
         """

@@ -53,6 +53,8 @@ _REQUIRED: dict[str, Any] = {"Anthropic": {"type": "any"}, "Mistral": "any", "Co
 
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
 
+_NO_RESULT = "Tool result missing in request"
+
 # Some warm-ups are not safe to run twice at the same time.
 _warm_up_lock = threading.Lock()
 
@@ -299,7 +301,7 @@ def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) ->
         results, calls = calls, {}
         if message.role == "assistant":
             if results:
-                _tool_messages([], results)  # it raises an error
+                raise InvalidSamplingError(_NO_RESULT)
             messages.append(_assistant_message(blocks, offered))
             calls = {call.id: call for call in messages[-1].tool_calls if call.id is not None}
         elif results or any(isinstance(block, types.ToolResultContent) for block in blocks):
@@ -325,8 +327,7 @@ def _tool_messages(results: list[types.SamplingMessageContentBlock], calls: dict
             envelope = result.structured_content
         messages.append(ChatMessage.from_tool(model_text(envelope), origin=origin, error=bool(result.is_error)))
     if missing:
-        msg = "Tool result missing in request"
-        raise InvalidSamplingError(msg)
+        raise InvalidSamplingError(_NO_RESULT)
     return messages
 
 
