@@ -349,14 +349,12 @@ class MCPTool(ToolBase, Tool):
         if options.max_result_size is not None:
             shown = limit_outputs(shown, options.max_result_size)
         self.outputs_to_string: dict[str, Any] | None = shown
-        self.inputs_from_state: dict[str, str] | None = inputs_from_state
-        if self._hidden.state_inputs:
-            self.inputs_from_state = {**self._hidden.inputs_from_state, **self._hidden.state_inputs}
+        inputs = {**self._hidden.inputs_from_state, **self._hidden.state_inputs}
         # The argument with the messages of the run, in which failures are counted.
         self._conversation_input: str | None = None
         if options.max_tool_failures is not None:
-            self.inputs_from_state = {STATE_KEY: ARGUMENT, **(self.inputs_from_state or {})}
-            self._conversation_input = self.inputs_from_state[STATE_KEY]
+            self._conversation_input = inputs.setdefault(STATE_KEY, ARGUMENT)
+        self.inputs_from_state: dict[str, str] | None = inputs or inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
             self.async_function: Callable[..., Awaitable[Any]] | None = self.invoke_async
@@ -477,12 +475,12 @@ class MCPTool(ToolBase, Tool):
                 raise ValueError(msg)
         self._hidden.check(definition.input_schema)
         parameters = without_properties(parameters, uses) if uses else parameters
-        hidden: Counter[str] = Counter()
+        invisible: Counter[str] = Counter()
 
         def visible(text: str) -> str:
             shown = visible_text(text)
             if shown is not text:
-                hidden.update(invisible_characters(text))
+                invisible.update(invisible_characters(text))
             return shown
 
         self._schema = map_texts(parameters, visible)
@@ -493,12 +491,12 @@ class MCPTool(ToolBase, Tool):
             description = with_output_schema(description, map_strings(definition.output_schema, visible))
         self.description = description
         self.title = visible(definition.title) if definition.title else definition.title
-        if hidden and definition != self._definition:
+        if invisible and definition != self._definition:
             logger.warning(
                 "Invisible characters were taken out of the texts of tool {tool!r}: {characters}. A server can hide "
                 "instructions for a model in them",
                 tool=self.remote_name,
-                characters=", ".join(f"{character} ({count}x)" for character, count in hidden.items()),
+                characters=", ".join(f"{character} ({count}x)" for character, count in invisible.items()),
             )
         self.annotations = definition.annotations
         self.output_schema = definition.output_schema
@@ -616,6 +614,26 @@ class MCPTool(ToolBase, Tool):
             return await self._call_async(mcp_arguments, self._output, on_progress)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
+
+    async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
+        """
+        Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
+        """
+        return await self.invoke_async(**mcp_arguments)
+
+    def _streamed(self, streaming_callback: Any, arguments: dict[str, Any]) -> ProgressCallback | None:
+        if not callable(streaming_callback):
+            # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
+            arguments["streaming_callback"] = streaming_callback
+            return None
+        source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
+
+        def stream(report: MCPProgress) -> Any:
+            mcp = {"type": "progress", **dataclasses.asdict(report)}
+            # Without content, which a user interface would show as the text of the model.
+            return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
+
+        return stream
 
     def _take_from_state(self, arguments: dict[str, Any]) -> int:
         """
@@ -857,26 +875,6 @@ class MCPTool(ToolBase, Tool):
             secrets=sent.secrets,
             on_progress=on_progress,
         )
-
-    async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
-        """
-        Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
-        """
-        return await self.invoke_async(**mcp_arguments)
-
-    def _streamed(self, streaming_callback: Any, arguments: dict[str, Any]) -> ProgressCallback | None:
-        if not callable(streaming_callback):
-            # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
-            arguments["streaming_callback"] = streaming_callback
-            return None
-        source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
-
-        def stream(report: MCPProgress) -> Any:
-            mcp = {"type": "progress", **dataclasses.asdict(report)}
-            # Without content, which a user interface would show as the text of the model.
-            return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
-
-        return stream
 
     def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """
