@@ -313,6 +313,20 @@ class ToolBase(Connected):
     _guard: SnapshotGuard | None = None
 
     @property
+    def call_options(self) -> CallOptions:
+        """
+        How calls are made: how long the server may be silent, and what progress does.
+        """
+        return self._connection.call_options
+
+    @property
+    def interceptors(self) -> list[Any]:
+        """
+        What wraps each call, outermost first, as it was given.
+        """
+        return self._connection.interceptors
+
+    @property
     def _owner(self) -> ToolBase:
         """
         The toolset that a tool is part of; otherwise the object itself.
@@ -342,16 +356,6 @@ class ToolBase(Connected):
     @abstractmethod
     def _show_pinned(self, guard: SnapshotGuard) -> None:
         """Show what the snapshot has, before the server is asked."""
-
-    def _stays_cold(self) -> bool:
-        """
-        Return whether warm-up has nothing to do: the tools are known, and the first call opens the session.
-        """
-        guard = self._guard
-        if guard is None or self.eager_connect or self._connection.is_ready:
-            return False
-        # What has drifted is looked at again.
-        return guard.latest is None or not guard.is_error(guard.latest)
 
     @property
     def snapshot(self) -> MCPToolSnapshot | None:
@@ -396,60 +400,6 @@ class ToolBase(Connected):
         own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
         return given or own or self.server_info.describe()
 
-    def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
-        """
-        Check that the server has tools that were asked for by name.
-
-        :param what: Stands before the names in the message.
-        :param wanted: Their names.
-        :param available: The names of the tools that can be used.
-        :raises MCPToolNotFoundError: If the server does not have one of them.
-        :raises ValueError: If it has one that cannot be used.
-        """
-        missing = [name for name in wanted if name not in available]
-        if not missing:
-            return
-        for name in missing:
-            reason = self._connection._why_unusable(name)
-            if reason is not None:
-                msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
-                raise ValueError(msg)
-        choices = describe_choices(missing, available, "The server")
-        msg = f"{what} {', '.join(map(repr, missing))} not found on {self.server_info.describe()}. {choices}"
-        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
-
-    # The class whose parameters are stored; one that is derived from it has the same.
-    _stored_as: ClassVar[str]
-
-    def _init_parameters(self) -> dict[str, Any]:
-        """
-        Return the constructor arguments that rebuild the object: all that mcp-haystack 2.1 knows, and changed ones.
-        """
-        parameters = parameters_of(self._stored_as).items()
-        values = {name: (parameter, self._parameter(name)) for name, parameter in parameters}
-        return {name: value for name, (parameter, value) in values.items() if not _is_left_out(parameter, value)}
-
-    def _parameter(self, name: str) -> Any:
-        """
-        Return the value of a parameter as it was given.
-        """
-        stored = {"snapshot": self._snapshot, "interceptors": self._connection._interceptors}
-        return stored[name] if name in stored else getattr(self, name)
-
-    @property
-    def call_options(self) -> CallOptions:
-        """
-        How calls are made: how long the server may be silent, and what progress does.
-        """
-        return self._connection.call_options
-
-    @property
-    def interceptors(self) -> list[Any]:
-        """
-        What wraps each call, outermost first, as it was given.
-        """
-        return self._connection.interceptors
-
     def _has_unknown_changes(self) -> bool:
         """
         Return whether the server has said that its tools changed, and not yet how.
@@ -458,6 +408,16 @@ class ToolBase(Connected):
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
+
+    def _stays_cold(self) -> bool:
+        """
+        Return whether warm-up has nothing to do: the tools are known, and the first call opens the session.
+        """
+        guard = self._guard
+        if guard is None or self.eager_connect or self._connection.is_ready:
+            return False
+        # What has drifted is looked at again.
+        return guard.latest is None or not guard.is_error(guard.latest)
 
     def _is_current(self) -> bool:
         """
@@ -493,6 +453,28 @@ class ToolBase(Connected):
     def _load_listing(self, listing: ToolListing) -> None:
         """Use what the server listed."""
 
+    def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
+        """
+        Check that the server has tools that were asked for by name.
+
+        :param what: Stands before the names in the message.
+        :param wanted: Their names.
+        :param available: The names of the tools that can be used.
+        :raises MCPToolNotFoundError: If the server does not have one of them.
+        :raises ValueError: If it has one that cannot be used.
+        """
+        missing = [name for name in wanted if name not in available]
+        if not missing:
+            return
+        for name in missing:
+            reason = self._connection._why_unusable(name)
+            if reason is not None:
+                msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
+                raise ValueError(msg)
+        choices = describe_choices(missing, available, "The server")
+        msg = f"{what} {', '.join(map(repr, missing))} not found on {self.server_info.describe()}. {choices}"
+        raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
+
     def _load_or_leave(self, listing: ToolListing) -> None:
         try:
             self._load_listing(listing)
@@ -508,6 +490,24 @@ class ToolBase(Connected):
             await start_in_thread(self._load_or_leave, listing, name="mcp-haystack-warm-up")
         else:
             self._load_or_leave(listing)
+
+    # The class whose parameters are stored; one that is derived from it has the same.
+    _stored_as: ClassVar[str]
+
+    def _init_parameters(self) -> dict[str, Any]:
+        """
+        Return the constructor arguments that rebuild the object: all that mcp-haystack 2.1 knows, and changed ones.
+        """
+        parameters = parameters_of(self._stored_as).items()
+        values = {name: (parameter, self._parameter(name)) for name, parameter in parameters}
+        return {name: value for name, (parameter, value) in values.items() if not _is_left_out(parameter, value)}
+
+    def _parameter(self, name: str) -> Any:
+        """
+        Return the value of a parameter as it was given.
+        """
+        stored = {"snapshot": self._snapshot, "interceptors": self._connection._interceptors}
+        return stored[name] if name in stored else getattr(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
