@@ -166,10 +166,9 @@ class ToolCall:
                 try:
                     return await self._answered(supervisor)
                 except CallLeftOpenError as error:
-                    left = error.result
-                pending, self._continuation = pending_call(left, request, supervisor.description), None
+                    pending, self._continuation = self._left_open(error.result), None
                 if pending.task_id is None:
-                    await keep(pending, request, supervisor)
+                    await self._keep(pending)
                     raise supervisor.redactor.error(pending_error(pending, request))
                 return await _TaskRun(self, pending).run(is_new=True)
             return await _TaskRun(self, self._pending).run()
@@ -386,6 +385,44 @@ class ToolCall:
                 server=self._supervisor.description,
             )
 
+    def _left_open(self, result: dict[str, Any]) -> MCPPendingCall:
+        # What the call can be continued with, of a result as in the protocol.
+        request = self.request
+        name, given = request.original or (request.tool_name, request.tool_args)
+        # The arguments of a call that is continued are those of the call before.
+        withheld = (
+            request.continues[0].withheld if request.continues else arguments_with_secrets(given, request.secrets)
+        )
+        arguments = {name: value for name, value in given.items() if name not in withheld}
+        call = MCPPendingCall(
+            tool_name=name, arguments=arguments, withheld=withheld, server=self._supervisor.description
+        )
+        if result.get("resultType") != "task":
+            requests, state = result.get("inputRequests") or {}, result.get("requestState")
+            return dataclasses.replace(call, requests=requests, request_state=state)
+        task = TaskState.model_validate(result, by_name=False)
+        return dataclasses.replace(
+            call, task_id=task.task_id, poll_interval=task.poll_interval, expires_at=task.expires_at
+        )
+
+    async def _keep(self, call: MCPPendingCall) -> None:
+        # By a journal and by the user, so that it can be continued whatever happens to this process.
+        server, handler = self._supervisor.description, self._supervisor.handlers.pending_calls
+        for name, function in {"journal": self.request.on_pending, "handler `pending_calls`": handler}.items():
+            if function is None:
+                continue
+            try:
+                async with asyncio.timeout(_KEEP_TIMEOUT):
+                    await call_function(function, call)
+            except (Exception, asyncio.CancelledError) as error:
+                task = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                    raise  # it is not the function's own
+                kind = type(error).__name__
+                logger.error(
+                    "The {keeper} for {server} failed: {kind}", keeper=name, server=server, kind=kind, exc_info=error
+                )
+
     def _failure(self, error: Exception) -> MCPInvocationError:
         # What an attempt raises speaks of that attempt only, and of the server's name of the tool.
         request = self.request
@@ -476,7 +513,7 @@ class _TaskRun:
         with holding_task(supervisor.base):
             try:
                 if is_new:
-                    await keep(self._call, self._request, supervisor)
+                    await self._tool_call._keep(self._call)
                     if self._request.leaves_tasks:
                         raise pending_error(self._call, self._request)
                 result = await self._result()
@@ -485,7 +522,7 @@ class _TaskRun:
                 raise_tool_error(result, self._request.display_name, self._request.tool_args)
                 return result
             except asyncio.CancelledError:
-                await cancel_task(self._task_id, supervisor)
+                await self._cancel()
                 raise
             except MCPInvocationError as error:
                 supervisor.redactor.error(error)  # what a task says is the result of a request
@@ -594,6 +631,22 @@ class _TaskRun:
             text = f"the result of its task is no valid result: {describe_error(error)}"
             raise self._error(MCPInvocationError, with_full_stop(text), outcome="answered") from None
 
+    async def _cancel(self) -> None:
+        operation, supervisor = "tasks/cancel", self._supervisor
+        try:
+            await supervisor.read(
+                operation,
+                lambda session: session.read(operation, lambda client: client.cancel_task(self._task_id)),
+                CANCEL_TIMEOUT,
+                CANCEL_TIMEOUT,
+            )
+        except MCPConnectionError as error:
+            logger.warning(
+                "A task of a tool of {server} was given up, but could not be cancelled: {error}",
+                server=supervisor.description,
+                error=str(error),
+            )
+
     async def _send_answers(self, responses: Responses) -> None:
         if responses:
             await self._ask("tasks/update", lambda client: client.update_task(self._task_id, responses))
@@ -632,7 +685,7 @@ class _TaskRun:
         return await self._leave_open(call, reason)
 
     async def _leave_open(self, call: MCPPendingCall, reason: str = "") -> NoReturn:
-        await keep(call, self._request, self._supervisor)
+        await self._tool_call._keep(call)
         raise pending_error(call, self._request, reason)
 
     def _report(self, state: TaskState) -> None:
@@ -673,27 +726,6 @@ class _TaskRun:
         return error
 
 
-def pending_call(result: dict[str, Any], request: CallRequest, server: str) -> MCPPendingCall:
-    """
-    Make of a server's result what its call can be continued with.
-
-    :param result: The result, as in the protocol.
-    :param request: What the caller wants.
-    :param server: Describes the server.
-    :returns: The call.
-    """
-    name, given = request.original or (request.tool_name, request.tool_args)
-    # The arguments of a call that is continued are those of the call before.
-    withheld = request.continues[0].withheld if request.continues else arguments_with_secrets(given, request.secrets)
-    arguments = {name: value for name, value in given.items() if name not in withheld}
-    shared: dict[str, Any] = {"tool_name": name, "arguments": arguments, "withheld": withheld, "server": server}
-    if result.get("resultType") != "task":
-        state = result.get("requestState")
-        return MCPPendingCall(**shared, requests=result.get("inputRequests") or {}, request_state=state)
-    task = TaskState.model_validate(result, by_name=False)
-    return MCPPendingCall(**shared, task_id=task.task_id, poll_interval=task.poll_interval, expires_at=task.expires_at)
-
-
 def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") -> MCPCallPendingError:
     """
     Make the error of a call that is left open.
@@ -710,56 +742,3 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
         what = "the server runs it as a task."
     text = f"{what} The call is left open; do not repeat it."
     return request.error(MCPCallPendingError, text, pending_call=call)
-
-
-async def keep(call: MCPPendingCall, request: CallRequest, supervisor: Supervisor) -> None:
-    """
-    Pass a call to a journal and to the user, so that it can be continued whatever happens to this process.
-
-    :param call: The call.
-    :param request: What the caller wants.
-    :param supervisor: Has the handlers.
-    """
-    keepers = {"journal": request.on_pending, "handler `pending_calls`": supervisor.handlers.pending_calls}
-    for name, function in keepers.items():
-        if function is not None:
-            await _pass(call, name, function, supervisor)
-
-
-async def _pass(call: MCPPendingCall, name: str, function: Callable[..., Any], supervisor: Supervisor) -> None:
-    try:
-        async with asyncio.timeout(_KEEP_TIMEOUT):
-            await call_function(function, call)
-    except (Exception, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # it is not the function's own
-        logger.error(
-            "The {keeper} for {server} failed: {kind}",
-            keeper=name,
-            server=supervisor.description,
-            kind=type(error).__name__,
-            exc_info=error,
-        )
-
-
-async def cancel_task(task_id: str, supervisor: Supervisor) -> None:
-    """
-    Ask a server to cancel a task that nobody waits for any more.
-
-    :param task_id: The server's name of the task.
-    :param supervisor: Has the session.
-    """
-    try:
-        await supervisor.read(
-            "tasks/cancel",
-            lambda session: session.read("tasks/cancel", lambda client: client.cancel_task(task_id)),
-            CANCEL_TIMEOUT,
-            CANCEL_TIMEOUT,
-        )
-    except MCPConnectionError as error:
-        logger.warning(
-            "A task of a tool of {server} was given up, but could not be cancelled: {error}",
-            server=supervisor.description,
-            error=str(error),
-        )
