@@ -37,22 +37,35 @@ def texts(result: dict[str, Any]) -> list[Any]:
     return [block.get("text") for block in result["content"]]
 
 
+TOOL_USE = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
+VIDEO = {"type": "video", "data": "AA"}
+UNTYPED_IMAGE = {"type": "image", "data": 5}
+IMAGE_AND_LINK = [{"type": "image", "data": "AA"}, {"type": "resource_link", "uri": "a:b"}]
+
+# The content of a result, and the texts of its blocks.
+CONTENTS: list[tuple[Any, list[Any]]] = [
+    (None, []),
+    ({}, []),
+    ("plain", ["plain"]),
+    (TEXT, ["kept"]),
+    (5, ["5"]),
+    ([TOOL_USE], [unsupported(TOOL_USE)]),
+    *(([{"type": kind, "text": "kept"}], ["kept"]) for kind in ("Text", "markdown", None)),
+    ([None, "plain", {"text": "untyped"}], ["plain", "untyped"]),
+    ([VIDEO, TEXT], [unsupported(VIDEO), "kept"]),
+    ([5, {"type": ["text"]}], [unsupported(5), unsupported({"type": ["text"]})]),
+    ([{"type": "text", "text": None}, {"type": "text", "text": {"n": 1}}], ["", '{"n": 1}']),
+    ([UNTYPED_IMAGE], [unsupported({**UNTYPED_IMAGE, "mimeType": ""})]),
+    ([{**TEXT, "annotations": [], "_meta": []}, {**TEXT, "annotations": ODD_ANNOTATIONS}], ["kept"] * 2),
+    (IMAGE_AND_LINK, [None, None]),
+    ([{"type": "resource", "resource": {"text": "t", "_meta": []}}], [None]),
+    ([{"type": "resource", "resource": {"uri": "a:b", "text": {"n": 1}}}], [None]),
+]
+
 CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
     # result, texts of its blocks, structured content, whether it is an error
+    *(({"content": content}, said, None, False) for content, said in CONTENTS),
     ({}, [], None, False),
-    ({"content": None}, [], None, False),
-    ({"content": {}}, [], None, False),
-    ({"content": "plain"}, ["plain"], None, False),
-    ({"content": TEXT}, ["kept"], None, False),
-    ({"content": 5}, ["5"], None, False),
-    (
-        {"content": [{"type": "tool_use", "id": "1", "name": "n", "input": {}}]},
-        [unsupported({"type": "tool_use", "id": "1", "name": "n", "input": {}})],
-        None,
-        False,
-    ),
-    *(({"content": [{"type": kind, "text": "kept"}]}, ["kept"], None, False) for kind in ("Text", "markdown", None)),
-    ({"content": [None, "plain", {"text": "untyped"}]}, ["plain", "untyped"], None, False),
     ({"structuredContent": {"n": 1}}, [], {"n": 1}, False),
     ({"structuredContent": {"n": 1}, "content": None, "isError": True}, [], {"n": 1}, True),
     ({"isError": True, "content": None, "error": "no luck"}, ["no luck"], None, True),
@@ -62,44 +75,6 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
     ({"content": [TEXT, TEXT], "isError": []}, ["kept", "kept"], None, False),
     ({"content": [TEXT], "isError": {"why": "so"}}, ["kept"], None, True),
     ({"content": [TEXT], "isError": "True", "structuredContent": None, "_meta": []}, ["kept"], None, True),
-    (
-        {"content": [{"type": "video", "data": "AA"}, TEXT]},
-        [unsupported({"type": "video", "data": "AA"}), "kept"],
-        None,
-        False,
-    ),
-    (
-        {"content": [5, {"type": ["text"]}]},
-        [unsupported(5), unsupported({"type": ["text"]})],
-        None,
-        False,
-    ),
-    ({"content": [{"type": "text", "text": None}, {"type": "text", "text": {"n": 1}}]}, ["", '{"n": 1}'], None, False),
-    (
-        {"content": [{"type": "image", "data": 5}]},
-        [unsupported({"type": "image", "data": 5, "mimeType": ""})],
-        None,
-        False,
-    ),
-    (
-        {
-            "content": [
-                {**TEXT, "annotations": [], "_meta": []},
-                {**TEXT, "annotations": ODD_ANNOTATIONS},
-            ]
-        },
-        ["kept"] * 2,
-        None,
-        False,
-    ),
-    (
-        {"content": [{"type": "image", "data": "AA"}, {"type": "resource_link", "uri": "a:b"}]},
-        [None, None],
-        None,
-        False,
-    ),
-    ({"content": [{"type": "resource", "resource": {"text": "t", "_meta": []}}]}, [None], None, False),
-    ({"content": [{"type": "resource", "resource": {"uri": "a:b", "text": {"n": 1}}}]}, [None], None, False),
 ]
 
 

@@ -35,13 +35,6 @@ def server() -> ForeignServer:
     return ForeignServer(*(definition(name, TEXT) for name in ("look", "wipe", "keep")))
 
 
-@pytest.fixture
-def journal(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
-    yield journal
-    journal.close()
-
-
 def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[ChatMessage]) -> list[str]:
     """Continue a run, and return all that was said in it."""
     how: dict[str, Any]

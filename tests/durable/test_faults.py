@@ -29,10 +29,8 @@ LARGE = "x" * 20_000
 
 
 @pytest.fixture
-def journal(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=kills.LEASE)
-    yield journal
-    journal.close()
+def journal(new_journal):
+    return new_journal(lease=kills.LEASE)
 
 
 @pytest.fixture

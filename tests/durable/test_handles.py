@@ -12,7 +12,6 @@ import pytest
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
-from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import in_a_process_that_is_killed
@@ -26,10 +25,8 @@ def patient(patient_stdio_server: Any) -> Any:
 
 
 @pytest.fixture
-def journal(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=1)
-    yield journal
-    journal.close()
+def journal(new_journal):
+    return new_journal(lease=1)
 
 
 def test_a_task_of_a_killed_process_is_taken_up_again(patient, journal, tmp_path):

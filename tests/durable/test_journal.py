@@ -48,6 +48,7 @@ from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.waiting import wait_until
 
 GO = [ChatMessage.from_user("go")]
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}, "key": {"type": "string"}}}
@@ -78,13 +79,6 @@ class Bank(ForeignServer):
 @pytest.fixture
 def bank() -> Bank:
     return Bank()
-
-
-@pytest.fixture
-def journal(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=5)
-    yield journal
-    journal.close()
 
 
 def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
@@ -353,8 +347,8 @@ def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_n
     assert (of_ann.number, [each.result for each in journal.calls("bob")]) == (of_bob.number, ["of bob"])
 
 
-def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_path, monkeypatch):
-    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(new_journal, monkeypatch):
+    slow, quick = (new_journal(lease=0.3) for _ in range(2))
     execute = Store._execute
     done: list[int] = []
     others: list[int] = []
@@ -363,7 +357,7 @@ def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_p
         executed = execute(store, *arguments, **values)
         if store is slow._store and not done:
             done.append(1)
-            wait_for(lambda: quick.unfinished() == ["run"])
+            wait_until(lambda: quick.unfinished() == ["run"], "the end of the lease")
             with quick.run("run") as other:
                 others.append(other._lease.epoch)
         return executed
@@ -372,8 +366,6 @@ def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(tmp_p
     with pytest.raises(MCPRunError), slow.run("run") as opened:
         assert (opened._lease.epoch, others) == (1, [2])
         opened.recall("value", "now").record(1)
-    for each in (slow, quick):
-        each.close()
 
 
 @pytest.mark.parametrize(
@@ -403,8 +395,8 @@ def test_another_program_cannot_continue_a_run(journal, bank, change, difference
     assert len(bank.calls) == 1
 
 
-def test_a_run_is_in_one_place_at_a_time(journal, bank, tmp_path):
-    other = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=5)
+def test_a_run_is_in_one_place_at_a_time(journal, new_journal):
+    other = new_journal(lease=5)
     with journal.run("run"):
         with pytest.raises(MCPRunElsewhereError, match=r"is running elsewhere, until at least [1-5] seconds from now"):
             with other.run("run"):
@@ -418,33 +410,30 @@ def test_a_run_is_in_one_place_at_a_time(journal, bank, tmp_path):
         ("run", "done", 2),
         ("another", "done", 1),
     ]
-    other.close()
 
 
-def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, tmp_path, monkeypatch):
-    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, new_journal, monkeypatch):
+    slow, quick = (new_journal(lease=0.3) for _ in range(2))
     monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
     with MCPToolset(bank.info) as tools:
         with slow.run("run"):
             tools["pay"].call(amount=1)
-            wait_for(lambda: [each.state for each in quick.runs()] == ["unfinished"])
+            wait_until(lambda: [each.state for each in quick.runs()] == ["unfinished"], "the end of the lease")
             with quick.run("run"):
                 assert tools["pay"].call(amount=1).text == "pay 1"
             with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
                 tools["pay"].call(amount=2)
     assert len(bank.calls) == 1
     assert [each.state for each in quick.runs()] == ["done"]  # the end of the slow one changed nothing
-    for each in (slow, quick):
-        each.close()
 
 
-def test_a_lease_counts_from_before_it_was_asked_for(bank, tmp_path, monkeypatch):
-    slow, quick = (RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3) for _ in range(2))
+def test_a_lease_counts_from_before_it_was_asked_for(bank, new_journal, monkeypatch):
+    slow, quick = (new_journal(lease=0.3) for _ in range(2))
     claim = slow._store.claim
 
     def claim_slowly(*arguments: Any) -> Any:
         claimed = claim(*arguments)
-        wait_for(lambda: [each.state for each in quick.runs()] == ["unfinished"])
+        wait_until(lambda: [each.state for each in quick.runs()] == ["unfinished"], "the end of the lease")
         return claimed
 
     monkeypatch.setattr(slow._store, "claim", claim_slowly)
@@ -453,28 +442,18 @@ def test_a_lease_counts_from_before_it_was_asked_for(bank, tmp_path, monkeypatch
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
             tools["pay"].call(amount=1)
     assert not bank.calls
-    for each in (slow, quick):
-        each.close()
 
 
-def wait_for(condition: Any) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
-def test_a_heartbeat_keeps_the_lease(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.6)
+def test_a_heartbeat_keeps_the_lease(new_journal):
+    journal = new_journal(lease=0.6)
     with journal.run("run") as opened:
         first = opened._deadline
-        wait_for(lambda: opened._deadline > first + 1.2)
+        wait_until(lambda: opened._deadline > first + 1.2, "the renewals")
         assert [each.state for each in journal.runs()] == ["running"]
-    journal.close()
 
 
-def test_a_run_whose_opening_was_cancelled_is_free_again(tmp_path):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=60)
+def test_a_run_whose_opening_was_cancelled_is_free_again(new_journal, tmp_path):
+    journal = new_journal(lease=60)
     journal.runs()  # makes the tables
 
     async def give_up() -> None:
@@ -485,8 +464,9 @@ def test_a_run_whose_opening_was_cancelled_is_free_again(tmp_path):
                     pytest.fail("the run cannot be open")
 
     asyncio.run(give_up())
-    wait_for(lambda: [(each.name, each.state) for each in journal.runs()] == [("run", "unfinished")])
-    journal.close()
+    wait_until(
+        lambda: [(each.name, each.state) for each in journal.runs()] == [("run", "unfinished")], "the end of the run"
+    )
 
 
 def test_a_run_that_is_left_in_another_context_says_so_and_is_free_again(journal):
@@ -503,14 +483,11 @@ def test_a_clock_that_jumps_ends_no_lease(journal, monkeypatch):
         assert [each.state for each in journal.runs()] == ["running"]
 
 
-def test_a_machine_that_was_started_again_has_no_leases(tmp_path, monkeypatch):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=1000)
+def test_a_machine_that_was_started_again_has_no_leases(new_journal, monkeypatch):
+    journal = new_journal(lease=1000)
     with journal.run("run"):
         monkeypatch.setattr(store_module, "_boot_id", lambda: "another")
-        later = RunJournal(f"sqlite:///{tmp_path}/runs.db")
-        assert later.unfinished() == ["run"]
-        later.close()
-    journal.close()
+        assert new_journal().unfinished() == ["run"]
 
 
 def test_a_child_does_not_use_the_run_of_its_parent(journal, bank, tmp_path):
@@ -615,8 +592,8 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
     assert b"card-of-ann" not in written
 
 
-def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(tmp_path, monkeypatch):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3)
+def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(new_journal, monkeypatch):
+    journal = new_journal(lease=0.3)
     renew, renewed = journal._store.renew, Counter()
 
     def counted(lease: Any, seconds: float) -> bool:
@@ -628,7 +605,7 @@ def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(tm
     monkeypatch.setattr(journal._store, "renew", counted)
     before = {*threading.enumerate()}
     with journal.run("one"), journal.run("two"):
-        wait_for(lambda: len(renewed) == 2 and min(renewed.values()) > 2)
+        wait_until(lambda: len(renewed) == 2 and min(renewed.values()) > 2, "the renewals")
         (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "mcp-haystack-journal")
         assert [each.state for each in journal.runs()] == ["running", "running"]
     journal.close()
@@ -636,8 +613,8 @@ def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(tm
     assert not thread.is_alive()
 
 
-def test_leases_are_prolonged_after_a_thread_could_not_be_started(tmp_path, monkeypatch):
-    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db", lease=0.3)
+def test_leases_are_prolonged_after_a_thread_could_not_be_started(new_journal, monkeypatch):
+    journal = new_journal(lease=0.3)
 
     def refused(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -649,9 +626,8 @@ def test_leases_are_prolonged_after_a_thread_could_not_be_started(tmp_path, monk
     renewed = Counter()
     monkeypatch.setattr(journal._store, "renew", lambda lease, _seconds: bool(renewed.update([lease.run])) or True)
     with journal.run("two") as two:
-        wait_for(lambda: renewed[two._lease.run] > 2)
+        wait_until(lambda: renewed[two._lease.run] > 2, "the renewals")
     assert len(renewed) == 1
-    journal.close()
 
 
 def test_results_are_kept_whole(journal, bank):
