@@ -31,22 +31,6 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 MISSING = StdioServerInfo("no-such-command-anywhere")
 
 
-def test_a_connection_is_a_context_manager():
-    with MCPConnection(COUNTER) as connection:
-        assert connection.is_ready
-        assert "add" in [tool.name for tool in connection.list_tools()]
-        assert text(connection.call_tool("add", {"a": 5, "b": 3})) == "8"
-    assert connection.status().state == "closed"
-
-
-async def test_a_connection_is_an_asynchronous_context_manager():
-    async with MCPConnection(COUNTER) as connection:
-        assert connection.is_ready
-        assert "add" in [tool.name for tool in await connection.list_tools_async()]
-        assert text(await connection.call_tool_async("add", {"a": 5, "b": 3})) == "8"
-    assert connection.status().state == "closed"
-
-
 def test_an_open_connection_is_pickled_as_its_configuration():
     with MCPConnection(COUNTER, invocation_timeout=7, call_options={"ping_interval": 5}) as connection:
         other = pickle.loads(pickle.dumps(connection))  # noqa: S301

@@ -86,16 +86,6 @@ def test_a_server_is_asked_for_progress_only_if_somebody_wants_it(peer, kind):
             assert [details for _, details in server.log.events("@tools/call")][-1]["progress_token"] is True
 
 
-@kinds("stdio of the SDK", "2026", "sessions", "sse")
-def test_the_meta_of_a_call_reaches_the_server(peer, kind):
-    server = peer(kind)
-    with MCPConnection(server.reach()) as connection:
-        connection.call_tool("echo", {"text": "x"}, meta={"test/user": "ada"}, on_progress=Collector())
-        asyncio.run(connection.call_tool_async("echo", {"text": "x"}, meta={"test/user": "grace"}))
-        users = [details.get("test/user") for _, details in server.log.events("@tools/call")]
-        assert users == ["ada", "grace"]
-
-
 @reporting
 def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
     server = peer(kind)

@@ -86,13 +86,6 @@ def test_what_a_server_quotes_in_the_error_of_a_call_is_redacted(peer, kind, cap
             assert failure.value.tool_args == {"message": message}
 
 
-def test_the_result_of_a_successful_call_is_not_touched(stdio_server):
-    server = stdio_server()
-    info = StdioServerInfo(server.command, server.args, env={"API_TOKEN": Secret.from_token(TOKEN)})
-    with MCPTool("env", info) as tool:
-        assert json.loads(tool.invoke(name="API_TOKEN"))["content"][0]["text"] == TOKEN
-
-
 def test_what_a_server_writes_to_its_log_of_the_secrets_of_a_call_is_redacted(caplog):
     caplog.set_level(logging.DEBUG)
     script = """

@@ -42,10 +42,11 @@ def result(content: str, request: str = "$ID") -> str:
         (result("bytes \xff\xfe"), "bytes \ufffd\ufffd"),
         (result("a raw \t tab"), "a raw \t tab"),
         ("\xef\xbb\xbf" + result("a mark"), "a mark"),
+        (result("an id as a string", '"$ID"'), "an id as a string"),
         (result("a number that is none: 5.0", "$ID.0"), "a number that is none: 5.0"),
         (f"[{result('a batch')}]", "a batch"),
     ],
-    ids=["half", "halves", "bytes", "tab", "mark", "float", "batch"],
+    ids=["half", "halves", "bytes", "tab", "mark", "string", "float", "batch"],
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_broken_text_is_mended(shared_raw_server, way, raw, said):
@@ -94,12 +95,6 @@ def test_a_response_without_the_answer_to_its_request_fails_the_call_at_once(sha
         with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
             connection.call_tool("say", {"raw": raw})
         assert text(connection.call_tool("fine")) == "fine"
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_an_id_as_a_string_is_the_same_id(shared_raw_server, way):
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        assert text(connection.call_tool("say", {"raw": result("fine", '"$ID"')})) == "fine"
 
 
 NOISE = [
