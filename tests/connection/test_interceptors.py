@@ -127,21 +127,12 @@ def waiting(function: Any) -> Any:
 
     @functools.wraps(function)
     def interceptor(call: MCPToolCall, call_next: Any) -> Any:
-        def step_of(following: MCPToolCall) -> Any:
-            return lambda: call_next(following)
+        async def step_of(following: MCPToolCall) -> Any:
+            return call_next(following)  # so that nothing is waited for in an event loop
 
-        steps = function(call, step_of)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    result = step()
-                except Exception as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
-        except StopIteration as end:
-            return end.value
+        with pytest.raises(StopIteration) as end:
+            awaiting(function)(call, step_of).send(None)
+        return end.value.value
 
     return interceptor
 
