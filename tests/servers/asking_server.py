@@ -172,11 +172,6 @@ def build_server() -> MCPServer[Any]:
         return ctx.input_responses["pay"].action  # type: ignore[union-attr]
 
     @server.tool()
-    async def ask_blindly(ctx: Context[Any, Any]) -> str:
-        """Ask without a look at the client's capabilities."""
-        return (await ctx.elicit("Who are you?", Name)).action
-
-    @server.tool()
     def need_url() -> str:
         if not failed_for_url:
             failed_for_url.append(True)

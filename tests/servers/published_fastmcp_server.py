@@ -33,23 +33,5 @@ async def borrow(title: str, card: str, ctx: Context) -> dict[str, str]:
     return {"title": title, "card": card}
 
 
-@server.resource("library://opening-hours", mime_type="text/plain")
-def opening_hours() -> str:
-    """When the library is open."""
-    return "9 to 5"
-
-
-@server.resource("library://books/{title}", mime_type="application/json")
-def book(title: str) -> dict[str, str]:
-    """A book."""
-    return {"title": title, "author": BOOKS[title]}
-
-
-@server.prompt
-def recommend(mood: str) -> str:
-    """Ask for a book."""
-    return f"Recommend a book for somebody who is {mood}."
-
-
 if __name__ == "__main__" and "--check" not in sys.argv:
     server.run(transport="stdio", show_banner=False)

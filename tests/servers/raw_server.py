@@ -5,8 +5,7 @@
 """
 A server that answers with the very bytes that it is given, over every transport and without the MCP SDK:
 
-    python raw_server.py --transport stdio|sse|json|events [--port N] [--listing TEXT] [--results PATH] \
-        [--endpoint URL]
+    python raw_server.py --transport stdio|sse|json|events [--port N] [--listing TEXT] [--results PATH]
 
 `json` and `events` are streamable HTTP with answers as JSON bodies and as event streams. The tool `say` answers with
 its argument `raw`, in which `$ID` stands for the id of the request and `$FILL` for `fill` letters; it is compressed as
@@ -111,7 +110,6 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     transport = "json"
     listing = LISTING
-    endpoint: str | None = None
     stream: str | None = None
     streams: "list[queue.Queue[tuple[bytes, bytes, str | None, bool]]]" = []  # noqa: RUF012
 
@@ -143,10 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         stream: queue.Queue[tuple[bytes, bytes, str | None, bool]] = queue.Queue()
         self.streams.append(stream)
         self._head(200, content_type="text/event-stream")
-        endpoint = self.endpoint or f"/{self.streams.index(stream)}"
-        if endpoint == "none":
-            return
-        self.wfile.write(f"event: endpoint\ndata: {endpoint}\n\n".encode())
+        self.wfile.write(f"event: endpoint\ndata: /{self.streams.index(stream)}\n\n".encode())
         while True:
             self._event(*stream.get())
 
@@ -184,7 +179,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--listing", default=LISTING, help="the tools, as the server writes them")
     parser.add_argument("--results", type=Path, help="a JSON file of results by method, in place of the server's own")
-    parser.add_argument("--endpoint", help="where an SSE server says that it takes messages; `none`: it does not say")
     parser.add_argument("--stream", help="what comes in the event stream of a session over streamable HTTP")
     options = parser.parse_args()
     if options.results is not None:
@@ -192,8 +186,7 @@ def main() -> None:
     if options.transport == "stdio":
         serve_stdio(options.listing)
         return
-    Handler.transport, Handler.listing, Handler.endpoint = options.transport, options.listing, options.endpoint
-    Handler.stream = options.stream
+    Handler.transport, Handler.listing, Handler.stream = options.transport, options.listing, options.stream
     server = Server(("127.0.0.1", options.port), Handler)
     print(f"PORT {server.server_port}", flush=True)
     server.serve_forever()

@@ -66,7 +66,7 @@ class Refusing:
         if b'"tools/call"' in body:
             self._record("@post")
             self._calls += 1
-            if self._calls <= options.busy and f'"{options.busy_tool}'.encode() in body:
+            if self._calls <= options.busy:
                 status = 429 if self._calls % 2 else 503
                 headers = [(b"retry-after", options.retry_after.encode()), (b"content-type", b"text/plain")]
                 await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -141,7 +141,6 @@ def main() -> None:
     parser.add_argument("--handshakes", type=int, metavar="STATUS", help="answer every handshake with this status")
     parser.add_argument("--cancellations", choices=["refuse", "hang"], help="what becomes of notifications/cancelled")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="answer the first calls with 429 and 503")
-    parser.add_argument("--busy-tool", default="", metavar="NAME", help="only those of this tool")
     parser.add_argument("--retry-after", default="1", help="what these say")
     parser.add_argument("--failing", action="store_true", help="answer nine of ten calls with 500")
     options = parser.parse_args()
