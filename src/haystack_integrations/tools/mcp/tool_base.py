@@ -467,7 +467,7 @@ class ToolBase(Connected):
         if not missing:
             return
         for name in missing:
-            reason = self._connection._why_unusable(name)
+            reason = self._connection._unusable_tools().get(name)
             if reason is not None:
                 msg = f"Tool '{name}' of {self.server_info.describe()} cannot be used: {reason}"
                 raise ValueError(msg)

@@ -539,26 +539,27 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         await self._submit_async(self._acquired())
 
-    async def _opened(self, requested: Sequence[str] = ()) -> ToolListing:
+    async def _kept_listing(self, requested: Sequence[str] = ()) -> ToolListing:
         recorder, server = call_recorder.get(), self.server_info.describe()
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
             return recorded
         since = monotonic()
         listing = await self._with_session(lambda supervisor: supervisor.kept_listing(self.connection_timeout))
         if listing.asked_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
-            listing = await self._listed()  # others had it before; the server may have got the tool without a word
+            # Others had it before; the server may have got the tool without a word.
+            listing = await self._fresh_listing()
         if recorder is not None:
             recorder.keep_listing(server, listing)
         return listing
 
-    _open: Final = blocking(_opened)
-    _open_async: Final = asynchronous(_opened)
+    _open: Final = blocking(_kept_listing)
+    _open_async: Final = asynchronous(_kept_listing)
 
-    async def _listed(self) -> ToolListing:
+    async def _fresh_listing(self) -> ToolListing:
         return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
 
-    _list: Final = blocking(_listed)
-    _list_async: Final = asynchronous(_listed)
+    _list: Final = blocking(_fresh_listing)
+    _list_async: Final = asynchronous(_fresh_listing)
 
     async def _list_if_open_async(self) -> ToolListing:
         """
@@ -665,13 +666,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         session = self._session
         return {} if session is None else session.client.unusable_tools()
-
-    def _why_unusable(self, tool_name: str) -> str | None:
-        """
-        Return why the server's listing was read without a tool, if it was.
-        """
-        session = self._session
-        return None if session is None else session.client.unusable_tools().get(tool_name)
 
     def _latest_definition(self, tool_name: str) -> types.Tool | None:
         """

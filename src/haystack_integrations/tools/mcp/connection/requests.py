@@ -156,19 +156,8 @@ def call_request(
     **unknown: Any,
 ) -> CallRequest:
     """
-    Check what a caller passed.
+    Check what a caller passed. The parameters are the fields of CallRequest.
 
-    :param tool_name: Name of the tool.
-    :param tool_args: Its arguments.
-    :param leaves_tasks: Whether a call that becomes a task is left open.
-    :param continues: The call to continue, and the answers to its questions.
-    :param display_name: As of CallKeywords, as the further parameters.
-    :param secrets: The secrets among the arguments.
-    :param meta: The `_meta` of the request.
-    :param on_progress: The function for progress.
-    :param may_repeat: Whether the tool may run twice.
-    :param invocation_timeout: How long the call may take.
-    :param unknown: What is refused.
     :returns: The request.
     :raises TypeError: If there is a parameter that a call does not have.
     :raises ValueError: If one of them is of the wrong type.

@@ -355,7 +355,7 @@ def _names_of(member: MCPToolset) -> set[str]:
 
 
 def _why_unusable(member: MCPToolset, name: str) -> str | None:
-    return member._left_out.get(name) or member.connection._why_unusable(name)
+    return member._left_out.get(name) or member.connection._unusable_tools().get(name)
 
 
 class _ToolsOfRun(RunToolset):
