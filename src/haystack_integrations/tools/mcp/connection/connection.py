@@ -431,7 +431,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor, (call, longest) = AsyncExecutor.get_instance(), self._call(request)
+                    executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
+                    call, longest = self._call(request)
                     return executor.run(call, longest, waiter=reports, has_limit=True)
                 except MCPInvocationError:
                     raise
@@ -448,7 +449,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor, (call, longest) = AsyncExecutor.get_instance(), self._call(request)
+                    executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
+                    call, longest = self._call(request)
                     operation = executor.run_async(call, longest, has_limit=True)
                     return await (operation if reports is None else reports.wait(operation))
                 except MCPInvocationError:
