@@ -299,17 +299,17 @@ class Flow(ABC):
 
     async def _found_again(self) -> Discovered:
         known = Discovered.of(self.record)
-        if known is not None and not self.record.get("may_have_moved"):
+        if known is None:
+            return await self.discover()
+        if not self.record.get("may_have_moved"):
             return known
         try:
             found = await self.discover()
         except MCPAuthorizationError:
-            if known is None:
-                raise
             return known
         # Without the challenge that named them, the metadata may not be found, and the authorization server is guessed.
-        is_worse = known is not None and (found.is_guessed or (known.resource is not None and found.resource is None))
-        return known if known is not None and is_worse else found
+        is_worse = found.is_guessed or (known.resource is not None and found.resource is None)
+        return known if is_worse else found
 
     async def _note_move(self) -> None:
         # Where the authorization server is now, the next attempt asks.
