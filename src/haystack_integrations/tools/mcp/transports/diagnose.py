@@ -228,14 +228,14 @@ class _Diagnosis:
 
     async def _look_elsewhere(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own, other = _path(self.url), _OTHER[self.transport]
-        slash = own.rstrip("/") if own.endswith("/") else f"{own}/"
-        candidates: list[tuple[str, Transport]] = [(own, other), (slash or own, self.transport)]
-        usual: list[tuple[str, Transport]] = [
+        with_other_end = own.rstrip("/") or own if own.endswith("/") else f"{own}/"
+        candidates: list[tuple[str, Transport]] = [
+            (own, other),
+            (with_other_end, self.transport),
             ("/mcp", "streamable-http"),
             ("/mcp/", "streamable-http"),
             ("/sse", "sse"),
         ]
-        candidates += usual
         for path, transport in candidates:
             if (path, transport) == (own, self.transport):
                 continue
