@@ -279,7 +279,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         msg = f"Tool '{tool.name}' is an Agent: serve that by `agents={{{tool.name!r}: agent}}`"
         raise ValueError(msg)
     # Haystack 3 has tools that are asynchronous only.
-    function: Any = tool.function or getattr(tool, "async_function", None)
+    function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     said = _said_by_component(component_of(tool)) if is_component else _said_by_function(function)
     options = _with_dependencies(options, said)
     _check_state(tool, said, options)
