@@ -252,6 +252,15 @@ def test_a_change_is_looked_at_as_soon_as_the_server_tells_of_it(pinned, caplog)
     assert [record for record in caplog.records if "'add' (description)" in record.getMessage()]
 
 
+def test_it_is_said_of_a_tool_of_tool_names_that_it_is_hidden(pinned, server):
+    toolset = pinned(on_drift="quarantine", tool_names=["note", "add"])
+    pull(server, "description")
+    toolset.refresh()
+    assert names(toolset) == ["note"]
+    with pytest.raises(KeyError, match="the server has it, but it is not as in the snapshot"):
+        toolset["add"]
+
+
 def test_each_drift_has_a_span_and_one_line_in_the_log(pinned, server, caplog):
     toolset = pinned(on_drift="quarantine")
     pull(server, "description")

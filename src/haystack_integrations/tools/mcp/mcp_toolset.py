@@ -571,6 +571,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                     raise ValueError(msg)
             # The order of `tool_names`, as before warm-up.
             by_name = {name: by_name[name] for name in wanted}
+            self._say_what_is_left_out({name: reasons[name] for name in hidden})
         else:
             # Providers cache prompts by their beginning, and servers may list their tools in any order.
             by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
