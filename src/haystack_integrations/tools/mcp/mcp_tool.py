@@ -525,7 +525,7 @@ class MCPTool(ToolBase, Tool):
 
         Another server may answer after a loss, which says what it likes before the call; a snapshot refuses that call.
         """
-        is_pinned = self._snapshot is not None and self._snapshot.on_drift != "warn"
+        is_pinned = self.on_drift not in (None, "warn")
         return (is_pinned or self._connection.is_ready) and self._has_hint("read_only_hint")
 
     def _may_repeat_recorded(self) -> bool:

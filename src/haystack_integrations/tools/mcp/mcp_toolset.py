@@ -270,7 +270,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._callbacks: list[Delivery] = []
         # What the callbacks know of: what the model sees of each tool.
         self._told: dict[str, Any] = {}
-        self._tellings: dict[int, threading.Lock] = {}  # as `_locks`
         # What runs of Agents of Haystack 3 began with.
         self._spawned: list[weakref.ref[ToolsOfRun]] = []
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
@@ -761,7 +760,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         Call the functions of `on_change` if the tools are others now. From any thread.
         """
         # Threads tell their changes in the order in which they saw them.
-        with self._tellings.setdefault(os.getpid(), threading.Lock()):
+        with self._lock():
             if not self._callbacks:
                 return
             before, now = self._told, self._seen()
