@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,18 +173,12 @@ def test_without_variables_the_inputs_are_those_that_the_server_declares(prompte
     builder.close()
 
 
-def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects(prompter):
-    builder = MCPPromptBuilder.from_server(prompter.info, "greet", system_role="first")
-    assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
-    assert builder.system_role == "first"
-    assert not builder.connection.is_ready
-    with pytest.raises(ValueError, match=r"Prompt 'great' not found on .*Did you mean 'greet'"):
-        MCPPromptBuilder.from_server(prompter.info, "great")
-
-
-async def test_a_builder_is_made_from_a_server_without_blocking_the_loop(prompter):
+@pytest.mark.parametrize(
+    "from_server", [MCPPromptBuilder.from_server_async, partial(asyncio.to_thread, MCPPromptBuilder.from_server)]
+)
+async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_and_blocks_no_loop(prompter, from_server):
     prompter.may_answer.clear()
-    made = asyncio.ensure_future(MCPPromptBuilder.from_server_async(prompter.info, "greet", system_role="first"))
+    made = asyncio.ensure_future(from_server(prompter.info, "greet", system_role="first"))
     while not prompter.requests:
         await asyncio.sleep(0.01)
     prompter.may_answer.set()  # in a loop that was blocked, too late
@@ -193,7 +188,7 @@ async def test_a_builder_is_made_from_a_server_without_blocking_the_loop(prompte
     assert builder.system_role == "first"
     assert not builder.connection.is_ready
     with pytest.raises(ValueError, match=r"Prompt 'great' not found on .*Did you mean 'greet'"):
-        await MCPPromptBuilder.from_server_async(prompter.info, "great")
+        await from_server(prompter.info, "great")
 
 
 def test_a_refusal_says_what_the_prompt_takes(build, prompter):

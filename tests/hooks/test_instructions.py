@@ -216,17 +216,12 @@ class TestHook:
         assert len(system) == 1
         assert system[0].count("Sell.") == 1
 
-    def test_two_tools_of_one_server_say_it_once(self):
+    def test_two_tools_of_one_server_say_it_once_and_servers_of_one_name_are_told_apart(self):
         shared = info("Sell.")
         tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, exposed_name="again")]
+        tools.append(MCPTool("tool_11", info("Lend books.")))
         messages = self.agent(tools).run(messages=[ChatMessage.from_user("go")])["messages"]
         assert messages[0].text.count("Sell.") == 1
-        for tool in tools:
-            tool.close()
-
-    def test_servers_of_one_name_are_told_apart_by_a_number(self):
-        tools = [MCPTool("tool_5", info("Sell.")), MCPTool("tool_11", info("Lend books."))]
-        messages = self.agent(tools).run(messages=[ChatMessage.from_user("go")])["messages"]
         assert 'server="foreign"' in messages[0].text
         assert 'server="foreign 2"' in messages[0].text
         for tool in tools:

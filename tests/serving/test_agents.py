@@ -99,28 +99,19 @@ class StreamingChatGenerator:
         return {"replies": [ChatMessage.from_assistant("".join(self.words))]}
 
 
-async def test_tokens_are_collected_and_sent_in_few_notifications():
+@rows(("words", "said"), [(["a"] * 1000, "a" * 1000), (["\ud83d", "\ude00", " \ud83d"], "\U0001f600 \ufffd")])
+async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifications(words: list[str], said: str):
     notes = Notes()
-    agent = Agent(chat_generator=StreamingChatGenerator(["a"] * 1000), tools=[])
-    async with serving(agent) as client:
-        await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
-        await client.list_tools()
-
-    assert notes.messages[0] == "Step 1: asking the model"
-    texts = [each or "" for each in notes.messages[1:]]
-    assert "".join(texts) == "a" * 1000
-    assert len(texts) < 20
-
-
-async def test_half_an_emoji_spoils_no_report():
-    notes = Notes()
-    agent = Agent(chat_generator=StreamingChatGenerator(["\ud83d", "\ude00", " \ud83d"]), tools=[])
+    agent = Agent(chat_generator=StreamingChatGenerator(words), tools=[])
     async with serving(agent) as client:
         result = await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
         await client.list_tools()
 
-    assert "".join(each or "" for each in notes.messages[1:]) == "\U0001f600 \ufffd"
-    assert result.structured_content == {"answer": "\U0001f600 \ufffd"}
+    assert notes.messages[0] == "Step 1: asking the model"
+    texts = [each or "" for each in notes.messages[1:]]
+    assert "".join(texts) == said
+    assert len(texts) < 20
+    assert result.structured_content == {"answer": said}
 
 
 async def test_nothing_of_a_run_is_copied_with_its_callback():

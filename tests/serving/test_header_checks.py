@@ -9,6 +9,7 @@ What the SDK looks up before a call over HTTP: whether the tool wants arguments 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -61,9 +62,20 @@ async def post_call(url: str, name: str, **headers: str) -> httpx2.Response:
         return await client.post(url, content=content, headers={**known, **headers}, timeout=60)
 
 
+def created() -> FastMCP[Any]:
+    return create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
+
+
+def run_by_this_package() -> FastMCP[Any]:
+    server: FastMCP[Any] = FastMCP("shop", providers=[HaystackProvider(tools=[Tool("shout", "Shouts.", TEXT, shout)])])
+    http_app(server)
+    return server
+
+
+@rows("make", [created, run_by_this_package])
 @rows("name", ["shout", "größer"])
-async def test_a_call_over_http_does_not_list_all_tools(name: str):
-    server = create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
+async def test_a_call_over_http_does_not_list_all_tools(make: Callable[[], FastMCP[Any]], name: str):
+    server = make()
     server.tool(shout, name="größer")
     listings = Listings()
     server.add_middleware(listings)
@@ -97,16 +109,3 @@ async def test_a_call_of_a_tool_that_is_not_there_or_not_shown_is_refused():
     async with reachable(server, over_http=True) as url:
         for name in ("shout", "whisper"):
             assert "Unknown tool" in (await post_call(url, name)).text
-
-
-async def test_a_server_of_fastmcp_that_is_run_by_this_package_does_not_list_either():
-    server: FastMCP[Any] = FastMCP("shop", providers=[HaystackProvider(tools=[Tool("shout", "Shouts.", TEXT, shout)])])
-    server.tool(shout, name="shout_by_hand")
-    http_app(server)
-    listings = Listings()
-    server.add_middleware(listings)
-    async with reachable(server, over_http=True) as url, Client(url) as client:
-        await client.list_tools()
-        for name in ("shout", "shout_by_hand"):
-            assert (await client.call_tool(name, {"text": "hi"})).content[0].text == "HI"
-    assert listings.count == 1

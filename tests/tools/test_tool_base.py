@@ -81,19 +81,16 @@ class TestConnecting:
             make("add", info, eager_connect=True)
         assert (raised.value.server_info, raised.value.operation) == (info, "connect")
 
-    def test_a_failed_warm_up_on_entering_closes_the_connection(self, make):
-        owner = make("subtract", COUNTER)
-        with pytest.raises(MCPToolNotFoundError), owner:
-            pass
-        state = owner.connection.status().state
-        owner.close()
-        assert state == "closed"
-
-    async def test_a_failed_warm_up_on_entering_closes_the_connection_from_async_code(self, make):
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_a_failed_warm_up_on_entering_closes_the_connection(self, make, is_async):
         owner = make("subtract", COUNTER)
         with pytest.raises(MCPToolNotFoundError):
-            async with owner:
-                pass
+            if is_async:
+                async with owner:
+                    pass
+            else:
+                with owner:
+                    pass
         state = owner.connection.status().state
         await owner.close_async()
         assert state == "closed"
