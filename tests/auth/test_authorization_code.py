@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-People who allow the access, against the authorization server of the MCP SDK.
+People who allow the access, against the authorization server of the MCP SDK, also in a real browser, and for tokens
+that are bound to a key (DPoP).
 """
 
 import asyncio
@@ -35,20 +36,25 @@ from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.background import in_thread
+from tests.support.bound_tokens import DPoPGate
+from tests.support.chromium import Chromium, find_chromium
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork, basic
 from tests.support.waiting import LIMIT
 
-
-@rows(
+every_kind = pytest.mark.parametrize(
     ("kind", "options"),
     [
         (StreamableHttpServerInfo, {}),
         (StreamableHttpServerInfo, {"handshake": True}),
         (SSEServerInfo, {"transport": "sse"}),
     ],
+    ids=["stateless", "sessions", "sse"],
 )
+
+
+@every_kind
 def test_a_person_allows_the_access_once_for_a_whole_session(kind: Any, options: dict[str, Any]) -> None:
     config = OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
     with OAuthServer(**options) as server, MCPConnection(kind(server.url, oauth_config=config)) as connection:
@@ -272,6 +278,13 @@ async def test_a_port_of_a_registration_that_is_taken_makes_the_client_register_
     assert form["redirect_uri"] != uri
 
 
+def use_browser(monkeypatch: pytest.MonkeyPatch, browser: webbrowser.BaseBrowser) -> None:
+    monkeypatch.setenv("BROWSER", "a-browser")
+    monkeypatch.setattr(webbrowser, "_tryorder", [])
+    monkeypatch.setattr(webbrowser, "_browsers", {})
+    webbrowser.register("a-browser", None, browser, preferred=True)
+
+
 class Pages(webbrowser.BaseBrowser):
     """
     A browser that opens pages, or does not.
@@ -296,10 +309,7 @@ class Pages(webbrowser.BaseBrowser):
 @pytest.mark.parametrize("works", [True, False])
 async def test_the_browser_of_this_machine_shows_the_page(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     network, pages = TokenNetwork(), Pages(works)
-    monkeypatch.setenv("BROWSER", "a-browser")
-    monkeypatch.setattr(webbrowser, "_tryorder", [])
-    monkeypatch.setattr(webbrowser, "_browsers", {})
-    webbrowser.register("a-browser", None, pages, preferred=True)
+    use_browser(monkeypatch, pages)
     auth = network.auth()
     if works:
         async with asyncio.timeout(LIMIT / 2):
@@ -310,3 +320,47 @@ async def test_the_browser_of_this_machine_shows_the_page(works: bool, monkeypat
             await network.use(auth)
     [url] = pages.opened
     assert url.startswith(f"{network.origin}/authorize?")
+
+
+@every_kind
+def test_a_login_calls_and_a_refresh_prove_the_key(kind: Any, options: dict[str, Any], tmp_path: Path) -> None:
+    with OAuthServer(**options) as server:
+        gate = DPoPGate(server)
+        config = OAuthConfig(dpop=True, redirect_handler=allow, token_storage=FileTokenStorage(str(tmp_path)))
+        for _ in range(2):  # the second connection has the tokens of the storage, and their key
+            with MCPConnection(kind(server.url, oauth_config=config)) as connection:
+                assert connection.call_tool("whoami").content[0].text == "alice"
+                server.provider.access.clear()
+                assert connection.call_tool("whoami").content[0].text == "alice"
+        assert (server.count["authorizations"], server.count["refreshes"]) == (1, 2)
+        assert len(set(gate.keys.values())) == 1
+        stolen = next(iter(server.provider.access))
+        for scheme in ("Bearer", "DPoP"):
+            assert httpx2.post(server.url, headers={"Authorization": f"{scheme} {stolen}"}).status_code == 401
+
+
+@pytest.mark.integration
+def test_somebody_presses_allow_in_the_browser_that_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = find_chromium()
+    if program is None:
+        pytest.skip("No Chromium was found: install the package chromium-headless-shell, or chromium")
+    with OAuthServer() as server, Chromium(str(program), tmp_path / "profile") as chromium:
+
+        def press() -> str:
+            chromium.wait_for("!!document.getElementById('allow')")
+            chromium.evaluate("document.getElementById('allow').click()")
+            return str(chromium.wait_for("document.title == 'Logged in' && document.body.innerText"))
+
+        class Browser(webbrowser.BaseBrowser):
+            def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
+                chromium.open(url)
+                pressed.append(in_thread(press))
+                return True
+
+        pressed: list = []
+        use_browser(monkeypatch, Browser())
+        config = OAuthConfig(client_name="Chromium's friend", token_storage=InMemoryTokenStorage())
+        with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
+            assert connection.call_tool("whoami").content[0].text == "alice"
+        assert "You can close this page." in pressed[0].result(30)
+    assert server.count["authorizations"] == 1
