@@ -203,21 +203,3 @@ def test_each_generator_is_told_in_its_own_words_to_use_a_tool(class_name: str, 
     assert generation_kwargs(MCPSampling(chat_generator=generator), params).get("tool_choice") == expected
     never = MCPSampling(chat_generator=generator, generation_kwargs_names={"tool_choice": None})
     assert "tool_choice" not in generation_kwargs(never, params)
-
-
-@rows(
-    ("fields", "message"),
-    [
-        ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
-        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be a valid boolean"),
-    ],
-)
-def test_invalid_values_of_tools_are_refused(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MCPSampling(**fields)
-
-
-def test_tools_of_sampling_are_stored() -> None:
-    sampling = MCPSampling(chat_generator=ScriptedChatGenerator([]), tools=False)
-    assert sampling.to_dict()["tools"] is False
-    assert MCPSampling.from_dict(sampling.to_dict()).tools is False

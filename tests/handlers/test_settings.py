@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
+from tests.handlers.test_sampling_tools import Deaf
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
@@ -81,6 +82,8 @@ def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], me
         ({"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
         ({"function": answer, "models": "gpt"}, "`models` must be a valid list"),
         ({"function": answer, "generation_kwargs_names": {"stops": "x"}}, "'max_tokens', 'temperature', 'stop'"),
+        ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
+        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be a valid boolean"),
     ],
 )
 def test_invalid_settings_of_sampling_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
@@ -97,6 +100,7 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
             consent=answer,
             max_requests=3,
             generation_kwargs_names={"model": None},
+            tools=False,
         ),
         elicitation=AskUser(SimpleConsoleUI()),
         pending_calls=answer,
@@ -113,6 +117,7 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
     assert loaded.to_dict() == stored
     assert loaded.handlers.sampling.chat_generator.replies == [say("stored")]
     assert loaded.handlers.sampling.consent is answer
+    assert loaded.handlers.sampling.tools is False
     assert isinstance(loaded.handlers.elicitation.ui, SimpleConsoleUI)
     assert loaded.handlers.roots == (str(tmp_path), "file:///srv")
 

@@ -8,6 +8,7 @@ import inspect
 import json
 import logging
 import pickle
+import ssl
 import warnings
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,6 @@ class TestValidation:
             ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
             ({"headers": "X: y"}, "`headers` must be a valid dictionary, got str"),
             ({"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
-            ({"timeout": 0}, "`timeout` must be greater than 0"),
             ({"timeout": None}, "`timeout`"),
             ({"timeout": float("nan")}, "`timeout`"),
             ({"max_retries": -1}, "`max_retries`"),
@@ -185,12 +185,32 @@ class TestValidation:
             ({"max_message_size": 0}, "`max_message_size` must be greater than or equal to 1024, got 0"),
             ({"max_in_flight": 0}, "`max_in_flight` must be"),
             ({"negotiation": None}, NEGOTIATION),
+            ({"verify": 1}, "`verify` must be True, False, the path of a CA bundle"),
+            ({"verify": ""}, "`verify` must be"),
+            ({"client_cert": ("a", "b", "plain")}, "`client_cert` must be .*password of the key as a Secret"),
+            ({"client_cert": ("a",)}, "`client_cert` must be the path"),
+            ({"client_cert": 5}, "`client_cert` must be the path"),
+            ({"client_cert": ""}, "`client_cert` must be the path"),
+            ({"client_cert": ("a", "")}, "`client_cert` must be the path"),
+            ({"client_cert": "a", "verify": ssl.create_default_context}, "exclude each other"),
+            ({"client_cert": "a", "verify": "module:make"}, "exclude each other"),
+            ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
+            ({"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
+            ({"proxy": 5}, "`proxy`.* must be"),
+            ({"http_transport": "not a path"}, "`http_transport` must be a function"),
+            ({"timeout": {"conect": 5}}, "`timeout` has no phase 'conect'"),
+            ({"timeout": {"connect": 0}}, r"`timeout` \(connect\) must be greater than 0, got 0"),
+            ({"timeout": 0}, "`timeout` must be greater than 0, got 0"),
+            ({"timeout": {"connect": None}}, r"`timeout` \(connect\) must be a number"),
+            ({"timeout": {"read": 5, "pool": None}}, r"`timeout` \(pool\) must be a number"),
+            ({"timeout": {"read": True}}, r"`timeout` \(read\) must be a valid number"),
         ],
     )
     def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
         with pytest.raises(ValueError, match=message) as raised:
             http_info(url="http://h/mcp", **parameters)
         assert http_info.__name__ in str(raised.value)
+        assert SECRET not in str(raised.value)
 
     @rows("server", ["", "module", "module:", ":server", "a b:c", "package.module:1x", "../x:y", "a..b:c", "x.py:y"])
     def test_an_import_path_that_is_none_is_refused(self, server):
