@@ -214,7 +214,7 @@ class HaystackProvider(Provider, Changes):
         return _highest([each for each in found if each.matches(uri) is not None], version)
 
     def _in_turn(self, key: str) -> list[Sequence[Source]]:
-        """Group sources so that other servers, which may hang, are asked for what they listed or is not here only."""
+        """Group sources: other servers, which may hang, are at first asked only for what they have listed."""
         first = [each for each in self.sources if each.is_asked_first(key)]
         if any(each.owns(key) for each in first):
             return [first]
