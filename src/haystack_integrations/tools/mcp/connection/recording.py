@@ -48,12 +48,14 @@ class Recall(Protocol):
         """
         Whether it was made before.
         """
+        raise NotImplementedError
 
     @property
     def result(self) -> Any:
         """
         What it was.
         """
+        raise NotImplementedError
 
     def record(self, result: Any) -> None:
         """
@@ -61,6 +63,7 @@ class Recall(Protocol):
 
         :param result: JSON.
         """
+        raise NotImplementedError
 
 
 class CallRecorder(Protocol):
@@ -77,6 +80,7 @@ class CallRecorder(Protocol):
         :returns: What it was, or room for what it is.
         :raises MCPRunError: If the run cannot go on.
         """
+        raise NotImplementedError
 
     def listing(self, server: str) -> ToolListing | None:
         """
@@ -86,6 +90,7 @@ class CallRecorder(Protocol):
         :returns: The tools; None if the server is to be asked.
         :raises MCPRunError: If they are not recorded.
         """
+        raise NotImplementedError
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
@@ -94,6 +99,7 @@ class CallRecorder(Protocol):
         :param server: Describes it.
         :param listing: The tools.
         """
+        raise NotImplementedError
 
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
@@ -105,6 +111,7 @@ class CallRecorder(Protocol):
         :raises MCPInvocationError: If the call fails, or failed when it was recorded.
         :raises MCPRunError: If the run cannot go on.
         """
+        raise NotImplementedError
 
     async def deliver_async(
         self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
@@ -116,6 +123,7 @@ class CallRecorder(Protocol):
         :param send: Sends it.
         :returns: The result.
         """
+        raise NotImplementedError
 
 
 call_recorder: Final[ContextVar[CallRecorder | None]] = ContextVar("haystack_mcp_call_recorder", default=None)
