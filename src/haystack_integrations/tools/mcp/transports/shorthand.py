@@ -165,9 +165,8 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
     """
     with _at(where):
         _check_object(entry)
-        # Servers in memory are part of Cherry Studio.
-        is_off = entry.get("enabled") is False or entry.get("isActive") is False or entry.get("type") == "inMemory"
-        if is_off or entry.get("disabled") is True:
+        is_off = entry.get("disabled") is True or entry.get("enabled") is False or entry.get("isActive") is False
+        if is_off or entry.get("type") == "inMemory":  # of which the server is part of Cherry Studio
             return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
         known = _read(entry)
         parameters = {key: known[key] for key in _TOOLSET_KEYS if key in known}

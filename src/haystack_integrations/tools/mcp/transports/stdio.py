@@ -303,9 +303,10 @@ class StdioClient(WireClient):
 
         :returns: A clause.
         """
-        odd = "; its standard output has something that is no message, so it may be no server over stdio"
-        odd = odd if self._lines is not None and self._lines.has_odd_output else ""
-        return super().progress() or f"the process was started, but did not answer{self._last_lines()}{odd}"
+        said = f"the process was started, but did not answer{self._last_lines()}"
+        if self._lines is not None and self._lines.has_odd_output:
+            said += "; its standard output has something that is no message, so it may be no server over stdio"
+        return super().progress() or said
 
 
 def _process_of_the_sdk(
