@@ -296,6 +296,8 @@ class AgentRun:
                 self._approvals.verdicts,
             )
         finally:
+            # Before threads that wait for an approval go on.
+            self._call.is_over = True
             self._approvals.close()
 
     async def go_on(self, pause: Pause, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
