@@ -19,6 +19,9 @@ HAYSTACK2_TESTS := tests/components tests/hooks $(patsubst %,tests/durable/test_
 	tests/journeys/test_docs.py::test_the_python_blocks_of_a_page_run_and_print_what_they_say \
 	tests/registry/test_loops.py $(patsubst %,tests/tools/test_%.py,mcp_tool mcp_toolset serialization) \
 	tests/serving/fastmcp_features $(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))
+# What the versions of other packages matter to, with them.
+EARLIEST_TESTS := $(HAYSTACK2_TESTS) tests/auth tests/cli tests/connection tests/durable tests/faults tests/protocol \
+	tests/snapshot tests/transports
 # After how many seconds the tests on one major are ended, with all that they have started.
 TEST_LIMIT ?= 1500
 # What the two majors' tests must cover together, in percent.
@@ -26,11 +29,14 @@ COVERAGE_FLOOR ?= 95
 
 DEMO := .venv-demo
 DOCS := .venv-docs
+EARLIEST := .venv-earliest
 HAYSTACK2 := .venv-haystack2
 HAYSTACK3 := .venv-haystack3
 # The newest FastMCP, which is what `[serve]` installs; fastmcp-tasks, in the other environment, wants an earlier one.
 HAYSTACK2_PACKAGES := "haystack-ai==2.31.*" --group types --group test
 HAYSTACK3_PACKAGES := "haystack-ai==3.*" --group dev
+# The earliest of whatever pyproject.toml allows. Only uv can choose them, and 3.11 is the Python they are made for.
+EARLIEST_PACKAGES := --resolution lowest-direct --editable ".[cli,serve,tasks,durable,fast]" --group test
 # Where an environment has its programs.
 BIN := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
 LIMITED := $(if $(filter Windows_NT,$(OS)),,"$(PYTHON)" .ci/limited.py $(TEST_LIMIT))
@@ -43,11 +49,12 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo setup test test-haystack2 test-haystack3 lint format types docs examples coverage coverage-report bench clean
+.PHONY: help demo setup test test-haystack2 test-haystack3 test-earliest lint format types docs examples coverage coverage-report bench clean
 
 help:
 	@echo "make demo [SERVER=inprocess|stdio|http]  run a pipeline that calls the tools of a real MCP server"
 	@echo "make test [PYTEST_ARGS=...]              run every test on Haystack 3, and what touches Haystack on 2.31"
+	@echo "make test-earliest                       what other packages matter to, with the earliest versions allowed"
 	@echo "make lint | format | types               ruff and import-linter, ruff's fixes, mypy (strict) and pyright"
 	@echo "make docs                                build the documentation as a site with search, in site/"
 	@echo "make examples                            run every example on both majors"
@@ -83,6 +90,9 @@ $(DEMO)/.ready: pyproject.toml
 $(HAYSTACK2)/.ready: pyproject.toml
 	$(call environment,$(HAYSTACK2),--editable . $(HAYSTACK2_PACKAGES))
 
+$(EARLIEST)/.ready: pyproject.toml
+	$(call environment,$(EARLIEST),$(EARLIEST_PACKAGES))
+
 $(HAYSTACK3)/.ready: pyproject.toml
 	$(call environment,$(HAYSTACK3),--editable . $(HAYSTACK3_PACKAGES))
 
@@ -106,6 +116,9 @@ test-haystack2: $(HAYSTACK2)/.ready
 
 test-haystack3: $(HAYSTACK3)/.ready
 	COVERAGE_FILE=.coverage.haystack3 $(LIMITED) $(HAYSTACK3)/$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-earliest: $(EARLIEST)/.ready
+	$(LIMITED) $(EARLIEST)/$(BIN)/python -m pytest $(PYTEST_ARGS) $(EARLIEST_TESTS)
 
 lint: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/ruff check .
@@ -150,5 +163,5 @@ bench: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(DEMO) $(DOCS) $(HAYSTACK2) $(HAYSTACK3) site .cache .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
+	rm -rf $(DEMO) $(DOCS) $(EARLIEST) $(HAYSTACK2) $(HAYSTACK3) site .cache .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

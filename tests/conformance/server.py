@@ -430,7 +430,7 @@ def make_server() -> FastMCP[Any]:
         ],
         prompts=PROMPTS,
         document_stores={"library": store},
-        skills=Skills() if SkillInfo is not None else None,
+        skills=Skills(),
         options=OPTIONS,
         dereference_schemas=False,
         mask_error_details=False,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from tests.conformance.suite import HANDSHAKE, MODERN, run_suite
 from tests.support.served import ServedOverHttp
 
@@ -121,8 +120,6 @@ EXPECTED_FAILURES = {
     "tasks-mrtr-composition": "fastmcp-tasks 4.1 makes a task of a call before the tool can say what it wants",
     "tasks-status-notifications": "it checks nothing in this version of the suite, whatever the server does",
 }
-if SkillInfo is None:
-    EXPECTED_FAILURES |= {name: "Haystack 2 has no skills" for name in EXTENSIONS if "skills" in name}
 
 # For each scenario, in milliseconds.
 SCENARIO_LIMIT = 40_000
