@@ -17,10 +17,8 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPToolset,
     StreamableHttpServerInfo,
-    mcp_request_context,
 )
 from tests.servers.changing_server import NOTE, build_server
-from tests.support.identity_server import IdentityServer
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
@@ -58,14 +56,6 @@ def test_a_listing_that_may_be_kept_is_asked_for_once(listing, method):
         assert kept.asked(method) == 2
 
 
-def test_what_may_not_be_kept_is_asked_for_each_time():
-    kept = Kept(0)
-    with MCPConnection(kept.info) as connection:
-        connection.list_resources()
-        connection.list_resources()
-    assert kept.asked("resources/list") == 2
-
-
 def test_what_changed_is_asked_for_again():
     kept = Kept(AN_HOUR)
     with MCPConnection(kept.info) as connection:
@@ -99,18 +89,6 @@ def test_what_is_kept_cannot_be_changed_by_whoever_got_it():
         assert connection.read_resource(NOTE).contents[0].text == "first"
         assert connection.open()[1][0].input_schema
         assert kept.asked("resources/read") == kept.asked("resources/list") == 1
-
-
-def test_each_identity_has_what_it_read_itself():
-    with IdentityServer() as server:
-        connection = MCPConnection(StreamableHttpServerInfo(server.url))
-        for _ in range(2):
-            for token in ("alice-0123456789", "bob-0123456789"):
-                with mcp_request_context(token=token):
-                    assert token in connection.read_resource("who://me").contents[0].text
-        connection.close()
-        read = [token for method, token, _ in server.requests if method == "resources/read"]
-        assert len(read) == 2
 
 
 def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from tests.support.background import in_loop_of_its_own, in_thread, text, together
+from tests.support.background import in_thread, text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
@@ -62,16 +62,6 @@ def test_an_impatient_user_leaves_the_connect_to_the_others(stdio_server):
     assert len(server.pids()) == 1
     impatient.close()
     patient.close()
-
-
-def test_threads_and_loops_connect_once(stdio_server):
-    server = stdio_server()
-    toolset = MCPToolset(server.info())
-    futures = [*[in_loop_of_its_own(toolset.warm_up_async) for _ in range(3)], *together([toolset.warm_up] * 5)]
-    for future in futures:
-        future.result(timeout=LIMIT)
-    assert len(server.pids()) == 1
-    toolset.close()
 
 
 def test_users_with_share_false_have_a_session_of_their_own(stdio_server):

@@ -10,7 +10,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError
 from tests.support.background import text
-from tests.support.kinds import KINDS, LONG, every_http_kind, every_streamable_kind
+from tests.support.kinds import LONG, every_http_kind, every_streamable_kind
 from tests.support.waiting import wait_until
 
 
@@ -41,15 +41,3 @@ def test_a_streamable_http_connection_cut_between_calls_is_not_missed(proxied_pe
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
         assert connection.status().sessions == 1
     assert server.calls()[before:] == ["add", "add"]
-
-
-def test_an_event_stream_of_sse_cut_between_calls_is_missed_and_the_next_call_opens_a_new_session(proxied_peer):
-    server = proxied_peer(KINDS["sse"])
-    before = len(server.calls())
-    with MCPConnection(server.reach()) as connection:
-        server.proxy.cut()
-        wait_until(lambda: connection.status().state == "lost", lambda: str(connection.status()))
-        assert "cut" in connection.status().last_error
-        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
-        assert connection.status().sessions == 2
-    assert server.calls()[before:] == ["add"]
