@@ -498,17 +498,6 @@ else:
 """
 
 
-@on_one_major
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_ctrl_c_while_workers_start_ends_them_and_the_server(tmp_path: Path) -> None:
-    script = tmp_path / "starts_for_ever.py"
-    script.write_text(STARTS_FOR_EVER)
-    with ServedProcess(script, {}) as process:
-        process.wait_for("EVENT asked", limit=START_LIMIT)
-        os.killpg(process.process.pid, signal.SIGINT)
-        process.wait()
-
-
 NEVER_STARTS = """
 from haystack import Pipeline, component
 from haystack_integrations.tools.mcp.serving import create_mcp_server, run_server
@@ -544,7 +533,7 @@ def test_workers_that_cannot_start_the_server_end_it_with_an_error(tmp_path: Pat
 
 @on_one_major
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_a_worker_that_is_killed_when_the_supervisor_asks_whether_it_lives_is_replaced(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_while_it_starts_is_replaced_and_ctrl_c_ends_those_that_start(tmp_path: Path) -> None:
     script = tmp_path / "starts_for_ever.py"
     script.write_text(STARTS_FOR_EVER)
     with ServedProcess(script, {}) as process:
