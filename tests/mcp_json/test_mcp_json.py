@@ -258,6 +258,8 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert (first.required, second.required) == (True, False)
     assert (first.tool_names, named.tool_names) == (["a"], None)
     assert load({"command": "x", "disabledTools": ["b"]}).tool_selection.exclude_tools == ["b"]
+    without = load({"command": "x", "disabledTools": ["b"]}, tool_selection=None)
+    assert without.tool_selection.exclude_tools == ["b"]
     assert load({"command": "x", "disabled_tools": ["b"]}).tool_selection.exclude_tools == ["b"]  # Crush
     assert load({"command": "x", "tools": ["a"]}).tool_names == ["a"]  # GitHub Copilot
     for other in ({"a": {"enabled": True}}, "*", True):  # FastMCP and others

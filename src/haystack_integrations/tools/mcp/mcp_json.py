@@ -388,7 +388,7 @@ def _combined(*layers: Mapping[str, Any]) -> dict[str, Any]:
     for layer in layers:
         for name, value in layer.items():
             if name in _GROUPS and isinstance(value, Options | Mapping):
-                given, fields = combined.get(name, {}), value.changed() if isinstance(value, Options) else value
+                given, fields = combined.get(name) or {}, value.changed() if isinstance(value, Options) else value
                 combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # which is refused later
             else:
                 combined[name] = value
