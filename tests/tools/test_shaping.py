@@ -361,12 +361,13 @@ class TestNamesAndDescriptions:
         override = ToolOverride(
             invocation_timeout=120, result_format="json", retry_idempotent=True, max_result_size=500
         )
-        with MCPToolset(server.info, tool_overrides={"slow": override}) as toolset:
+        options = ToolOptions(result_format="content", max_result_size=1000)
+        with MCPToolset(server.info, tool_options=options, tool_overrides={"slow": override}) as toolset:
             slow, other = toolset["slow"], toolset["other"]
             assert (slow.invocation_timeout, other.invocation_timeout, toolset.invocation_timeout) == (120, 30, 30)
-            assert (slow.tool_options.result_format, other.tool_options.result_format) == ("json", None)
+            assert (slow.tool_options.result_format, other.tool_options.result_format) == ("json", "content")
             assert (slow.tool_options.retry_idempotent, other.tool_options.retry_idempotent) == (True, None)
-            assert (slow.tool_options.max_result_size, other.tool_options.max_result_size) == (500, None)
+            assert (slow.tool_options.max_result_size, other.tool_options.max_result_size) == (500, 1000)
             slow.invocation_timeout = 60
             assert (slow.invocation_timeout, toolset.invocation_timeout) == (60, 30)
 

@@ -133,7 +133,10 @@ def test_a_result_that_is_no_unicode_is_an_invocation_error() -> None:
     async def odd() -> str:
         return "\ud800"
 
-    with MCPTool("odd", InProcessServerInfo(server)) as tool, pytest.raises(MCPInvocationError):
+    with (
+        MCPTool("odd", InProcessServerInfo(server)) as tool,
+        pytest.raises(MCPInvocationError, match="cannot be written as JSON"),
+    ):
         tool.invoke()
 
 

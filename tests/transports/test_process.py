@@ -70,6 +70,8 @@ class TestStarting:
             assert await read_line(process) == b"last"
             assert await read_line(process) is None
             assert await process.exit_code(0.1) is None
+            with pytest.raises(BrokenPipeError):  # nothing would answer it
+                await process.write(b"x")
 
     @on_each_loop
     async def test_needs_no_pidfd(self, monkeypatch):
