@@ -556,6 +556,16 @@ class TestStateInputs:
             pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
         assert server.calls == [("search", sent)]
 
+    @rows("invoke", [MCPTool.invoke, lambda tool, **given: asyncio.run(tool.invoke_async(**given))])
+    def test_which_ones_are_required_is_known_at_the_first_call_that_warms_up_too(self, invoke):
+        parameters = {"type": "object", "properties": {"user": {}, "group": {}}, "required": ["user"]}
+        server = ForeignServer(definition("search", parameters))
+        tool = MCPTool("search", server.info, inputs_from_state={"user": "user", "group": "group"})
+        for _ in range(2):
+            invoke(tool, user=None, group=None)
+        tool.close()
+        assert server.calls == [("search", {"user": None})] * 2
+
     @rows("make", [MCPTool.call, lambda tool, **given: asyncio.run(tool.call_async(**given))])
     def test_a_null_of_the_users_own_code_is_sent(self, make):
         server = ForeignServer(definition("search", {"type": "object", "properties": {"user": {"type": "string"}}}))

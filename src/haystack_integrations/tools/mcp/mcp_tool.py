@@ -594,11 +594,12 @@ class MCPTool(ToolBase, Tool):
                 _warn_of_async_callback()
             else:
                 on_progress = self._streamed(streaming_callback, mcp_arguments)
-        failures = self._take_from_state(mcp_arguments) if self.inputs_from_state else 0
+        messages = self._conversation_input
+        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
-            return self._call(mcp_arguments, self._output, on_progress)
+            return self._call(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -607,11 +608,12 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
-        failures = self._take_from_state(mcp_arguments) if self.inputs_from_state else 0
+        messages = self._conversation_input
+        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
             if failures:
                 self._check_failures(failures)
-            return await self._call_async(mcp_arguments, self._output, on_progress)
+            return await self._call_async(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
 
@@ -635,22 +637,12 @@ class MCPTool(ToolBase, Tool):
 
         return stream
 
-    def _take_from_state(self, arguments: dict[str, Any]) -> int:
+    def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
         """
-        Take out of the arguments what Haystack has added of its State, and the server is not to get.
-
-        :param arguments: The arguments, which are changed.
-        :returns: How often the tool has failed in this run since it last succeeded, if that is limited.
+        Count the failures of the tool in the run that calls it, and take its messages out of the arguments.
         """
-        for name in self._hidden.inputs_from_state.values():
-            # In a pipeline, a key of the State that nobody gives a value is there, as None.
-            if name not in self._required and arguments.get(name, name) is None:
-                del arguments[name]
-        messages = self._conversation_input
-        if messages is None:
-            return 0
-        take = arguments.pop if messages == ARGUMENT else arguments.get
-        return failures_in_a_row(take(messages, None), self.name)
+        take = arguments.pop if name == ARGUMENT else arguments.get
+        return failures_in_a_row(take(name, None), self.name)
 
     def _check_failures(self, failures: int) -> None:
         limit = self.tool_options.max_tool_failures
@@ -765,6 +757,8 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
+        *,
+        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -772,7 +766,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 self.warm_up()
-            sent = self._complete(arguments)
+            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
             request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             for block in result.content:
@@ -791,6 +785,8 @@ class MCPTool(ToolBase, Tool):
         arguments: dict[str, Any],
         convert: Callable[[types.CallToolResult], ResultT],
         on_progress: ProgressCallback | None = None,
+        *,
+        is_from_haystack: bool = False,
     ) -> ResultT:
         if call_budgets.get():
             admit_call(self.name)
@@ -798,7 +794,7 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = self._complete(arguments)
+            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
             request, recorder = self._request(sent, on_progress), call_recorder.get()
             send = self._connection._deliver_async
             if recorder is None:
@@ -829,7 +825,7 @@ class MCPTool(ToolBase, Tool):
             key_argument=self.tool_options.idempotency_argument,
         )
 
-    def _complete(self, arguments: dict[str, Any]) -> Sent:
+    def _complete(self, arguments: dict[str, Any], *, is_from_haystack: bool) -> Sent:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         if self._argument_names:
@@ -845,6 +841,11 @@ class MCPTool(ToolBase, Tool):
                 argument=name,
                 tool=self.name,
             )
+        if is_from_haystack:
+            # In a pipeline, a key of the State that nobody gives a value is there, as None.
+            inputs = self._hidden.inputs_from_state.values()
+            unset = [name for name in inputs if fitted.get(name, name) is None and name not in self._required]
+            fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
         return self._hidden.apply(fitted)
 
     @property
