@@ -496,6 +496,41 @@ class TestAddingTools:
             MCPToolset(COUNTER).add(other)
 
 
+class TestTheListOfTools:
+    """`tools` may be changed, as in mcp-haystack 2.1."""
+
+    @rows(
+        "leave_out",
+        [
+            lambda toolset: setattr(toolset, "tools", [tool for tool in toolset.tools if tool.name != "two"]),
+            lambda toolset: toolset.tools.remove(toolset["two"]),
+        ],
+    )
+    def test_tools_can_be_taken_out_of_it_until_they_are_listed_again(self, leave_out):
+        with MCPToolset(ForeignServer(definition("one"), definition("two")).info) as toolset:
+            toolset.add(plain_tool())
+            leave_out(toolset)
+            toolset.warm_up()
+            shown = [names(toolset), names(toolset.spawn())]
+            assert [*shown, "two" in toolset, len(toolset)] == [["one", "plain"], ["one", "plain"], False, 2]
+            toolset.tools.remove(toolset["plain"])
+            assert names(toolset) == ["one"]
+            toolset.refresh()
+            assert names(toolset) == ["one", "two"]
+
+    @rows("warm_first", [False, True])
+    def test_tools_that_are_put_into_it_stay(self, warm_first):
+        toolset = MCPToolset(ForeignServer(definition("one")).info)
+        if warm_first:
+            toolset.warm_up()
+        toolset.tools.append(plain_tool())
+        assert "plain" in toolset
+        toolset.warm_up()
+        toolset.refresh()
+        assert names(toolset) == ["one", "plain"]
+        toolset.close()
+
+
 class _TwiceTheSame(Toolset):
     """A toolset that yields two tools of one name."""
 

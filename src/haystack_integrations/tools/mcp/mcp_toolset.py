@@ -255,9 +255,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        # Those of them that it has now, and the tools that were added.
-        self._own: list[MCPTool] = []
-        self._added: list[Tool] = []
         self._hold_place()
         # The moment of the listing in use, and that of the last change.
         self._listed_at = 0
@@ -279,7 +276,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
                 self._children[remote_name] = self._make_child(remote_name, name)
-        self._own = [*self._children.values()]
         if eager_connect:
             self._enter_or_leave()
 
@@ -320,7 +316,19 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # Held only to read and change this object, never while waiting for a server.
         return self._locks.setdefault(os.getpid(), threading.Lock())
 
-    # What it has now
+    # What it has now. That is what `tools` has, which users of mcp-haystack 2.1 change as well.
+
+    @property
+    def _own(self) -> list[Tool]:
+        tools = self.tools
+        return [*self._children.values()] if self._placeholder in tools else list(filter(self._is_child, tools))
+
+    @property
+    def _added(self) -> list[Tool]:
+        return [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
+
+    def _is_child(self, tool: Tool) -> bool:
+        return isinstance(tool, MCPTool) and tool._toolset is self
 
     def _if_reachable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
         return tools if self._absence is None else ()
@@ -351,8 +359,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises TypeError: If `tool` is neither.
         """
         with self._lock():
-            added = self._to_add(tool, [*self._own, *self._added])
-            self._added, self.tools = [*self._added, *added], [*self.tools, *added]
+            self.tools = [*self.tools, *self._to_add(tool, [*self._own, *self._added])]
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -676,8 +683,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 present._trade_definitions(child)
         self._children = known
         # In one assignment, so that another thread sees either the old tools or the new ones.
-        self._own = [known[child.remote_name] for child in children]
-        self.tools: list[Tool] = [*self._own, *self._added]
+        self.tools: list[Tool] = [*(known[child.remote_name] for child in children), *self._added]
 
     # Listings in the background
 
