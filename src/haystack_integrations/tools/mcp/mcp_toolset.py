@@ -250,7 +250,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # What the server said of its use when its tools were listed.
         self._listed_instructions: str | None = None
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
-        self._locks: dict[int, threading.Lock] = {}
+        self._locks: dict[int, threading.RLock] = {}
         self._generation = 0
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
@@ -312,9 +312,10 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _instructed(self, tools: list[Tool]) -> list[Tool]:
         return with_instructions(tools) if self.tool_options.include_instructions else tools
 
-    def _lock(self) -> threading.Lock:
-        # Held only to read and change this object, never while waiting for a server.
-        return self._locks.setdefault(os.getpid(), threading.Lock())
+    def _lock(self) -> threading.RLock:
+        # Held only to read and change this object, never while waiting for a server. Reentrant: what is read of an
+        # added tool may be computed, from the toolset too.
+        return self._locks.setdefault(os.getpid(), threading.RLock())
 
     # What it has now. That is what `tools` has, which users of mcp-haystack 2.1 change as well.
 
