@@ -48,7 +48,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # If a timer fires later than that, the loop was blocked, and has not read what came meanwhile: the watch looks again
-# after a moment. Both in seconds.
+# after a moment, as it does before it gives up a session. Both in seconds.
 _LATE = 0.02
 _SECOND_LOOK = 0.1
 
@@ -231,7 +231,8 @@ class Watch:
                 moments.append(request.deadline)
         limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
         if limits:
-            silent_at = max(limits) + max(self._since, self._life.heard_at)
+            # What comes at that moment, such as the answer to a ping that is due then, is still heard.
+            silent_at = max(limits) + max(self._since, self._life.heard_at) + _SECOND_LOOK
             if len(limits) < len(self.requests):
                 moments.append(now + min(limits))  # the most patient request may have ended by then
             elif now < silent_at:
