@@ -89,7 +89,7 @@ COMMON_METHODS = frozenset(
     "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
 )
 # Errors of whoever processed the request.
-_OWN_ERRORS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR})
+_OWN_ERRORS = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
 
@@ -99,31 +99,35 @@ class _Said:
     What the body of an error response says.
 
     :param message: The message of its error, in whatever shape, or else all of it.
+    :param code: The code of its error; None if it was sent without one.
     :param error: The JSON-RPC error in it, if there is one.
     :param is_answer: Whether it has the id of the request, as what comes from whoever processed that has.
     """
 
     message: str
+    code: Any
     error: dict[str, Any] | None
     is_answer: bool
 
     @classmethod
     def of(cls, body: bytes, exchange: Exchange) -> _Said:
         found = frames.read(body)
-        errors = [frame["error"] for frame in found if isinstance(frame, dict) and "error" in frame]
+        errors = [frame.get("error") for frame in found if isinstance(frame, dict)]
+        # A request may have anything there.
+        readable = (each for each in errors if isinstance(each, dict) and {"code", "message"} <= each.keys())
         ids = [frame.get("id") if isinstance(frame, dict) else frame.id for frame in found]
-        return cls(_message_in(body), next(iter(errors), None), exchange.id in ids)
+        return cls(*_message_and_code_in(body), next(readable, None), exchange.id in ids)
 
 
-def _message_in(body: bytes) -> str:
+def _message_and_code_in(body: bytes) -> tuple[str, Any]:
     text = body.decode(errors="replace").strip()
     try:
         said = json.loads(text)
     except (ValueError, RecursionError):
-        return text
-    for name in ("error", "message"):
-        said = said.get(name, said) if isinstance(said, dict) else said
-    return said.strip() if isinstance(said, str) else text
+        return text, None
+    error = said.get("error", said) if isinstance(said, dict) else said
+    message, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
+    return (message.strip() if isinstance(message, str) else text), code
 
 
 def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> tuple[str | None, bool]:
@@ -216,8 +220,7 @@ def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str
         return None
     if not is_refusal and not _MENTIONS_SESSION.search(said.message):
         return None
-    is_own = said.is_answer and said.error is not None and said.error["code"] in _OWN_ERRORS
-    return None if is_own else DOUBTFUL_SESSION
+    return None if said.is_answer and said.code in _OWN_ERRORS else DOUBTFUL_SESSION
 
 
 def says_unknown_session(message: str) -> bool:
