@@ -26,7 +26,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError, MCPConnection, mcp_request_context
 from haystack_integrations.tools.mcp.auth import token_storage
-from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
+from haystack_integrations.tools.mcp.auth.token_storage import SDKTokenStorage, TokenKey
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
@@ -244,13 +244,9 @@ async def test_a_storage_keeps_each_users_record_apart_until_it_is_deleted(kind:
     assert (await storage.load(USERS_KEY), await storage.load(KEY)) == (None, RECORD)
 
 
-@dataclass
-class SDKStorage:
-    """
-    A storage of the MCP SDK's protocol: a data class, which has no hash.
-    """
-
-    kept: dict[str, Any] = field(default_factory=dict)
+class _OfTheSDK:
+    __slots__ = ()
+    kept: dict[str, Any]
 
     async def get_tokens(self) -> OAuthToken | None:
         return self.kept.get("tokens")
@@ -265,25 +261,50 @@ class SDKStorage:
         self.kept["client"] = client_info
 
 
-async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetwork) -> None:
-    storage = SDKStorage()
+@dataclass
+class SDKStorage(_OfTheSDK):
+    """
+    A storage of the MCP SDK's protocol: a data class, which has no hash.
+    """
+
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SlottedStorage(_OfTheSDK):
+    """
+    Another one, to which there are no weak references.
+    """
+
+    kept: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("kind", [SDKStorage, SlottedStorage])
+async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetwork, kind: Any) -> None:
+    storage = kind()
     options: dict[str, Any] = {
         "token_storage": storage,
         "redirect_uri": BACK,
         "redirect_handler": lambda _: None,
         "callback_handler": lambda request: {"code": "the-code", "state": request.state},
     }
+    other = TokenNetwork()
+    other.answers["/mcp"] = [httpx2.Response(404)]
+    assert (await other.use(other.auth(**options))).status_code == 404  # of a mistyped URL, nothing is kept
     for _ in range(2):
         assert (await network.use(network.auth(**options))).text == "welcome"
     assert (storage.kept["tokens"].access_token, storage.kept["client"].client_id) == ("the-access-token", "registered")
     assert len(network.forms()) == 1
-    other = TokenNetwork()
+    another = TokenNetwork()
     with pytest.raises(MCPAuthorizationError, match="one place for tokens, and another server uses it"):
-        await other.use(other.auth(**options))
-    assert not other.requests
+        await another.use(another.auth(**options))
+    assert not another.requests
+    with pytest.raises(MCPAuthorizationError, match="another server uses it"):
+        await SDKTokenStorage(storage).save(TokenKey(another.url, "client"), RECORD)
+    assert storage.kept["tokens"].access_token == "the-access-token"
     with pytest.raises(MCPAuthorizationError, match="users of mcp_request_context cannot have their own"):
         await network.auth(**options).log_in(httpx2.Response(401), "bob")
-    with pytest.raises(MCPAuthorizationError, match="SDKStorage cannot delete tokens"):
+    with pytest.raises(MCPAuthorizationError, match=f"{kind.__name__} cannot delete tokens"):
         await network.auth(**options).log_out(None)
 
 

@@ -485,7 +485,7 @@ class SDKTokenStorage(MCPTokenStorage):
 
         :param key: The key.
         :returns: A record, or None if there is nothing.
-        :raises MCPAuthorizationError: If the key is that of a user, or of another server than the first one.
+        :raises MCPAuthorizationError: If the key is that of a user, or another server has the place.
         """
         if key.user is not None:
             msg = (
@@ -494,24 +494,22 @@ class SDKTokenStorage(MCPTokenStorage):
                 "KeyValueTokenStorage"
             )
             raise MCPAuthorizationError(msg)
-        if _is_of_another(self.storage, key.server_url):
-            msg = (
-                "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
-                "tokens, and another server uses it. Give each server a storage of its own, or use "
-                "InMemoryTokenStorage, FileTokenStorage or KeyValueTokenStorage"
-            )
-            raise MCPAuthorizationError(msg)
         parts = {"tokens": await self.storage.get_tokens(), "client": await self.storage.get_client_info()}
+        if any(parts.values()):
+            _take_place(self.storage, key.server_url)
         return {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items() if part} or None
 
-    async def save(self, key: TokenKey, record: Record) -> None:  # noqa: ARG002
+    async def save(self, key: TokenKey, record: Record) -> None:
         """
         Save tokens and client; there is no place for more.
 
         :param key: The key.
         :param record: The record.
+        :raises MCPAuthorizationError: If another server has the place.
         """
         client, tokens = client_of(record), tokens_of(record)
+        if client is not None or tokens is not None:
+            _take_place(self.storage, key.server_url)
         if client is not None:
             await self.storage.set_client_info(client)
         if tokens is not None:
@@ -528,19 +526,26 @@ class SDKTokenStorage(MCPTokenStorage):
         raise MCPAuthorizationError(msg)
 
 
-# The servers of storages of the SDK, by the ids of these.
+# The servers of storages of the SDK, by the ids of these; and those storages of which nothing says when they are gone.
 _servers: Final[dict[int, str]] = {}
+_kept: Final[list[TokenStorage]] = []
 
 
-def _is_of_another(storage: TokenStorage, server_url: str) -> bool:
-    # The first server that uses it has its place.
+def _take_place(storage: TokenStorage, server_url: str) -> None:
+    # The first server that finds or keeps something in it has its place.
     server = urljoin(server_url, "/")
     if id(storage) not in _servers:
         try:
             weakref.finalize(storage, _servers.pop, id(storage)).atexit = False
-        except TypeError:  # with `__slots__`, nothing says when it is gone
-            return False
-    return _servers.setdefault(id(storage), server) != server
+        except TypeError:  # with `__slots__`; another one must not get its id
+            _kept.append(storage)
+    if _servers.setdefault(id(storage), server) != server:
+        msg = (
+            "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
+            "tokens, and another server uses it. Give each server a storage of its own, or use InMemoryTokenStorage, "
+            "FileTokenStorage or KeyValueTokenStorage"
+        )
+        raise MCPAuthorizationError(msg)
 
 
 def tokens_of(record: Record) -> OAuthToken | None:
