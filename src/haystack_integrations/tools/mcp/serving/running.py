@@ -91,6 +91,8 @@ _WORKER_SILENCE = 60
 # The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
 _CLOSING_SHARE, _LONGEST_CLOSING = 0.2, 2.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# How long a signal may be overlooked, in seconds.
+_LOOK_AFTER = 0.5
 
 
 class Stop:
@@ -159,9 +161,11 @@ class Stop:
 
         for number in _STOP_SIGNALS:
             signal.signal(number, handle)
+        looking = self._loop.create_task(_look_for_signals())
         try:
             yield
         finally:
+            looking.cancel()
             # What comes while the process winds up is part of the same order.
             if not self.requested:
                 for stop_signal, before in previous.items():
@@ -180,6 +184,13 @@ class Stop:
                 # Nobody reads it any more.
                 continue
         os._exit(0)
+
+
+async def _look_for_signals() -> None:
+    # Python runs the handler of a signal between two steps of the main thread. If it comes after the last step before
+    # the loop waits for events, it would be run only once there is one.
+    while True:
+        await asyncio.sleep(_LOOK_AFTER)
 
 
 @checked()
