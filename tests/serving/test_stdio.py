@@ -17,6 +17,7 @@ import pytest
 from haystack_integrations.tools.mcp.serving.running import Stop
 from tests.support.background import in_thread
 from tests.support.prepared import PreparedProcess
+from tests.support.processes import run_to_end
 from tests.support.served import ROOT, SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
 
@@ -153,6 +154,52 @@ def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> Non
     patient.wait_for("Stopping: SIGINT")
     patient.signal(signal.SIGINT)
     assert patient.wait() == 128 + signal.SIGINT
+
+
+# Python runs handlers of signals between steps of its own, so none runs between two calls in C: the signal comes after
+# the last step before the loop waits.
+SIGNAL_RIGHT_BEFORE_WAITING = """
+import asyncio, ctypes, operator, os, select, selectors, signal
+from functools import partial
+
+from haystack_integrations.tools.mcp.serving.running import Stop
+
+
+class Late(selectors.EpollSelector):
+    is_armed = False
+
+    def select(self, timeout=None):
+        if not self.is_armed:
+            return super().select(timeout)
+        self.is_armed = False
+        kill = partial(ctypes.CDLL(None).kill, os.getpid(), signal.SIGTERM)
+        wait = partial(select.epoll.fromfd(os.dup(self.fileno())).poll, -1 if timeout is None else timeout)
+        list(map(operator.call, [kill, wait]))
+        return super().select(0)
+
+
+async def main():
+    stopping = asyncio.Event()
+
+    async def wind_down(seconds):
+        stopping.set()
+
+    with Stop(1000, wind_down).on_signals(with_others=False):
+        selector.is_armed = True
+        await stopping.wait()
+    print("stopped", flush=True)
+    os._exit(0)
+
+
+selector = Late()
+asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)).run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its selector has epoll")
+def test_a_signal_right_before_the_server_waits_is_not_overlooked() -> None:
+    command = [sys.executable, "-c", SIGNAL_RIGHT_BEFORE_WAITING]
+    assert run_to_end(command, limit=LIMIT, start=PreparedProcess, check=True).stdout == "stopped\n"
 
 
 def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> None:
