@@ -34,8 +34,21 @@ from haystack_integrations.tools.mcp.serving.changes import Changes
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_SHOWN = 100
 _HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+def _metadata_of_hidden() -> Any:
+    marking = Visibility(False, match_all=True).list_tools([Tool(name="hidden", parameters={})])
+    try:
+        marking.send(None)  # it waits for nothing
+    except StopIteration as done:
+        return done.value[0].meta
+    marking.close()
+    msg = "FastMCP waits for something while it hides a tool, which `enabled=False` is not made for"
+    raise RuntimeError(msg)
+
+
 # The metadata of what is not enabled, which FastMCP never sends. It is not left out, so that `server.enable` shows it.
-_HIDDEN: Any = Visibility(False, match_all=True)._mark_component(Tool(name="hidden", parameters={})).meta
+_HIDDEN: Any = _metadata_of_hidden()
 
 
 def check_name(parameter: str, name: object) -> None:
