@@ -489,7 +489,7 @@ class OpenRun:
 
     def _is_over(self, entry: Entry) -> bool:
         """
-        Tell whether what is recorded of a call is what came of it.
+        Return whether what is recorded of a call is what came of it.
         """
         # One that did not run is made, unless a model was told: perhaps another one than asked for it.
         if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
@@ -499,7 +499,7 @@ class OpenRun:
 
     def _is_replied_to(self, place: Place) -> bool:
         """
-        Tell whether the model has seen what came of a step.
+        Return whether the model has seen what came of a step.
         """
         after = scope.get().after
         replies = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]

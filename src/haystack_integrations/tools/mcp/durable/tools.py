@@ -127,7 +127,7 @@ def _inside(entry: Entry) -> str:
 
 def _runs_an_agent(tool: Tool) -> bool:
     """
-    Tell whether all that a tool does is recorded itself, so that it is entered again.
+    Return whether all that a tool does is recorded itself, so that it is entered again.
     """
     component = getattr(tool, "_component", None) if isinstance(tool, ComponentTool) else None
     return isinstance(getattr(component, "chat_generator", None), JournaledChatGenerator)
