@@ -253,9 +253,13 @@ class Worker:
             cpu = process_time()
             times = [await batch() for _ in range(request["n"])]
             cpu = process_time() - cpu
-            # In a batch of its own, because the watch wakes the loop all the time.
+            # In a batch of its own, because the watch wakes the loop all the time. Frozen as in `measure_held_up`: which
+            # subject's batch the next full collection falls into is chance.
+            gc.collect()
+            gc.freeze()
             async with stall_watch() as gaps:
                 await batch()
+            gc.unfreeze()
             return times, max(gaps), cpu
 
         times, stall, cpu = self._runner.run(measure())
