@@ -43,7 +43,6 @@ from tests.support.rows import rows
         (ToolOverride, {"include_instructions": True}, "^ToolOverride: `include_instructions` is for MCPToolset"),
         (CallOptions, {"read_timeout": True}, "CallOptions: `read_timeout` must be a valid number, got True"),
         (CallOptions, {"ping_interval": 0}, "`ping_interval` must be greater than 0, got 0"),
-        (CallOptions, {"max_total_timeout": 5}, "`max_total_timeout` is for `reset_timeout_on_progress=True`"),
         (ToolSelection, {"exclude_tools": [object()]}, "`exclude_tools` .*got object"),
     ],
 )

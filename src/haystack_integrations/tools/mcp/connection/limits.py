@@ -91,17 +91,6 @@ class CallOptions(Options):
     ping_interval: Seconds | None = None
     task_timeout: Seconds | None = DEFAULT_TASK_TIMEOUT
 
-    def __post_init__(self) -> None:
-        """
-        Refuse options that exclude each other.
-        """
-        if self.max_total_timeout is not None and not self.reset_timeout_on_progress:
-            msg = (
-                "`max_total_timeout` is for `reset_timeout_on_progress=True`; without it, `invocation_timeout` is the "
-                "limit of the whole call"
-            )
-            raise ValueError(msg)
-
 
 @dataclass(frozen=True, kw_only=True)
 class CallLimits(CallOptions):
@@ -117,20 +106,10 @@ class CallLimits(CallOptions):
         """
         Validate the timeout.
 
-        :raises ValueError: If it is invalid, or excludes an option. The message names the parameters.
+        :raises ValueError: If it is invalid.
         """
-        if self.invocation_timeout is None:
-            if self.reset_timeout_on_progress:
-                msg = "`reset_timeout_on_progress` needs an `invocation_timeout` that progress can set back, got None"
-                raise ValueError(msg)
-            return
-        check_timeout("invocation_timeout", self.invocation_timeout, ", or None for no limit")
-        if self.max_total_timeout is not None and self.max_total_timeout < self.invocation_timeout:
-            msg = (
-                f"`max_total_timeout` ({self.max_total_timeout:g}) must not be less than `invocation_timeout` "
-                f"({self.invocation_timeout:g})"
-            )
-            raise ValueError(msg)
+        if self.invocation_timeout is not None:
+            check_timeout("invocation_timeout", self.invocation_timeout, ", or None for no limit")
 
     def within(self, timeout: float) -> CallLimits:
         """
