@@ -285,7 +285,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         :raises MCPInvocationError: If the tool reports an error or the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
             MCPInvocationError, too.
-        :raises ValueError: If `tool_name`, `tool_args`, `meta` or `on_progress` is of the wrong type.
+        :raises ValueError: If `on_progress` is asynchronous.
         """
         return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from haystack.dataclasses import ByteStream
@@ -60,8 +59,7 @@ class Reading(UsesSessions):
         :returns: The resources; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        checked = _checked_meta(meta)
-        return await self._sessions._ask("list_resources", lambda client: client.list_resources(checked))
+        return await self._sessions._ask("list_resources", lambda client: client.list_resources(meta_of_call(meta)))
 
     list_resources: Final = blocking(_list_resources)
     list_resources_async: Final = asynchronous(_list_resources)
@@ -76,9 +74,8 @@ class Reading(UsesSessions):
         :returns: The templates; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        checked = _checked_meta(meta)
         return await self._sessions._ask(
-            "list_resource_templates", lambda client: client.list_resource_templates(checked)
+            "list_resource_templates", lambda client: client.list_resource_templates(meta_of_call(meta))
         )
 
     list_resource_templates: Final = blocking(_list_resource_templates)
@@ -98,8 +95,8 @@ class Reading(UsesSessions):
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `resource` is neither.
         """
-        uri, checked = _uri(resource), _checked_meta(meta)
-        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, checked))
+        uri = _uri(resource)
+        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, meta_of_call(meta)))
 
     read_resource: Final = blocking(_read_resource)
     read_resource_async: Final = asynchronous(_read_resource)
@@ -114,8 +111,7 @@ class Reading(UsesSessions):
         :returns: The prompts; none of a server without prompts.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        checked = _checked_meta(meta)
-        return await self._sessions._ask("list_prompts", lambda client: client.list_prompts(checked))
+        return await self._sessions._ask("list_prompts", lambda client: client.list_prompts(meta_of_call(meta)))
 
     list_prompts: Final = blocking(_list_prompts)
     list_prompts_async: Final = asynchronous(_list_prompts)
@@ -131,14 +127,14 @@ class Reading(UsesSessions):
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: Its messages. `prompt_messages` converts them for Haystack.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
-        :raises ValueError: If the name or an argument is no string.
+        :raises ValueError: If an argument is no string.
         """
-        checked = _checked_meta(meta)
-        if not isinstance(name, str):
-            msg = f"`name` must be the name of a prompt, got {type(name).__name__}; pass its `name`"
+        if not all(isinstance(value, str) for value in (arguments or {}).values()):
+            msg = "`arguments` must be a dictionary of strings: the protocol has no other arguments of prompts"
             raise ValueError(msg)
-        _check_strings("arguments", arguments)
-        return await self._sessions._ask("get_prompt", lambda client: client.get_prompt(name, arguments, checked))
+        return await self._sessions._ask(
+            "get_prompt", lambda client: client.get_prompt(name, arguments, meta_of_call(meta))
+        )
 
     get_prompt: Final = blocking(_get_prompt)
     get_prompt_async: Final = asynchronous(_get_prompt)
@@ -151,8 +147,7 @@ class Reading(UsesSessions):
         :returns: The skills; none of a server without the extension for skills. A server need not list all.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        checked = _checked_meta(meta)
-        return await self._sessions._ask("list_skills", lambda client: client.list_skills(checked))
+        return await self._sessions._ask("list_skills", lambda client: client.list_skills(meta_of_call(meta)))
 
     list_skills: Final = blocking(_list_skills)
     list_skills_async: Final = asynchronous(_list_skills)
@@ -166,8 +161,7 @@ class Reading(UsesSessions):
         :returns: The skill.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        checked, skill_uri = _checked_meta(meta), _uri(uri)
-        return await self._sessions._ask("get_skill", lambda client: client.get_skill(skill_uri, checked))
+        return await self._sessions._ask("get_skill", lambda client: client.get_skill(uri, meta_of_call(meta)))
 
     get_skill: Final = blocking(_get_skill)
     get_skill_async: Final = asynchronous(_get_skill)
@@ -182,7 +176,7 @@ class Reading(UsesSessions):
         :raises MCPSkillError: If the server sent something else than it said.
         :raises MCPConnectionError: If the file cannot be read.
         """
-        return checked_instructions(skill, await self._read_fresh(_checked_skill(skill).uri, meta))
+        return checked_instructions(skill, await self._read_fresh(skill.uri, meta))
 
     load_skill: Final = blocking(_load_skill)
     load_skill_async: Final = asynchronous(_load_skill)
@@ -200,7 +194,7 @@ class Reading(UsesSessions):
         :raises MCPSkillError: If the skill has no such file, or the server sent something else than it said.
         :raises MCPConnectionError: If the file cannot be read.
         """
-        uri = file_uri(_checked_skill(skill), path)
+        uri = file_uri(skill, path)
         return checked_file(skill, uri, await self._read_fresh(uri, meta))
 
     read_skill_file: Final = blocking(_read_skill_file)
@@ -223,16 +217,11 @@ class Reading(UsesSessions):
         :param meta: The `_meta` of the request, for servers that look for something there.
         :returns: The completions, in `values`.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
-        :raises ValueError: If a parameter is not of this form.
+        :raises ValueError: If `ref` is something else.
         """
-        checked, reference = _checked_meta(meta), _reference(ref)
-        _check_strings("argument", argument)
-        if set(argument) != {"name", "value"}:
-            msg = "`argument` must be a dictionary with the keys 'name' and 'value'"
-            raise ValueError(msg)
-        _check_strings("context", context)
+        reference = _reference(ref)
         return await self._sessions._ask(
-            "complete", lambda client: client.complete(reference, argument, context, checked)
+            "complete", lambda client: client.complete(reference, argument, context, meta_of_call(meta))
         )
 
     complete: Final = blocking(_complete)
@@ -256,17 +245,9 @@ class Reading(UsesSessions):
             asked again after the connection broke.
         :returns: The result as it came.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
-        :raises ValueError: If a parameter is of another type.
         """
-        checked = _checked_meta(meta)
-        if not isinstance(method, str) or not method:
-            msg = f"`method` must be a non-empty string, got {type(method).__name__}"
-            raise ValueError(msg)
-        if params is not None and not isinstance(params, dict):
-            msg = f"`params` must be a dictionary or None, got {type(params).__name__}"
-            raise ValueError(msg)
         return await self._sessions._ask(
-            method, lambda client: client.request(method, params, checked), may_repeat=may_repeat
+            method, lambda client: client.request(method, params, meta_of_call(meta)), may_repeat=may_repeat
         )
 
     request: Final = blocking(_request)
@@ -274,41 +255,15 @@ class Reading(UsesSessions):
 
     async def _read_fresh(self, uri: str, meta: dict[str, Any] | None) -> types.ReadResourceResult:
         # With any `meta`, nothing is taken from the cache, which may be older than what was said of the skill.
-        checked = _checked_meta(meta) or {}
-        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, checked))
-
-
-def _checked_skill(skill: MCPSkill) -> MCPSkill:
-    if not isinstance(skill, MCPSkill):
-        msg = f"`skill` must be an MCPSkill, as `list_skills` returns them, got {type(skill).__name__}"
-        raise ValueError(msg)
-    return skill
-
-
-def _checked_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    if meta is not None and not isinstance(meta, dict):
-        msg = f"`meta` must be a dictionary or None, got {type(meta).__name__}"
-        raise ValueError(msg)
-    return meta_of_call(meta)
-
-
-def _check_strings(parameter: str, values: object) -> None:
-    if values is not None and not isinstance(values, Mapping):
-        msg = f"`{parameter}` must be a dictionary of strings or None, got {type(values).__name__}"
-        raise ValueError(msg)
-    for name, value in (values or {}).items():
-        wrong = [each for each in (name, value) if not isinstance(each, str)]
-        if wrong:
-            msg = f"`{parameter}` must be a dictionary of strings, but '{name}' is of type {type(wrong[0]).__name__}"
-            raise ValueError(msg)
+        return await self._sessions._ask(
+            "read_resource", lambda client: client.read_resource(uri, meta_of_call(meta) or {})
+        )
 
 
 def _uri(resource: str | types.Resource) -> str:
     uri = resource if isinstance(resource, str) else getattr(resource, "uri", None)
     if not isinstance(uri, str) or not uri:
         msg = f"`resource` must be a URI or a Resource, got {type(resource).__name__}"
-        if hasattr(resource, "uri_template"):
-            msg += "; fill in the template to get a URI"
         raise ValueError(msg)
     return uri
 

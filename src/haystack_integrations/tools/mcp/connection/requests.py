@@ -153,30 +153,12 @@ def call_request(
     on_progress: ProgressCallback | None = None,
     may_repeat: bool = False,
     invocation_timeout: float | None = None,
-    **unknown: Any,
 ) -> CallRequest:
     """
-    Check what a caller passed. The parameters are the fields of CallRequest.
+    Make the request of what a caller passed. The parameters are the fields of CallRequest.
 
     :returns: The request.
-    :raises TypeError: If there is a parameter that a call does not have.
-    :raises ValueError: If one of them is of the wrong type.
     """
-    for name in unknown:
-        msg = f"A call has no parameter '{name}'; the arguments of the tool are a dict: `tool_args={{'{name}': …}}`"
-        raise TypeError(msg)
-    if not isinstance(tool_name, str):
-        msg = f"`tool_name` must be the name of a tool, got {type(tool_name).__name__}"
-        raise ValueError(msg)
-    if tool_args is not None and not isinstance(tool_args, Mapping):
-        msg = f"`tool_args` must be a dict of the tool's arguments, or None, got {type(tool_args).__name__}"
-        raise ValueError(msg)
-    if meta is not None and not (isinstance(meta, dict) and all(isinstance(key, str) for key in meta)):
-        msg = f"`meta` must be a dict with strings as keys, or None, got {type(meta).__name__}"
-        raise ValueError(msg)
-    if on_progress is not None and not callable(on_progress):
-        msg = f"`on_progress` must be a function that takes an MCPProgress, or None, got {type(on_progress).__name__}"
-        raise ValueError(msg)
     return CallRequest(
         tool_name=tool_name,
         tool_args=tool_args if tool_args is not None else {},
