@@ -107,10 +107,10 @@ def test_a_call_that_ends_its_server_fails_at_once_and_is_not_repeated(peer, kin
         assert "counter server: starting" in str(failure.value)
 
 
-def test_a_call_that_may_be_repeated_says_how_often_it_was(stdio_server):
+def test_a_call_that_may_be_repeated_is_sent_as_often_as_max_retries_says(stdio_server):
     server = stdio_server()
     with MCPConnection(server.info(), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPInvocationError, match="may have run each of the 4 times that the call was sent;"):
+        with pytest.raises(MCPInvocationError, match="may have run"):
             connection.call_tool("die", may_repeat=True)
     assert server.calls() == ["die"] * 4
 

@@ -459,14 +459,6 @@ class TestRoots:
         assert roots_result([root]).roots == [root]
         assert roots_result(types.ListRootsResult(roots=[root])).roots == [root]
 
-    @rows(("fields", "named"), [({}, "is not set"), ({"roots": ["/srv"]}, "is a list")])
-    def test_roots_that_never_change_are_none_to_tell_of(self, fields: dict[str, Any], named: str) -> None:
-        connection = MCPConnection(
-            InProcessServerInfo("tests.servers.asking_server:server"), handlers=MCPHandlers(**fields)
-        )
-        with pytest.raises(ValueError, match=f"roots=function.*{named}"):
-            connection.notify_roots_changed()
-
 
 class TestLogging:
     async def test_a_recipient_that_raises_is_logged_without_secrets_and_gets_the_next(self, caplog):

@@ -19,7 +19,6 @@ from haystack_integrations.tools.mcp import (
     MCPClient,
     MCPConnection,
     MCPConnectionError,
-    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPServerInfo,
@@ -96,11 +95,6 @@ def test_a_custom_client_that_loses_its_connection_is_replaced_and_not_called_un
             tool.invoke()
         assert "paid" in str(tool.invoke())
     assert DyingClient.connects == 2
-
-
-def test_a_custom_client_that_uses_no_handlers_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    with MCPConnection(DyingServerInfo(), handlers=MCPHandlers(roots=["/srv"])):
-        assert "does not use handlers" in caplog.text
 
 
 class Session:

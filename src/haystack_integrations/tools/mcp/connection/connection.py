@@ -692,14 +692,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         :returns: Whether it was told. False if there is no open session, and with servers of the revisions from
             2026-07-28 on, which ask in each call: they get the new roots anyway.
         :raises MCPConnectionError: If that fails.
-        :raises ValueError: If `roots` is not a function.
         """
-        if not callable(self.handlers.roots):
-            msg = (
-                "`notify_roots_changed` is for `MCPHandlers(roots=function)`, whose function gives the roots of the "
-                f"moment; here `roots` is {'not set' if self.handlers.roots is None else 'a list, which never changes'}"
-            )
-            raise ValueError(msg)
         return self.is_ready and await self._ask("notify_roots_changed", lambda client: client.notify_roots_changed())
 
     notify_roots_changed: Final = blocking(_notify_roots_changed)
@@ -748,21 +741,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         identities = self._leave()
         if identities is not None and not AsyncExecutor.get_instance().in_loop_thread():
-            with self._closing(identities):
+            with _closing(identities):
                 AsyncExecutor.get_instance().run(_closed(identities), _CLOSE_TIMEOUT)
-
-    @contextmanager
-    def _closing(self, identities: Identities) -> Iterator[None]:
-        server = identities.base.description
-        if self._holds.is_held:
-            logger.info(
-                "The connection to {server} is closed for all who use it, open `with` blocks and calls included",
-                server=server,
-            )
-        try:
-            yield
-        except (TimeoutError, RuntimeError) as error:
-            logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
     def _leave(self) -> Identities | None:
         """
@@ -779,7 +759,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         identities = self._leave()  # it is closed even if the caller is cancelled
         if identities is not None:
-            with self._closing(identities):
+            with _closing(identities):
                 await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
@@ -813,6 +793,15 @@ def _copies(listing: ToolListing) -> list[types.Tool]:
 def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
     # Before whatever the caller does next with the session, which goes through the same loop.
     AsyncExecutor.get_instance().post(lambda: tell(watcher))
+
+
+@contextmanager
+def _closing(identities: Identities) -> Iterator[None]:
+    try:
+        yield
+    except (TimeoutError, RuntimeError) as error:
+        server = identities.base.description
+        logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
 async def _closed(identities: Identities) -> None:

@@ -42,7 +42,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionTimeoutError,
     lacks_descriptors,
 )
-from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, with_full_stop
 from haystack_integrations.tools.mcp.protocol.exchange import (
@@ -57,6 +56,7 @@ from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import NO_IDENTITY, current_context, current_identity
 
 if TYPE_CHECKING:
+    from haystack_integrations.tools.mcp.handlers import MCPHandlers
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -399,11 +399,6 @@ class Supervisor:
     def _new_session(self) -> Session:
         client = self.server_info.create_client()
         client.handlers, client.rest = self.handlers, self.rest
-        if not client.uses_handlers and self.handlers != MCPHandlers():
-            logger.warning(
-                "The custom client of {server} does not use handlers, so MCPHandlers has no effect",
-                server=self.description,
-            )
         self.redactor.learn(self.server_info._secrets() | client.redactor.secrets)
         client.redactor = self.redactor
         if current_identity.get().headers and not client._takes_headers:

@@ -130,8 +130,6 @@ class ToolCall:
             if request.continues_task:
                 self._pending = request.continues[0]
         self._may_have_run = False
-        # How often it was sent again although it may have run.
-        self._repeats = 0
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
@@ -314,7 +312,6 @@ class ToolCall:
         limit = self.request.limits.invocation_timeout
         if limit and self._left is not None and self._left < min(_SHORTEST_ATTEMPT, _SMALLEST_SHARE * limit):
             return None
-        self._repeats += isinstance(error, MCPOutcomeUnknownError)
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
             server=supervisor.description,
@@ -425,14 +422,9 @@ class ToolCall:
 
     def _failure(self, error: Exception) -> MCPInvocationError:
         # What an attempt raises speaks of that attempt only, and of the server's name of the tool.
-        request = self.request
         match error:
             case DeadlineError():
-                return request.error(MCPCallTimeoutError, self._timed_out())
-            case MCPOutcomeUnknownError(reason=str() as reason) if self._repeats:
-                failure = outcome_unknown(reason, request.display_name, request.tool_args, repeats=self._repeats)
-                failure.__cause__ = error.__cause__
-                return failure
+                return self.request.error(MCPCallTimeoutError, self._timed_out())
             case MCPInvocationError(__cause__=RefusedError() as refusal) if self._may_have_run:
                 return self._unanswered(CallDidNotRunError(str(refusal)))
             case MCPInvocationError():

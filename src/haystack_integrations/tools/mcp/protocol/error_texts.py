@@ -77,21 +77,17 @@ def with_full_stop(text: str) -> str:
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
-def outcome_unknown(
-    reason: str, tool_name: str, tool_args: dict[str, Any], *, repeats: int = 0
-) -> MCPOutcomeUnknownError:
+def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> MCPOutcomeUnknownError:
     """
     Make the error of a call that was sent and never answered.
 
     :param reason: What happened.
     :param tool_name: Name of the tool.
     :param tool_args: The arguments it was called with.
-    :param repeats: How often the call of a tool that may run twice was sent again.
     :returns: The error.
     """
-    sent = f" each of the {repeats + 1} times that the call was sent" if repeats else ", so the call was not repeated"
     msg = (
-        f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run{sent}; the next call "
+        f"Failed to invoke Tool `{tool_name}`: {with_full_stop(reason)} The tool may have run; the next call "
         "reconnects if necessary."
     )
     error = MCPOutcomeUnknownError(msg, tool_name, tool_args)

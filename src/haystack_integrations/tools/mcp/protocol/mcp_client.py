@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, NoReturn, TypeVar
+from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
 import mcp_types as types
@@ -185,9 +185,6 @@ class MCPClient(ABC):
 
     session: Any = None
     exit_stack: AsyncExitStack[bool | None] | None = None
-
-    # Whether it uses `handlers`. A custom client that gives the callbacks of its handlers to the SDK says so.
-    uses_handlers: ClassVar[bool] = False
 
     # What follows is set before `connect` by whoever opens the session. What is called there must not block.
     life: SessionLife

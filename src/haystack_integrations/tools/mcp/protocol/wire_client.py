@@ -98,8 +98,6 @@ class WireClient(MCPClient):
     `connect` and `aclose` are awaited in one task. All else may be called from any task of the event loop.
     """
 
-    uses_handlers = True
-
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
