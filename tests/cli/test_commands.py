@@ -103,7 +103,6 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
         (["add", "--a", "6"], "Arguments are written without dashes, as name=value"),
         (["add", "--password=x-secret"], "Unknown option: --password.\nArguments are written without dashes"),
         (["add", "a=1", "a=2", "b=1"], "'a' is given more than once, and is no list"),
-        (["add", "a=1", "b=1", "--save", "LICENSE"], "--save takes a folder here, and LICENSE is none"),
     ],
 )
 def test_a_call_that_cannot_be_is_not_made(
@@ -163,7 +162,6 @@ def test_a_call_that_cannot_be_is_not_made(
         (["read", IN_PROCESS, "memo://slow/{seconds}"], 2, "needs seconds. Give its variables as name=value"),
         (["read", IN_PROCESS, "memo://slow/{seconds}", "seconds=0", "s=1"], 2, "has no variable 's'"),
         (["read", IN_PROCESS, ""], 2, "The URI is empty. 'mcp-haystack list TARGET --resources' shows"),
-        (["read", IN_PROCESS, "memo://hello", "--save", "docs"], 2, "--save takes a file here, and docs is a folder"),
         (["prompt", IN_PROCESS, "greet", "name=a", "name=b"], 2, "'name' is given more than once"),
         (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["doctor", "{folder}/empty.json"], 2, "empty.json has no servers."),
@@ -234,7 +232,6 @@ def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
         assert (ran.code, f"Saved {folder / file}" in ran.errors) == (0, True)
         assert (folder / file).stat().st_size > 0
     assert (folder / "resource-1.txt").read_text() == "a note"
-    assert "Nothing to save" in run("call", IN_PROCESS, "add", "a=5", "b=3", "--save", str(folder)).errors
 
 
 def test_the_result_of_a_tool_that_was_called_is_shown_if_its_files_cannot_be_saved(run: Run) -> None:

@@ -131,7 +131,6 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
         (["tests.servers.inprocess:server"], 2, "has no server at which a person can log in"),
         ([server.url, "--client-secret-env", "A"], 2, "needs its `client_id`"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
-        ([server.url, "--resource", "x", "--no-resource"], 2, "--resource and --no-resource exclude each other"),
         ([server.url, "--client-id", "me", "--client-secret-env", "sk-s3cret"], 2, "takes the name of an environment"),
     ):
         ran = run("login", *words)

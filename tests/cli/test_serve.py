@@ -101,10 +101,6 @@ server.tool(add)
 sdk = MCPServer("sdk", log_level="WARNING")
 sdk.tool()(add)
 number = 5
-
-
-async def later() -> Pipeline:
-    return pipeline()
 """
 
 PIPELINE = """
@@ -293,10 +289,8 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["nothing"], "serve takes the YAML of a pipeline"),
         (["shelf.py:nobody"], "has no object 'nobody'"),
         (["shelf.py:number"], "'number' is of type int, which cannot be served"),
-        (["shelf.py:later"], "is asynchronous"),
         (["shelf.py:search", "--input", "query"], "--input takes NAME=component.socket"),
         (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),
-        (["shelf.py:search", "--output", "a=retriever.documents", "--output", "a=retriever.top_k"], "is given twice"),
         (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no place for --host, --port: add --http"),
         (["answer.yaml", "--path", "/x"], "no place for --path: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
@@ -306,7 +300,6 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["answer.yaml", "--grace-period", "0"], "--grace-period must be"),
         (["answer.yaml", "--max-concurrency", "0"], "--max-concurrency must be"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
-        (["off.json:one"], "the whole of off.json, and not a part of it: leave out ':one'"),
         (["off.json"], "off.json has no servers, or none that is enabled"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),

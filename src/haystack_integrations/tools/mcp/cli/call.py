@@ -78,9 +78,6 @@ def call(
     :param save: Write the images, sounds and files of the result into this folder.
     """
     output = options.output
-    if save is not None and save.exists() and not save.is_dir():
-        msg = f"--save takes a folder here, and {save} is none. The tool was not called"
-        raise CommandError(msg)
     name = one_line(tool)
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -125,11 +122,8 @@ def call(
 
 
 def _save(result: types.CallToolResult, folder: Path, tool: str, output: Output) -> ExitCode:
-    files = list(_files_in(result))
-    if not files:
-        output.note("Nothing to save: the result has no images, sounds or files", style="yellow")
     try:
-        for number, (data, mime_type) in enumerate(files, 1):
+        for number, (data, mime_type) in enumerate(_files_in(result), 1):
             save_bytes(folder / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
     except OSError as error:
         output.note(f"Error: the files of the result are not saved: {for_terminal(error)}", style="red")
@@ -230,9 +224,6 @@ def read(
     :param save: Write the content into this file.
     """
     output = options.output
-    if save is not None and save.is_dir():
-        msg = f"--save takes a file here, and {save} is a folder"
-        raise CommandError(msg)
     server = server_of(target, options)
     uri = _filled(uri, text_arguments(variables))
     with connected(server, options, output) as session:

@@ -64,9 +64,6 @@ class Client:
         :raises ValueError: If the options do not go together.
         """
         secret = self.client_secret_env
-        if self.resource and self.no_resource:
-            msg = "--resource and --no-resource exclude each other"
-            raise ValueError(msg)
         return OAuthConfig(
             grant_type="authorization_code",
             client_id=self.client_id,

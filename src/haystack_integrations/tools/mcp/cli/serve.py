@@ -22,7 +22,7 @@ from haystack.core.pipeline.base import PipelineBase
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.cli.files import CONFIG_SUFFIXES, YAML_SUFFIXES, read_yaml, servers_in
+from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,
@@ -197,15 +197,13 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
                 raise CommandError(msg)
             made: FastMCP[Any] = things["server"]
             return made
-        inputs = _sockets(look.input or [], "--input")
-        outputs = _sockets(look.output or [], "--output")
-        if twice := [name for name, sockets in outputs.items() if len(sockets) > 1]:
-            msg = f"--output {twice[0]} is given twice: choose another name for one of them"
-            raise CommandError(msg)
+        inputs: dict[str, list[str]] = {}
+        for name_of_input, socket in _sockets(look.input or [], "--input"):
+            inputs.setdefault(name_of_input, []).append(socket)
         own: dict[str, Any] = {
             "description": look.description,
-            "inputs": {name: sockets if len(sockets) > 1 else sockets[0] for name, sockets in inputs.items()},
-            "outputs": {name: socket for name, [socket] in outputs.items()},
+            "inputs": {each: sockets if len(sockets) > 1 else sockets[0] for each, sockets in inputs.items()},
+            "outputs": dict(_sockets(look.output or [], "--output")),
         }
         own = {key: value for key, value in own.items() if value}
         limit: dict[str, Any] = {} if look.max_concurrency is None else {"max_concurrency": look.max_concurrency}
@@ -218,16 +216,14 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
         )
 
 
-def _sockets(pairs: list[str], option: str) -> dict[str, list[str]]:
-    sockets: dict[str, list[str]] = {}
+def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         name, _, socket = pair.partition("=")
         # Agents and SuperComponents have inputs and outputs without the name of a component.
         if not name or not socket:
             msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
             raise CommandError(msg)
-        sockets.setdefault(name, []).append(socket)
-    return sockets
+        yield name, socket
 
 
 def _things(target: str) -> tuple[str, dict[str, Any]]:
@@ -238,9 +234,6 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
     name = provider_safe_name(path.stem)
     if (in_file := file_and_name(target)) is not None:
         file, attribute = in_file
-        if file.suffix in CONFIG_SUFFIXES:
-            msg = f"serve takes the whole of {file}, and not a part of it: leave out ':{attribute}'"
-            raise CommandError(msg)
         return attribute, _kinds(object_in_file(file, attribute), attribute)
     if path.is_file() and path.suffix == ".py":
         module = module_of(path)
@@ -297,9 +290,6 @@ def _kinds(thing: Any, name: str) -> dict[str, Any]:
         return all(callable(getattr(thing, method, None)) for method in methods)
 
     if inspect.isroutine(thing) and not inspect.signature(thing).parameters:
-        if inspect.iscoroutinefunction(thing):
-            msg = f"'{name}' is asynchronous: a function that makes what is served must not be"
-            raise CommandError(msg)
         thing = thing()
     match thing:
         case FastMCP():
