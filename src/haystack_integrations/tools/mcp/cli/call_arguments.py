@@ -32,7 +32,6 @@ from haystack_integrations.tools.mcp.convert.arguments import (
     describe_violation,
     fit_arguments,
     resolved,
-    types_of,
     undeclared,
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
@@ -63,9 +62,6 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     values: dict[str, Any] = {}
     for word in words:
         name, kind, text = _split(word, signature(schema))
-        if name in values or (kind == ":=" and name in texts):
-            msg = f"The argument '{name}' is given more than once. Give all of it as JSON: {name}:=[…]"
-            raise CommandError(msg)
         if kind == ":=":
             values[name] = _json(text, f"The argument '{name}'")
         else:
@@ -79,15 +75,9 @@ def text_arguments(words: Iterable[str]) -> dict[str, str]:
 
     :param words: Such as `name=value` or `name@FILE`.
     :returns: The arguments.
-    :raises CommandError: If a word is not of this form, or a name is given twice.
+    :raises CommandError: If a word is not of this form.
     """
-    texts: dict[str, str] = {}
-    for name, _, text in map(_split, words):
-        if name in texts:
-            msg = f"The argument '{name}' is given more than once"
-            raise CommandError(msg)
-        texts[name] = text
-    return texts
+    return {name: text for name, _, text in map(_split, words)}
 
 
 def _split(word: str, takes: str = "") -> tuple[str, str, str]:
@@ -95,7 +85,6 @@ def _split(word: str, takes: str = "") -> tuple[str, str, str]:
     if match is None:
         shown = word if len(word) <= _HINT else f"{word[:_HINT]}…"
         msg = f"An argument is given as name=value, name:=JSON or name@FILE; '{shown}' is none of these"
-        msg += ". All of them as JSON go after --input" if word.startswith("{") else ""
         msg += f". The tool takes {takes}" if takes else ""
         raise CommandError(msg)
     value = match["value"]
@@ -104,9 +93,8 @@ def _split(word: str, takes: str = "") -> tuple[str, str, str]:
 
 def _content(file: str, word: str) -> str:
     try:
-        # As it is, with its ends of lines, but for the mark that programs on Windows begin files with.
-        text = sys.stdin.read() if file == "-" else Path(file).read_bytes().decode()
-        return text.removeprefix("\ufeff")
+        # As it is, with its ends of lines.
+        return sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         msg = f"The file of '{word}' cannot be read: it is not in UTF-8"
         raise CommandError(msg) from None
@@ -114,27 +102,15 @@ def _content(file: str, word: str) -> str:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return _loads(text)
-    except (ValueError, RecursionError) as error:
+        return json.loads(text)
+    except ValueError as error:
         msg = f"{what} is not valid JSON: {error}"
         raise CommandError(msg) from None
-
-
-def _loads(text: str) -> Any:
-    def refuse(constant: str) -> Any:
-        # Python would read these, and no server could.
-        msg = f"{constant} is no number in JSON"
-        raise ValueError(msg)
-
-    return json.loads(text, parse_constant=refuse)
 
 
 def _given(text: str) -> dict[str, Any]:
     if text == "-" or text.startswith("@"):
         text = _content(text.removeprefix("@"), f"--input {text}")
-    elif Path(text).suffix == ".json":
-        msg = f"--input takes JSON. To read it from a file: --input @{text}"
-        raise CommandError(msg)
     arguments = _json(text, "--input")
     if not isinstance(arguments, dict):
         msg = f"--input must be a JSON object with the arguments, got a {type(arguments).__name__}"
@@ -149,28 +125,21 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     :param name: The name of the argument.
     :param texts: Several make a list.
     :param schema: The schema of all arguments.
-    :returns: The first of these that fits: the text as JSON, the text itself, yes or no, a list of what there is.
-    :raises CommandError: If there are several, and the schema wants no list.
+    :returns: The first of these that fits: the text as JSON, the text itself, yes or no, a list of what there is. If
+        none does, the first.
     """
     values = [_value(text) for text in texts]
     lists = [item for value in values for item in (value if isinstance(value, list) else [value])]
     readings: list[Any] = [lists, texts]
     if len(texts) == 1:
         readings = [values[0], texts[0], _BOOLEANS.get(texts[0].lower(), values[0]), lists, texts]
-    for each in readings:
-        if _fits(name, each, schema):
-            return each
-    kind = properties_of(schema).get(name, {})
-    if len(texts) > 1 and "array" not in types_of(kind, schema):
-        msg = f"The argument '{name}' is given more than once, and is no list: it takes {describe_type(kind, schema)}"
-        raise CommandError(msg)
-    return readings[0]
+    return next((each for each in readings if _fits(name, each, schema)), readings[0])
 
 
 def _value(text: str) -> Any:
     try:
-        return _loads(text)
-    except (ValueError, RecursionError):
+        return json.loads(text)
+    except ValueError:
         return text
 
 
