@@ -132,7 +132,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "'unclosed quote"], 2, "quotation mark"),
-        (["call", "{folder}/it's.py:server", "add"], 2, "has no tool 'add'"),
+        (["call", "{folder}/an example.py:server", "add"], 2, "has no tool 'add'"),
         (["list", "no-such-program " + "x" * 300], 3, "'no-such-program' was not found"),
         (["list", "ftp://127.0.0.1/mcp"], 2, "`url` must be like https://host/path"),
         (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
@@ -175,7 +175,7 @@ def test_a_call_that_cannot_be_is_not_made(
 def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list[str], code: int, told: str) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('out of order')")
     (tmp_path / "made.py").write_text("server = object()")
-    (tmp_path / "it's.py").write_text("from mcp.server import MCPServer\nserver = MCPServer('its')")
+    (tmp_path / "an example.py").write_text("from mcp.server import MCPServer\nserver = MCPServer('its')")
     (tmp_path / "empty.json").write_text('{"mcpServers": {}}')
     (tmp_path / "runs.py").write_text("from mcp.server import MCPServer\nMCPServer('runs').run('stdio')")
     (tmp_path / "utf8.py").write_text(
@@ -338,8 +338,7 @@ def test_headers_and_tokens_replace_those_of_a_file(
 
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
-    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "a b": calculator}
-    servers["a:b"] = calculator
+    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "more": calculator}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
     (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
@@ -347,19 +346,17 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     (tmp_path / "one.json").write_text(json.dumps({"mcpServers": {"one": calculator, "off": servers["off"]}}))
     for words in (
         ["maths"],
-        ["a b"],
         ["one.json"],
         ["mcp.json:maths"],
-        ["mcp.json:a:b"],
         ["maths", "--config", "mcp.json"],
     ):
         assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
     for target, told in {
-        "math": "Did you mean 'maths'? Available servers: maths, off, a b, a:b.",
+        "math": "Did you mean 'maths'? Available servers: maths, off, more.",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
         "two.json": "Say which one, e.g. two.json:one",
-        "mcp.json": "has 3 servers: maths, a b, a:b. Say which one, e.g. mcp.json:maths",
+        "mcp.json": "has 2 servers: maths, more. Say which one, e.g. mcp.json:maths",
     }.items():
         ran = run("inspect", target)
         assert ran.code == 2
@@ -460,7 +457,6 @@ def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
         (b"tools: \xe9", "cannot be read: it is not in UTF-8"),
         (b"tools: {info: {type: no.such.ServerInfo}}", "stored.yaml: tools.info: "),
         (b"tools: []", "has no servers"),
-        (b"components: {}", "To use it as a server itself, write 'mcp-haystack serve "),
     ],
 )
 def test_a_stored_pipeline_that_cannot_be_used_is_told_without_a_secret(

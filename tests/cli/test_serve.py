@@ -303,7 +303,7 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["off.json"], "off.json has no servers, or none that is enabled"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),
-        (["nameless.py"], "as in nameless.py:name. It has the functions add"),
+        (["nameless.py"], "as in nameless.py:name"),
         (["shelf.py", "--max-concurrency", "2", "--input", "a=b.c"], "what --input, --max-concurrency would say"),
     ],
 )
@@ -313,7 +313,7 @@ def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], 
     (shelf / "off.json").write_text('{"mcpServers": {"one": {"command": "x", "disabled": true}}}')
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
-    (shelf / "nameless.py").write_text("number = 5\ndef add(): ...")
+    (shelf / "nameless.py").write_text("number = 5")
     (shelf / "forbidden.yaml").write_text("components: {forbidden: {type: os.system, init_parameters: {}}}")
     with contextlib.chdir(shelf):
         ran = run("serve", *words)

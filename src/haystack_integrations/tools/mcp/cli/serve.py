@@ -240,13 +240,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
         made = [getattr(module, each) for each in _NAMES_OF_SERVERS if hasattr(module, each)]
         if made:
             return name, _kinds(made[0], name)
-        own = [
-            each
-            for each, value in vars(module).items()
-            if inspect.isfunction(value) and value.__module__ == module.__name__
-        ]
-        known = f". It has the functions {', '.join(own)}" if own else ""
-        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {path}:name{known}"
+        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {path}:name"
         raise CommandError(msg)
     if path.is_file() and path.suffix in (".json", ".jsonc"):
         servers = [server for server in servers_in(path) if not server.is_disabled]

@@ -42,7 +42,6 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.cli.files import (
     CONFIG_SUFFIXES,
-    YAML_SUFFIXES,
     Server,
     config_files,
     names_in,
@@ -234,8 +233,6 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
         raise CommandError(str(error)) from error
     if not found:
         msg = f"{target} has no servers."
-        if Path(target).suffix in YAML_SUFFIXES:
-            msg += f" To use it as a server itself, write 'mcp-haystack serve {target}', in quotes"
         raise CommandError(msg)
     return found
 
@@ -268,11 +265,10 @@ def file_and_name(target: str) -> tuple[Path, str] | None:
     Split a target that names something in a file.
 
     :param target: The target.
-    :returns: The file, which exists, and the name after it, which may have colons, too; None for another target.
+    :returns: The file, which exists, and the name after it; None for another target.
     """
-    parts = target.split(":")
-    splits = ((":".join(parts[:end]), ":".join(parts[end:])) for end in range(1, len(parts)))
-    return next(((Path(file), name) for file, name in splits if os.path.isfile(file)), None)
+    file, _, name = target.rpartition(":")
+    return (Path(file), name) if os.path.isfile(file) else None
 
 
 def _found(target: str, options: ServerOptions) -> list[Server]:
@@ -280,12 +276,9 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
     in_file = file_and_name(target)
-    # A path may have spaces and a quotation mark.
+    # A path may have spaces.
     words = [target] if in_file or os.path.isfile(target) else _words_of(target)
     if len(words) > 1:
-        named = _file_with(target, options)
-        if named is not None:
-            return [_named(named, target)]
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
         return [Server(redact_url(target), server_info_from(target))]
@@ -314,13 +307,8 @@ def _words_of(command: str) -> list[str]:
         raise CommandError(msg) from None
 
 
-def _file_with(name: str, options: ServerOptions) -> Path | None:
-    files = config_files() if options.config is None else [options.config]
-    return next((file for file in files if name in names_in(file)), None)
-
-
 def _by_name(name: str, options: ServerOptions) -> Server:
-    file = options.config or _file_with(name, options)
+    file = options.config or next((file for file in config_files() if name in names_in(file)), None)
     if file is not None:
         return _named(file, name)
     if name in LAUNCHERS:
@@ -331,10 +319,9 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     _refuse_missing_file(name)
     known = list(dict.fromkeys(each for file in config_files() for each in names_in(file)))
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
-    url = f"Did you mean http://{name}? " if re.fullmatch(r"[\w.-]+:\d+(/.*)?", name) else ""
     msg = (
         f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
-        f"{url or names_of_servers}{_CHOICES}"
+        f"{names_of_servers}{_CHOICES}"
     )
     raise CommandError(msg)
 
