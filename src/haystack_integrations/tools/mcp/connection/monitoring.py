@@ -62,7 +62,7 @@ class MCPConnectionStatus:
     :param in_flight: How many calls and other requests are in flight. A task that a server made of a call is none.
     :param last_error: Text of the last error.
     :param circuit: "closed" (calls go to the server), "open" (it failed again and again, and is left alone: calls fail
-        at once) or "half-open" (one call finds out whether it is back).
+        at once) or "half-open" (the pause is over, and the next answer shows that it is back).
     :param retry_in: For how many seconds nothing is sent to the server, because it is left alone or asks for it (HTTP
         429 and 503 with `Retry-After`). None if requests go to it.
     :param waiting: How many calls wait for others to end (`max_in_flight`).

@@ -22,14 +22,13 @@ import asyncio
 import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.concurrency import retrieve_error
-from haystack_integrations.tools.mcp.connection.gate import Gate, answering
+from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
 from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
@@ -258,11 +257,6 @@ class Supervisor:
         if self.listening.attendant is not None:
             self.listening.announce(*self.listening.attendant.wanted().as_changes())
 
-    def _server_asks(self) -> AbstractContextManager[None]:
-        # What a handler runs in.
-        self.gate.heard()
-        return answering(self.gate)
-
     def _note_tools_changed(self) -> None:
         self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
         self._tools_changed_at = next_moment()
@@ -388,7 +382,6 @@ class Supervisor:
             seconds=now() - started,
         )
         self.session = session
-        self.gate.session_opened()
         self.base.sessions += 1
         is_first, self.generation = not self.generation, session.generation
         if self.base is self:
@@ -406,7 +399,7 @@ class Supervisor:
         # A custom server info may leave the retries to its client.
         self._set_retries(client)
         self._set_retries(self.server_info)
-        client.on_change, client.on_question = self._server_changed, self._server_asks
+        client.on_change, client.on_question = self._server_changed, self.gate.answering
         client.on_gap = self._changes_missed
         return Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
 

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from haystack import logging
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.connection.gate import Passage
+from haystack_integrations.tools.mcp.connection.gate import Gate, PlaceHeld
 from haystack_integrations.tools.mcp.connection.session import CANCEL_TIMEOUT, DeadlineError, UnderWay, holding_task
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS
@@ -185,16 +185,10 @@ class ToolCall:
         Call the tool; send it again only if it provably did not run, or may run twice.
         """
         gate, request = supervisor.gate, self.request
-        # Before what runs functions of the user, which may call the server, too.
-        passage: Passage | None = None
         attempt = 0
         while True:
-            if passage is None and (gate.max_in_flight is not None or gate.state != "closed"):
-                passage = Passage(gate)
-            if passage is not None:
-                await self._enter(passage)
+            place = None if gate.is_free else await self._enter(gate)
             entered_at = monotonic()
-            session: Session | None = None
             self._under_way: UnderWay | None = None
             try:
                 session = supervisor.open_session() or await supervisor.ready_session(self._patience())
@@ -207,18 +201,16 @@ class ToolCall:
                     await self._deliver_reports(self._reports, self._end_attempt())
                 if result.is_error:
                     raise_tool_error(result, request.tool_name, request.tool_args)
-                if gate.outcomes or gate.state != "closed":
-                    gate.answered()
+                gate.answered()
                 return result
             except Exception as error:
                 self._end_attempt()
-                pause = self._pause(session, attempt, error)
+                pause = self._pause(attempt, error)
                 if pause is None:
                     self._note(error, entered_at)
                     raise
             finally:
-                if passage is not None:
-                    passage.leave()
+                gate.leave(place)
             attempt += 1
             if pause:
                 await asyncio.sleep(pause)
@@ -240,10 +232,10 @@ class ToolCall:
             raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
         raise self.request.error(MCPDriftedCallError, f"{reason} Nothing was sent.")
 
-    async def _enter(self, passage: Passage) -> None:
+    async def _enter(self, gate: Gate) -> PlaceHeld | None:
         began, left = monotonic(), self._within_total(self._left)
         try:
-            await passage.enter(left)
+            return await gate.enter(left)
         finally:
             waited = monotonic() - began
             self._used += waited
@@ -264,7 +256,7 @@ class ToolCall:
             case MCPOutcomeUnknownError():
                 gate.failed(error.reason or str(error), entered_at)
             case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
-                gate.failed(str(error), entered_at, was_reached=False)
+                gate.failed(str(error), entered_at)
             case DeadlineError():
                 if self._session.life.heard_at < self._attempt_began:
                     gate.failed("it was silent until a call timed out", entered_at)
@@ -283,15 +275,7 @@ class ToolCall:
         waited = monotonic() - self._began - self._used
         return max(self.request.connection_timeout - waited, 0.0)
 
-    def _may_probe_again(self, session: Session | None, error: Exception) -> bool:
-        # A server that is left alone is not tried again and again by one call. But that it does not know a session from
-        # before says nothing of how it is now: it may have been restarted, and is tried in a new session.
-        if not self._supervisor.gate.is_probe:
-            return True
-        is_gone = session is not None and not session.is_open and (session.opened_at or 0.0) < self._began
-        return is_gone and isinstance(error, CallDidNotRunError)
-
-    def _pause(self, session: Session | None, attempt: int, error: Exception) -> float | None:
+    def _pause(self, attempt: int, error: Exception) -> float | None:
         # How long to wait before the call is sent again, in seconds; None if it is not.
         supervisor = self._supervisor
         match error:
@@ -305,8 +289,6 @@ class ToolCall:
         # A lost session is reopened at once; opening has a back-off of its own.
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
-            return None
-        if not self._may_probe_again(session, error):
             return None
         # The deadline of an attempt that cannot come far would say that the tool may have run.
         limit = self.request.limits.invocation_timeout
@@ -350,9 +332,6 @@ class ToolCall:
         if under_way is None or under_way.is_over:
             return
         self._session.life.heard()
-        gate = self._supervisor.gate
-        if gate.state == "half-open":
-            gate.heard(under_way.task)
         if self.request.limits.reset_timeout_on_progress:
             self._has_progressed = True
             limits, taken = self.request.limits, monotonic() - self._attempt_began
