@@ -3,16 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`with` blocks, calls and runs of Agents each use a connection; the last to leave closes it.
+`with` blocks and calls each use a connection; the last to leave closes it.
 """
 
 import asyncio
-import gc
 import threading
 
 import pytest
-from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -28,8 +25,6 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_loop_of_its_own, in_thread, text
 from tests.support.kinds import LONG
-from tests.support.majors import on_one_major
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -143,35 +138,6 @@ def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(he
     assert state_of(member) == "ready"
     held.release()
     assert calling.result(LIMIT).text == "done"
-    wait_until(lambda: state_of(member) == "closed", "the end of the session")
-
-
-@on_one_major  # as long as `with` on 2.31
-@pytest.mark.parametrize("kind", ["toolset", "alias", "search"])
-def test_a_run_of_an_agent_holds_its_connection_between_its_steps(held, kind):
-    toolset = registry_of(held.info).toolset("all") if kind == "alias" else MCPToolset(held.info)
-    (member,) = toolset.toolsets.values() if kind == "alias" else [toolset]
-    between, left, generations = threading.Event(), threading.Event(), []
-
-    class Thinking(ScriptedChatGenerator):
-        def _next(self, *args):
-            generations.append(member.connection.generation)
-            if len(self.turns) == 1:
-                between.set()
-                assert left.wait(LIMIT)
-            return super()._next(*args)
-
-    generator = Thinking([call("ping"), call("ping"), say("done")])
-    agent = Agent(chat_generator=generator, tools=MCPSearchableToolset([toolset]) if kind == "search" else toolset)
-    with toolset:
-        running = in_thread(agent.run, messages=[ChatMessage.from_user("go")])
-        assert between.wait(LIMIT)
-    assert state_of(member) == "ready"
-    left.set()
-    assert running.result(LIMIT)["last_message"].text == "done"
-    assert len(set(generations)) == 1
-    del running, agent
-    gc.collect()
     wait_until(lambda: state_of(member) == "closed", "the end of the session")
 
 

@@ -371,7 +371,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
         """
         tools = ToolsOfRun(self, selected_tool_names)
-        self._hold_for(tools)
         with self._lock():
             self._spawned = [*(each for each in self._spawned if each() is not None), weakref.ref(tools)]
         return tools

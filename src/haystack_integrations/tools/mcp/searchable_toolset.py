@@ -352,7 +352,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
             self.warm_up()
         self._is_small = len(self._tools_now(strictly=False)) < self.search_threshold
         tools = ToolsFound(self, selected_tool_names, is_small=self._is_small)
-        self._hold_for(tools)
         return tools
 
     def __iter__(self) -> Iterator[Tool]:

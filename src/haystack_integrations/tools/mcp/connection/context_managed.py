@@ -14,15 +14,11 @@ from __future__ import annotations
 import inspect
 import os
 import threading
-import weakref
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
-
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
@@ -42,10 +38,10 @@ _forks = 0
 
 class Holds:
     """
-    Counts who uses an object: `with` blocks, calls, and runs of Agents.
+    Counts who uses an object: `with` blocks and calls.
 
-    Once a block has ended, whoever leaves last closes the object: the block itself, or a call or a run of somebody else
-    that goes on. From any thread. A forked child counts anew: whoever leaves there closes what the child has opened.
+    Once a block has ended, whoever leaves last closes the object: the block itself, or a call of somebody else that
+    goes on. From any thread. A forked child counts anew: whoever leaves there closes what the child has opened.
     """
 
     def __init__(self) -> None:
@@ -53,8 +49,6 @@ class Holds:
         Initialize the Holds. Nobody uses the object yet.
         """
         self._count = 0
-        # One entry for each counted user that was garbage-collected since.
-        self._collected: deque[None] = deque()
         self._forks = _forks
         self._is_to_be_closed = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
@@ -76,7 +70,6 @@ class Holds:
         with _lock:
             if self._forks != _forks:
                 self._forks, self._count, self._is_to_be_closed = _forks, 0, False
-                self._collected.clear()
             self._count += 1
 
     def leave(self, *, ends_block: bool = False) -> bool:
@@ -93,24 +86,6 @@ class Holds:
                 return self._is_to_be_closed and self._is_free()
             return ends_block
 
-    def collected(self) -> None:
-        """
-        Count one user less that was garbage-collected: in any thread, perhaps with any lock held. `settle` follows.
-        """
-        self._collected.append(None)
-
-    def settle(self) -> bool:
-        """
-        Look whether users were garbage-collected.
-
-        :returns: Whether the object is to be closed now.
-        """
-        with _lock:
-            while self._collected:
-                self._collected.popleft()
-                self._count -= 1
-            return self._is_free()
-
     def ask_to_close(self) -> bool:
         """
         Close the object as soon as nobody uses it.
@@ -126,7 +101,7 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        is_used = self._count > len(self._collected) and self._forks == _forks
+        is_used = self._count > 0 and self._forks == _forks
         return is_used or any(outer.is_held for outer in self._outer)
 
     def _is_free(self) -> bool:
@@ -140,8 +115,8 @@ class ContextManaged:
     """
     Opened by `with` and `async with`, and closed when the last user leaves. What fails to open leaves nothing open.
 
-    Any number of blocks may be open at a time, in threads, tasks and event loops. Each counts as a user, as calls and
-    runs of Agents do. `close` closes for all of them.
+    Any number of blocks may be open at a time, in threads, tasks and event loops. Each counts as a user, as calls do.
+    `close` closes for all of them.
     """
 
     # The users.
@@ -178,19 +153,6 @@ class ContextManaged:
         Do the same without blocking the event loop.
         """
         await self.close_async()
-
-    def _leave_freed_parts(self) -> None:
-        """
-        Have those parts closed that others have left, and that only users of this object still held.
-        """
-
-    def _hold_for(self, run: object) -> None:
-        """
-        Count a run of an Agent as a user, until the object that stands for it is garbage-collected.
-        """
-        self._holds.enter()
-        finalizer = weakref.finalize(run, _release, self)
-        finalizer.atexit = False
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
@@ -286,11 +248,6 @@ class Compound(ContextManaged):
     def _leave(self) -> None:
         for part in self._free_parts():
             part._leave()
-
-    def _leave_freed_parts(self) -> None:
-        for part in self._parts():
-            if part._holds.settle():
-                part._leave()
 
 
 class Sessions(ABC):
@@ -397,19 +354,6 @@ def _describe(method: Any, body: Any, name: str, doc: str | None) -> None:
     method.__module__, method.__annotations__ = body.__module__, body.__annotations__
     method.__signature__, method.__doc__ = inspect.signature(body), doc
     method.__name__, method.__qualname__ = name, f"{body.__qualname__.rpartition('.')[0]}.{name}"
-
-
-def _release(used: ContextManaged) -> None:
-    def release() -> None:
-        if used._holds.settle():
-            used._leave()
-        else:
-            used._leave_freed_parts()
-
-    used._holds.collected()
-    executor = AsyncExecutor._singleton
-    if executor is not None:
-        executor.post(release)
 
 
 def _note_fork() -> None:
