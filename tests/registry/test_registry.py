@@ -28,7 +28,6 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import (
-    CallOptions,
     InProcessServerInfo,
     MCPConnectionError,
     MCPRegistry,
@@ -265,14 +264,6 @@ class TestAliases:
         registry = open_registry({"a": broken.info}, ToolConfig("x", ["a"], ["a/search"]))
         with pytest.raises(MCPToolNotFoundError, match=r"'a' has it, but it cannot be used: its schema is un"):
             registry.toolset("x").warm_up()
-
-    def test_what_a_provider_cannot_do_with_the_alias_is_an_error_that_names_both(self, open_registry):
-        provider = MCPToolset(
-            COUNTER,
-            call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=60),
-        )
-        with pytest.raises(MCPConfigurationError, match=r"Alias 'x', provider 'a': .*must not be less"):
-            open_registry({"a": provider}, ToolConfig("x", ["a"], timeout_sec=90))
 
     async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_are_ready(self, open_registry):
         registry = open_registry(

@@ -447,19 +447,6 @@ class TestCatalogs:
             assert set(search(toolset, "number3", k=2)) == {"a_routine_3", "b_routine_3"}
             toolset.close()
 
-    def test_a_registry_that_was_left_during_a_run_is_closed_after_it(self):
-        with MCPRegistry({"a": many(9).info}, [ToolConfig("all", ["a"])]) as registry:
-            toolset = MCPSearchableToolset(registry.toolset("all"))
-            run = toolset.spawn()
-        connection = registry.toolset("all").toolsets["a"].connection
-        assert connection.is_ready
-        gc.disable()
-        try:
-            del run
-            wait_until(lambda: not connection.is_ready, "the end of the session")
-        finally:
-            gc.enable()
-
     def test_tools_of_others_are_searched_too(self, server):
         plain = Tool(
             name="plain",

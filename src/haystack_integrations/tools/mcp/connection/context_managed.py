@@ -32,16 +32,13 @@ Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
 
 _lock = threading.Lock()  # held for a few instructions, and never while another lock is taken
 
-# How many forks lie between this process and the first one.
-_forks = 0
-
 
 class Holds:
     """
     Counts who uses an object: `with` blocks and calls.
 
     Once a block has ended, whoever leaves last closes the object: the block itself, or a call of somebody else that
-    goes on. From any thread. A forked child counts anew: whoever leaves there closes what the child has opened.
+    goes on. From any thread.
     """
 
     def __init__(self) -> None:
@@ -49,7 +46,6 @@ class Holds:
         Initialize the Holds. Nobody uses the object yet.
         """
         self._count = 0
-        self._forks = _forks
         self._is_to_be_closed = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
         self._outer: list[Holds] = []
@@ -68,8 +64,6 @@ class Holds:
         Count one more user.
         """
         with _lock:
-            if self._forks != _forks:
-                self._forks, self._count, self._is_to_be_closed = _forks, 0, False
             self._count += 1
 
     def leave(self, *, ends_block: bool = False) -> bool:
@@ -80,11 +74,9 @@ class Holds:
         :returns: Whether the object is to be closed now.
         """
         with _lock:
-            if self._forks == _forks:  # otherwise it entered in the parent
-                self._count -= 1
-                self._is_to_be_closed |= ends_block
-                return self._is_to_be_closed and self._is_free()
-            return ends_block
+            self._count -= 1
+            self._is_to_be_closed |= ends_block
+            return self._is_free()
 
     def ask_to_close(self) -> bool:
         """
@@ -101,8 +93,7 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        is_used = self._count > 0 and self._forks == _forks
-        return is_used or any(outer.is_held for outer in self._outer)
+        return self._count > 0 or any(outer.is_held for outer in self._outer)
 
     def _is_free(self) -> bool:
         if not self._is_to_be_closed or self.is_held:
@@ -356,11 +347,10 @@ def _describe(method: Any, body: Any, name: str, doc: str | None) -> None:
     method.__name__, method.__qualname__ = name, f"{body.__qualname__.rpartition('.')[0]}.{name}"
 
 
-def _note_fork() -> None:
-    global _forks, _lock  # noqa: PLW0603
-    _forks += 1
+def _replace_lock_after_fork() -> None:
+    global _lock  # noqa: PLW0603
     _lock = threading.Lock()  # another thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
+    os.register_at_fork(after_in_child=_replace_lock_after_fork)

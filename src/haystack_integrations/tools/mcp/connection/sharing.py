@@ -15,7 +15,6 @@ import copy
 import dataclasses
 import os
 import threading
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from haystack_integrations.tools.mcp.concurrency import begin_import, imported
@@ -65,9 +64,6 @@ class Pool:
     def __init__(self) -> None:
         self.lock: threading.Lock = threading.Lock()
         self._shared: list[tuple[Any, Identities]] = []
-        # What users that were garbage-collected after the executor's shutdown had used: its sessions ended with the
-        # executor. Finalisers append to it without the lock.
-        self.collected: deque[Identities] = deque()
 
     def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Identities:
         """
@@ -83,7 +79,6 @@ class Pool:
 
         settings = _settings(server_info), _settings(handlers)
         with self.lock:
-            self._forget_collected()
             alike = (identities for known, identities in self._shared if known == settings)
             identities = next(alike, None) if share else None
             if identities is None:
@@ -101,18 +96,10 @@ class Pool:
         :returns: Whether it was the last, so that they are to be closed.
         """
         with self.lock:
-            self._forget_collected()
-            return self._drop(identities)
-
-    def _drop(self, identities: Identities) -> bool:
-        identities.users -= 1
-        if not identities.users:
-            self._shared = [shared for shared in self._shared if shared[1] is not identities]
-        return not identities.users
-
-    def _forget_collected(self) -> None:
-        while self.collected:
-            self._drop(self.collected.popleft())
+            identities.users -= 1
+            if not identities.users:
+                self._shared = [shared for shared in self._shared if shared[1] is not identities]
+            return not identities.users
 
 
 pool: Pool = Pool()
@@ -123,7 +110,7 @@ def release_collected(identities: Identities) -> None:
     Drop a user that was garbage-collected.
 
     Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
-    executor, or leaves it to the next user of the pool.
+    executor. Without one, there is no session to close.
 
     :param identities: What it used.
     """
@@ -133,8 +120,8 @@ def release_collected(identities: Identities) -> None:
             identities.close_in_background()
 
     executor = AsyncExecutor._singleton
-    if executor is None or not executor.post(release):
-        pool.collected.append(identities)
+    if executor is not None:
+        executor.post(release)
 
 
 def _settings(configuration: Any) -> Any:

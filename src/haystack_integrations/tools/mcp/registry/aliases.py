@@ -96,11 +96,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         if self._config.prefix == "always":
             parameters["tool_name_prefix"] = self._prefixes[name]
         kind = type(provider) if isinstance(provider, MCPToolset) else MCPToolset
-        try:
-            member = kind(**parameters)
-        except ValueError as error:
-            msg = f"Alias '{self._config.tool_alias}', provider '{name}': {error}"
-            raise MCPConfigurationError(msg) from None
+        member = kind(**parameters)
         if self._config.timeout_sec is not None:
             member.connection._call_timeout("timeout_sec")
         return member
