@@ -12,7 +12,7 @@ import pytest
 from mcp import types
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, MCPToolSnapshot
-from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters, visible_text
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters, visible_text
 from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
 
@@ -218,7 +218,7 @@ def test_a_report_is_written_like_any_other_object():
 def test_invisible_characters_are_found_and_taken_out(text, visible, found):
     assert visible_text(text) == (text if visible is None else visible)
     assert invisible_characters(text) == found
-    assert json.loads(escaped_json(json.dumps(text, ensure_ascii=False))) == text
+    assert json.loads(escaped_text(json.dumps(text, ensure_ascii=False))) == text
 
 
 def test_hashes_are_those_of_other_processes_and_of_the_next_release():

@@ -34,7 +34,7 @@ from pydantic import BeforeValidator, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.convert.server_texts import escaped_json, invisible_characters
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     SCHEMA_LISTS,
     SCHEMAS_BY_NAME,
@@ -144,14 +144,14 @@ class MCPToolDrift:
 
 def _name(tool: str) -> str:
     # On one line, and with invisible characters escaped.
-    text = escaped_json(json.dumps(tool, ensure_ascii=False))[1:-1]
+    text = escaped_text(json.dumps(tool, ensure_ascii=False))[1:-1]
     return f"'{text if len(text) <= _LONGEST_NAME else f'{text[:_LONGEST_NAME]}…'}'"
 
 
 def _shown(value: Any) -> str:
     if value is None:
         return "(nothing)"
-    text = escaped_json(json.dumps(value, ensure_ascii=False))
+    text = escaped_text(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
 
 
@@ -548,7 +548,7 @@ class MCPToolSnapshot:
         :raises OSError: If it cannot be written. The file that was there then remains.
         """
         target = Path(path)
-        text = escaped_json(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
+        text = escaped_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
         if target.exists() and not target.is_file():  # such as /dev/stdout
             target.write_text(text, encoding="utf-8", newline="\n")
             return

@@ -31,7 +31,6 @@ _VISIBLE_CONTROLS: Final = frozenset("\t\n\r")
 
 # Most texts have nothing else.
 _PLAIN: Final = re.compile("[\\t\\n\\x20-\\x7e]*(?:\\r\\n[\\t\\n\\x20-\\x7e]*)*")
-_BEYOND_ASCII: Final = re.compile("[^\\x00-\\x7f]")
 
 # What emoji and several scripts need, one at a time, after a character beyond ASCII.
 _JOINER: Final = "\u200d"
@@ -134,26 +133,6 @@ def text_for_ui(ui: object, text: str) -> str:
 
         text = escape(text)
     return text
-
-
-def escaped_json(text: str) -> str:
-    """
-    Escape the invisible characters of a JSON text, so that people see them.
-
-    :param text: The JSON text.
-    :returns: The same JSON value. Other characters beyond ASCII stay as they are.
-    """
-    if text.isascii():
-        return text
-
-    def escape(match: re.Match[str]) -> str:
-        character = match.group()
-        if not is_invisible(character):
-            return character
-        units = character.encode("utf-16-be", "surrogatepass")
-        return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
-
-    return _BEYOND_ASCII.sub(escape, text)
 
 
 # Instructions
