@@ -334,7 +334,7 @@ class TestNamesAndDescriptions:
         sent = [{"filter[id]": 5, "tenant@": "acme"}, {"filter[id]": 6, "$top": 7, "tenant@": "acme"}]
         assert [arguments for _, arguments in server.calls] == sent
 
-    def test_nothing_in_a_schema_hides_instructions_and_the_server_gets_its_own_names_and_values(self):
+    def test_nothing_in_a_schema_hides_instructions(self):
         hidden = "".join(chr(0xE0000 + ord(character)) for character in "hi")
         kind = {"enum": [f"red{hidden}", "blue"], "default": f"red{hidden}", "x-note": hidden}
         inner = {"type": "object", "properties": {f"inner{hidden}": {"const": f"one{hidden}"}}}
@@ -350,11 +350,8 @@ class TestNamesAndDescriptions:
             assert hidden[0] not in repr(shown)
             assert shown["parameters"]["properties"]["kind"]["enum"] == ["red", "blue"]
             server.answer = text_result("fine", structured_content={})
-            more = {"inner": "one", "other": 2}
-            toolset["paint"].invoke(kind="red", of="x", more=more, kinds=["red", "blue"])
-        more = {f"inner{hidden}": f"one{hidden}", "other": 2}
-        sent = {"kind": f"red{hidden}", f"of{hidden}": "x", "more": more, "kinds": [f"red{hidden}", "blue"]}
-        assert server.calls == [("paint", sent)]
+            toolset["paint"].invoke(of="x")
+        assert server.calls == [("paint", {f"of{hidden}": "x"})]
 
     def test_the_options_of_one_tool_are_its_own(self):
         server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))

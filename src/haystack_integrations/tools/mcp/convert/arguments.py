@@ -17,8 +17,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from haystack_integrations.tools.mcp.convert.server_texts import visible_text
-
 if TYPE_CHECKING:
     from jsonschema import ValidationError as SchemaViolation
 
@@ -38,9 +36,6 @@ _ALL_TYPES: Final = frozenset(_TYPES.values())
 
 # Keywords that may allow arguments which `properties` does not have.
 _SAY_OF_OTHERS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
-
-# Where a schema may list values.
-_CHOICES: Final = frozenset({"enum", "const", "$ref", "anyOf", "oneOf", "allOf"})
 
 Schema = Mapping[str, Any]
 
@@ -64,10 +59,7 @@ def fit_arguments(
     root = schema if root is None else root
     properties, required = schema.get("properties", {}), schema.get("required", ())
     fitted = {}
-    for given, value in arguments.items():
-        name = given
-        if given not in properties and depth:  # the model sees names without invisible characters
-            name = next((each for each in properties if visible_text(each) == given), given)
+    for name, value in arguments.items():
         of_property = properties.get(name, True)
         if type(value) is int:
             fitted[name] = value
@@ -164,8 +156,6 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
     if value is None or isinstance(value, bool) or depth > _DEEPEST:
         return value
     if isinstance(value, str):
-        if type(schema) is dict and value not in schema.get("enum", ()) and not _CHOICES.isdisjoint(schema):
-            value = _text_of_server(value, schema, root)
         if type(schema) is dict and schema.get("type") == "string":
             return value
         types = types_of(schema, root)
@@ -180,18 +170,6 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
         shapes = _shapes(schema, root, "items")
         return [_fit(each, shapes[0]["items"], root, depth + 1) for each in value] if len(shapes) == 1 else value
     return value
-
-
-def _text_of_server(text: str, schema: Schema, root: Schema) -> str:
-    """
-    Return the choice of a schema that a model sees as a text: without invisible characters.
-    """
-    shapes = _shapes(schema, root, "enum", "const")
-    choices = [each["enum"] if "enum" in each else [each["const"]] for each in shapes]
-    if any(text in each for each in choices):
-        return text
-    texts = (value for each in choices for value in each if isinstance(value, str))
-    return next((each for each in texts if visible_text(each) == text), text)
 
 
 def _read(text: str, types: frozenset[str]) -> Any:
@@ -211,9 +189,9 @@ def _read(text: str, types: frozenset[str]) -> Any:
     return value if kind in types or (kind == "integer" and "number" in types) else text
 
 
-def _shapes(schema: Any, root: Schema, *keywords: str) -> list[Schema]:
+def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
     """
-    Find the alternatives of a schema that have one of some keywords.
+    Find the alternatives of a schema that have a keyword.
     """
     found: dict[int, Schema] = {}
     seen: set[int] = set()
@@ -223,7 +201,7 @@ def _shapes(schema: Any, root: Schema, *keywords: str) -> list[Schema]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if not each.keys().isdisjoint(keywords):
+        if keyword in each:
             found[id(each)] = each
         for key in ("anyOf", "oneOf", "allOf"):
             waiting += each.get(key, ())
