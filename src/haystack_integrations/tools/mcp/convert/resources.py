@@ -103,13 +103,8 @@ _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _MOST_DECODINGS: Final = 4
 # Where a path, or a parameter that is one, may begin and end.
 _DELIMITERS: Final = re.compile("[/?#&=;]")
-# Taken for slashes and dots, but not by Unicode's compatibility normalization.
-_LOOKALIKES: Final = str.maketrans(
-    dict.fromkeys("\u2044\u2215\u29f8", "/") | dict.fromkeys("\u29f5\u2216", "\\") | {"\u3002": "."}
-)
-# On Windows, a drive replaces what it is joined to.
-_DRIVE: Final = re.compile("[/?#&=;] *[A-Za-z] *[:|][ .]*(?=[/?#&=;]|$)")
-_HOST_AND_PORT: Final = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
+# A host that all read alike. Some take what is behind a colon for a port, whatever it is.
+_HOST: Final = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
 # Of these schemes, what follows `//` is a host.
 _WITH_HOST: Final = re.compile("(?:https?|wss?|ftps?|file)://([^/?#]*)", re.IGNORECASE)
 
@@ -139,7 +134,7 @@ def _is_unambiguous(uri: str) -> bool:
 
 
 def _stays_in_place(text: str) -> bool:
-    text = _folded(text)
+    text = unicodedata.normalize("NFKC", text)
     # Bytes that are no UTF-8 may be dots to a lenient decoder.
     if "\\" in text or "\ufffd" in text or visible_text(text) != text or any(each in text for each in "\t\r\n"):
         return False
@@ -150,10 +145,6 @@ def _stays_in_place(text: str) -> bool:
     return re.search("[^:/]//", text.partition("?")[0]) is None
 
 
-def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
-
-
 def _matches(uri: str, pattern: str) -> bool:
     # A server may ignore the fragment and the query, so `secret#.md` is no `*.md`.
     forms = [uri]
@@ -161,19 +152,7 @@ def _matches(uri: str, pattern: str) -> bool:
         forms.append(uri.partition("#")[0])
     if "?" not in pattern:
         forms.append(forms[-1].partition("?")[0])
-    # Where all files are allowed, so are those of each drive.
-    are_all = uri.startswith("file:///") and "file:///".startswith(pattern.partition("*")[0])
-    return (
-        _has_host(uri, pattern)
-        and _drives(uri.removeprefix("file:///") if are_all else uri) <= _drives(pattern)
-        and all(fnmatchcase(form, pattern) for form in forms)
-    )
-
-
-def _drives(text: str) -> int:
-    for _ in range(_MOST_DECODINGS):
-        text = unquote(text)
-    return len(_DRIVE.findall(_folded(text)))
+    return _has_host(uri, pattern) and all(fnmatchcase(form, pattern) for form in forms)
 
 
 def _has_host(uri: str, pattern: str) -> bool:
@@ -182,10 +161,4 @@ def _has_host(uri: str, pattern: str) -> bool:
     if found is None or not has_host:
         return True
     host = found.group(1)
-    read = _folded(unquote(host))
-    if re.search("[/?#%]", read) or ("@" in read and "@" not in pattern):
-        return False
-    # Some take what is behind a colon for a port, whatever it is.
-    if not _HOST_AND_PORT.fullmatch(read.rpartition("@")[2]):
-        return False
-    return any(fnmatchcase(host, re.split(end, rest)[0]) for end in ("/", "[/?]"))
+    return _HOST.fullmatch(host) is not None and any(fnmatchcase(host, re.split(end, rest)[0]) for end in ("/", "[/?]"))
