@@ -38,11 +38,8 @@ _NO_CONTENT: Final = "[no content]"
 _NO_ERROR_TEXT: Final = "the server gave no error text"
 # Replaces data URIs in notes: they consist of the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
-_KILO: Final = 1000
 # How many characters of a description or a name are shown, and of the path of a file looked at.
 _LONGEST_FACT: Final = 10_000
-# JSON integers are unbounded, and dividing one that does not fit into a float raises an error.
-_ABSURD_SIZE: Final = 1e18
 
 # An envelope has at least two of these keys. One is not enough: `content` is a common key in a tool's own JSON.
 _ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "isError"})
@@ -278,7 +275,7 @@ def _block_text(block: Any) -> str:
             return _note("resource", _uri(resource), _mime_type(resource) or "unknown type", _decoded_size(data))
         case {"type": "resource_link"}:
             name = block.get("title") or block.get("name")
-            size = _readable_size(block.get("size"))
+            size = _size(block.get("size"))
             return _note("resource link", name, _uri(block), _mime_type(block), size, block.get("description"))
     return f"[unsupported content: {reprlib.repr(block)}]"
 
@@ -303,19 +300,11 @@ def _uri(fields: dict[str, Any]) -> str:
 
 def _decoded_size(data: str) -> str | None:
     data, _ = plain_base64(data)
-    return _readable_size(len(data) * 3 // 4 - data[-2:].count("="))
+    return _size(len(data) * 3 // 4 - data[-2:].count("="))
 
 
-def _readable_size(size: Any) -> str | None:
-    if not isinstance(size, int | float) or not 0 <= size < _ABSURD_SIZE:
-        return None
-    if size < _KILO:
-        return f"{size:.0f} B"
-    for unit in ("kB", "MB"):
-        size /= _KILO
-        if round(size, 1) < _KILO:
-            return f"{size:.1f} {unit}"
-    return f"{size / _KILO:.1f} GB"
+def _size(size: Any) -> str | None:
+    return f"{size:,} B" if isinstance(size, int) else None
 
 
 # A block as a Haystack content block
