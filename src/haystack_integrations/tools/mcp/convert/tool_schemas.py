@@ -57,10 +57,11 @@ _MAX_QUOTED: Final = 200
 _MOST_NOTED: Final = 10
 
 _DEFINITIONS: Final = ("$defs", "definitions", "schemas")
-# All references are to `$defs`, and what they name is there, so that these have no use any more.
+# All references are to `$defs`, and what they name is there, so that these have no use any more. The keyword
+# `dependencies` of older drafts only says what is required besides.
 _LEFT_OUT: Final = frozenset(
-    "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef $vocabulary $defs "
-    "definitions".split()
+    "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef $vocabulary $defs definitions "
+    "dependencies".split()
 )
 # What is folded at the root. The result only accepts more.
 _FOLDED: Final = frozenset("$ref allOf anyOf oneOf not if then else enum const discriminator".split())
@@ -111,9 +112,9 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     """
     Convert the `inputSchema` of an MCP tool, in any draft, to parameters that Haystack and LLM providers accept.
 
-    The result is valid in draft 2020-12 and accepts what the schema accepts, or more: several subschemas of the root
-    become one object, a reference to nowhere accepts anything, a `pattern` that Python cannot compile is dropped, and a
-    keyword whose value is `null` counts as absent. References are never fetched. What they name is in `$defs`.
+    The result is valid in draft 2020-12 and as strict as the schema, or less: several subschemas of the root become one
+    object, a reference to nowhere accepts anything, a `pattern` that Python cannot compile is dropped, and a keyword
+    whose value is `null` counts as absent. References are never fetched. What they name is in `$defs`.
 
     :param schema: The schema from the server. It is not changed, and the result shares no mutable part with it.
     :param notes: Gets a clause about each thing that is missing in the schema.
@@ -246,8 +247,6 @@ class _Conversion:
         self._folded: dict[str, _Object | None] = {}
         # The references to nowhere, in their order.
         self.missing: dict[str, None] = {}
-        # How often something was left out, so that the schema that it was in accepts more.
-        self._widened = 0
 
     def result(self) -> Schema:
         result: Schema = self._schema(self._root, ())
@@ -275,8 +274,8 @@ class _Conversion:
         if len(path) > _MAX_NESTING:
             _fail(path, f"is nested more than {_MAX_NESTING} levels deep")
         result: Schema = {}
-        for key, value in _modern(node, path).items():
-            place, widened = (*path, key), self._widened
+        for key, value in _modern(node).items():
+            place = (*path, key)
             if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
                 continue
             if value in ([], {}) and key in ("required", "dependentRequired"):  # either, as PHP and Lua encode them
@@ -295,18 +294,8 @@ class _Conversion:
                     result[key] = True
             elif _is_kept(key, value, place):
                 result[key] = deepcopy(value)
-            elif key == "pattern":
-                self._widened += 1
-            # Where a schema that accepts more makes the one around it accept less.
-            if self._widened > widened and key in ("not", "if"):
-                del result[key]
-            elif self._widened > widened and key == "oneOf":
-                result["anyOf"] = result.pop(key)
-        patterns = result.get("patternProperties", {})
-        if odd := [pattern for pattern in patterns if not _compiles(pattern)]:
-            result["patternProperties"] = {name: each for name, each in patterns.items() if name not in odd}
-            result.pop("additionalProperties", None)
-            self._widened += 1
+        if not all(map(_compiles, result.get("patternProperties", ()))):
+            del result["patternProperties"]
         if "$ref" in result:
             self._point(result)
         # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
@@ -319,7 +308,6 @@ class _Conversion:
             result["enum"] = [*{json.dumps(value, sort_keys=True): value for value in result["enum"]}.values()]
             if not result["enum"]:
                 del result["enum"]
-                self._widened += 1
         return result
 
     def _point(self, holder: Schema) -> None:
@@ -340,7 +328,6 @@ class _Conversion:
             holder["$ref"] = f"#/$defs/{self._named[id(target)]}"
         elif target is None:
             self.missing[ref] = None
-            self._widened += 1
 
     def _find(self, ref: str) -> Any:
         """
@@ -354,10 +341,6 @@ class _Conversion:
         waiting: list[Any] = [self._root]
         for node in waiting:  # which grows
             if isinstance(node, dict):
-                if ref in (node.get("$id"), node.get("id")) or (
-                    ref[:1] == "#" and ref[1:] in (node.get("$anchor"), node.get("$dynamicAnchor"))
-                ):
-                    return node
                 for key in _DEFINITIONS:
                     definitions = node.get(key)
                     if isinstance(definitions, dict):
@@ -443,7 +426,7 @@ def _is_among(kind: str, declared: Any) -> bool:
     return kind in declared if isinstance(declared, list) else kind == declared
 
 
-def _modern(node: Schema, path: Path) -> Schema:
+def _modern(node: Schema) -> Schema:
     """
     Translate the keywords of older drafts.
     """
@@ -456,9 +439,6 @@ def _modern(node: Schema, path: Path) -> Schema:
     for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(out.get(exclusive), bool) and out.pop(exclusive) and limit in out:
             out[exclusive] = out.pop(limit)
-    for name, each in _mapping(out.pop("dependencies", None) or {}, (*path, "dependencies")).items():
-        key = "dependentRequired" if isinstance(each, list) else "dependentSchemas"
-        out[key] = {**_mapping(out.get(key) or {}, (*path, key)), name: each}
     if "type" in out:
         out["type"] = _types(out["type"])
         if out["type"] == "any":
