@@ -156,8 +156,8 @@ def embedded(members: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             "prompts/get",
-            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
-            {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
+            {"messages": [{"role": "assistant", "content": "kept"}, {"role": "user"}, "lost"]},
+            {"messages": [{"role": "assistant", "content": TEXT}]},
         ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
         (
