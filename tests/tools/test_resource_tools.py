@@ -204,9 +204,9 @@ class TestGivenOnly:
 def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
     toolset = MCPResourceToolset(info, tool_name_prefix="notes")
     told = ask(toolset, "notes_read_resource", url="notes://today").error
-    assert "notes_read_resource has no parameter `url`. It has `uri` and `offset`." in told
+    assert "notes_read_resource: there is no argument 'url' (there is: uri, offset)" in told
     told = ask(toolset, "notes_list_resources", words="today", uri="").error
-    assert "notes_list_resources has no parameter `words`, `uri`. It has `query` and `offset`." in told
+    assert "notes_list_resources: there is no argument 'words', 'uri' (there is: query, offset)" in told
 
 
 @pytest.mark.parametrize(
@@ -214,9 +214,9 @@ def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
     [
         ({"uri": ""}, "`uri` must be the URI of a resource"),
         ({"uri": None}, "`uri` must be the URI of a resource"),
-        ({"uri": 5}, "read_resource takes a text as `uri`."),
-        ({"uri": "notes://today", "offset": -1}, "a whole number of at least 0 as `offset`"),
-        ({"uri": "notes://today", "offset": "two"}, "a whole number of at least 0 as `offset`"),
+        ({"uri": 5}, "read_resource: 'uri' must be of type string"),
+        ({"uri": "notes://today", "offset": -1}, "'offset' violates 'minimum: 0'"),
+        ({"uri": "notes://today", "offset": "two"}, "'offset' must be of type integer"),
     ],
 )
 def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, told):

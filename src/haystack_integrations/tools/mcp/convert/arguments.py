@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError as SchemaViolation
+from jsonschema import Draft202012Validator
+from jsonschema import ValidationError as SchemaViolation
 
 _DEEPEST: Final = 32
 # References within a schema may lead in circles.
@@ -73,23 +73,17 @@ def fit_arguments_of_own(tool_name: str, properties: Mapping[str, Any], argument
     Make the arguments of a tool of this package fit.
 
     :param tool_name: Name of the tool.
-    :param properties: The schemas of its parameters: texts, and whole numbers that may have a minimum.
+    :param properties: The schemas of its parameters.
     :param arguments: The arguments.
     :returns: Those that are not left out.
     :raises ValueError: If one is unknown or something else. Python's errors would name private methods to the model.
     """
-    if others := [f"`{name}`" for name in arguments if name not in properties]:
-        known = " and ".join(f"`{name}`" for name in properties)
-        msg = f"{tool_name} has no parameter {', '.join(others)}. It has {known}."
+    schema = {"properties": properties, "additionalProperties": False}
+    fitted = fit_arguments(arguments, schema)
+    error = next(Draft202012Validator(schema).iter_errors(fitted), None)
+    if error is not None:
+        msg = f"{tool_name}: {describe_violation(error)}"
         raise ValueError(msg)
-    fitted = fit_arguments(arguments, {"properties": properties})
-    for name, value in fitted.items():
-        least = properties[name].get("minimum")
-        is_text = properties[name]["type"] == "string"
-        if not isinstance(value, str if is_text else int) or (least is not None and value < least):
-            number = "a whole number" if least is None else f"a whole number of at least {least}"
-            msg = f"{tool_name} takes {'a text' if is_text else number} as `{name}`."
-            raise ValueError(msg)
     return fitted
 
 
