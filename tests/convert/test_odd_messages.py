@@ -156,8 +156,8 @@ def embedded(members: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             "prompts/get",
-            {"messages": [{"role": "assistant", "content": "kept"}, {"role": "user"}, "lost"]},
-            {"messages": [{"role": "assistant", "content": TEXT}]},
+            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
+            {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
         ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
         (

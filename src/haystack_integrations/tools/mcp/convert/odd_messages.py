@@ -248,11 +248,16 @@ def _resource(resource: Any) -> list[Any]:
 
 
 def _message(message: Any) -> list[Any]:
-    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(message, str):
+        message = {"content": message}
+    if not isinstance(message, dict):
+        msg = f"a message must be a JSON object, not {type(message).__name__}"
+        raise ValueError(msg)
+    role = "assistant" if str(message.get("role")).lower() == "assistant" else "user"
+    content = message.get("content", message.get("text"))
     if content is None:
         msg = "it has no content"
         raise ValueError(msg)
-    role = "assistant" if message.get("role") == "assistant" else "user"
     blocks = content if isinstance(content, list) else [content]
     return [{**message, "role": role, "content": each} for block in blocks for each in _block(block)]
 
