@@ -103,6 +103,10 @@ _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 _MOST_DECODINGS: Final = 4
 # Where a path, or a parameter that is one, may begin and end.
 _DELIMITERS: Final = re.compile("[/?#&=;]")
+# Taken for slashes and dots, but not by Unicode's compatibility normalization.
+_LOOKALIKES: Final = str.maketrans(
+    dict.fromkeys("\u2044\u2215\u29f8", "/") | dict.fromkeys("\u29f5\u2216", "\\") | {"\u3002": "."}
+)
 # A host that all read alike. Some take what is behind a colon for a port, whatever it is.
 _HOST: Final = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
 # Of these schemes, what follows `//` is a host.
@@ -134,7 +138,7 @@ def _is_unambiguous(uri: str) -> bool:
 
 
 def _stays_in_place(text: str) -> bool:
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
     # Bytes that are no UTF-8 may be dots to a lenient decoder.
     if "\\" in text or "\ufffd" in text or visible_text(text) != text or any(each in text for each in "\t\r\n"):
         return False
