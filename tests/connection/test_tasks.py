@@ -9,9 +9,6 @@ Calls that a server runs as tasks: they outlive timeouts, connections and proces
 import asyncio
 import json
 import pickle
-import signal
-import subprocess
-import sys
 from contextlib import closing
 from copy import copy
 from pathlib import Path
@@ -34,7 +31,6 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
     MCPToolset,
     StreamableHttpServerInfo,
-    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import MCPProgress, answer_later
@@ -42,8 +38,6 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import in_thread, text
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.killed import in_a_process_that_is_killed
-from tests.support.processes import end
-from tests.support.scripts import SOURCE, finalized
 from tests.support.waiting import LIMIT, wait_until_async
 
 # Of calls and of the requests about a task; each task below takes longer.
@@ -96,42 +90,6 @@ async def test_who_gives_up_a_call_cancels_its_task(patient: Any) -> None:
             await calling
         await log.wait_for_async("bake-cancelled")
         await wait_until_async(lambda: not connection.status().in_flight, "the answer")
-
-
-@pytest.mark.parametrize("user", [None, "alice"])
-async def test_a_task_is_cancelled_although_the_connection_is_closed_next(patient: Any, user: str | None) -> None:
-    info, log = patient
-    connection = MCPConnection(info)
-    with mcp_request_context(user=user):
-        calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
-    await log.wait_for_async("@tasks/get", 2)
-    calling.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await calling
-    await connection.close_async()
-    assert len(log.events("bake-cancelled")) == 1
-
-
-def test_a_program_that_is_interrupted_cancels_the_task_that_it_waits_for(patient: Any, tmp_path: Path) -> None:
-    info, log = patient
-    script = tmp_path / "waiting.py"
-    script.write_text(
-        "import json, sys\n"
-        "from haystack_integrations.tools.mcp import MCPConnection\n"
-        "from haystack_integrations.tools.mcp.protocol.server_info import server_info_from_dict\n"
-        "connection = MCPConnection(server_info_from_dict(json.loads(sys.argv[1])))\n"
-        "connection.call_tool('bake', {'seconds': 600}, invocation_timeout=60)\n"
-    )
-    command = [sys.executable, str(script), json.dumps(info.to_dict())]
-    process = finalized(command, env={"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True)
-    try:
-        log.wait_for("@tasks/get")
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=LIMIT)
-    finally:
-        end(process)
-    assert "KeyboardInterrupt" in said
-    assert len(log.events("bake-cancelled")) == 1
 
 
 def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancelled(patient: Any) -> None:

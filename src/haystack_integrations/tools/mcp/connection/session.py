@@ -12,8 +12,7 @@ import asyncio
 import contextvars
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -251,9 +250,6 @@ class Watch:
 
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
-
-# How long the last request about a task, that cancels it, may take, in seconds.
-CANCEL_TIMEOUT = 5.0
 
 # Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
 # not.
@@ -652,47 +648,7 @@ def _forget_after_fork() -> None:
     Session.live = set()
 
 
-# The coroutines that cancel a task at a server if they are cancelled themselves, and for which owner of sessions.
-_holders: dict[asyncio.Task[object], object] = {}
-
-
-@contextmanager
-def holding_task(owner: object) -> Iterator[None]:
-    """
-    Keep the session open until the running coroutine has cancelled its task at the server, if it has to.
-
-    :param owner: Has the session.
-    :returns: A context manager.
-    """
-    running: Any = asyncio.current_task()
-    _holders[running] = owner
-    try:
-        yield
-    finally:
-        _holders.pop(running, None)
-
-
-async def given_up_tasks_cancelled(owner: object = None) -> None:
-    """
-    Wait until those tasks are cancelled at a server whose callers have given up.
-
-    :param owner: Has the sessions, which are to be closed next; None for those of the running loop.
-    """
-    loop = asyncio.get_running_loop()
-    waited_for = {
-        running
-        for running, holder in _holders.items()
-        if owner is None or holder is owner
-        if running is not asyncio.current_task()
-        and running.get_loop() is loop  # after a fork, or a shutdown of the executor, others never end
-        and running.cancelling()
-    }
-    if waited_for:
-        await asyncio.wait(waited_for, timeout=CANCEL_TIMEOUT)
-
-
-# First: closing a session may leave processes behind, which another hook waits for. Before that, a server hears of the
-# tasks whose callers were interrupted, most likely with the whole program.
-AsyncExecutor.before_shutdown[:0] = [given_up_tasks_cancelled, Session.close_all]
+# First: closing a session may leave processes behind, which another hook waits for.
+AsyncExecutor.before_shutdown.insert(0, Session.close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)

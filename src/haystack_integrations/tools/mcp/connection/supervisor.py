@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
 from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.connection.session import Session, given_up_tasks_cancelled
+from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.errors import (
     NO_DESCRIPTORS,
     MCPAuthorizationError,
@@ -576,7 +576,6 @@ class Supervisor:
         self._bind()
         self.is_closed = True
         self._ended.set()
-        await given_up_tasks_cancelled(self.base)
         self.session = None
         if self._opening is not None:
             self._opening.cancel()

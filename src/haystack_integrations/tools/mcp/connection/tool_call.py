@@ -39,7 +39,7 @@ from haystack import logging
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.connection.gate import Gate, PlaceHeld
-from haystack_integrations.tools.mcp.connection.session import CANCEL_TIMEOUT, DeadlineError, UnderWay, holding_task
+from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS
 from haystack_integrations.tools.mcp.errors import (
@@ -83,6 +83,9 @@ E = TypeVar("E", bound=MCPInvocationError)
 
 # How long a journal or a handler may take to keep a call, in seconds. Nothing else limits how long a caller waits.
 _KEEP_TIMEOUT = 60.0
+
+# How long the last request about a task, that cancels it, may take, in seconds.
+_CANCEL_TIMEOUT = 5.0
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
@@ -481,23 +484,22 @@ class _TaskRun:
         supervisor = self._supervisor = self._tool_call._supervisor
         self._now = asyncio.get_running_loop().time
         self._began = self._now()
-        with holding_task(supervisor.base):
-            try:
-                if is_new:
-                    await self._tool_call._keep(self._call)
-                    if self._request.leaves_tasks:
-                        raise pending_error(self._call, self._request)
-                result = await self._result()
-                if self._tool_call._reports is not None:
-                    await self._tool_call._deliver_reports(self._tool_call._reports, self._left())
-                raise_tool_error(result, self._request.display_name, self._request.tool_args)
-                return result
-            except asyncio.CancelledError:
-                await self._cancel()
-                raise
-            except MCPInvocationError as error:
-                supervisor.redactor.error(error)  # what a task says is the result of a request
-                raise
+        try:
+            if is_new:
+                await self._tool_call._keep(self._call)
+                if self._request.leaves_tasks:
+                    raise pending_error(self._call, self._request)
+            result = await self._result()
+            if self._tool_call._reports is not None:
+                await self._tool_call._deliver_reports(self._tool_call._reports, self._left())
+            raise_tool_error(result, self._request.display_name, self._request.tool_args)
+            return result
+        except asyncio.CancelledError:
+            await self._cancel()
+            raise
+        except MCPInvocationError as error:
+            supervisor.redactor.error(error)  # what a task says is the result of a request
+            raise
 
     async def _result(self) -> types.CallToolResult:
         if self._continuation is None:
@@ -608,8 +610,8 @@ class _TaskRun:
             await supervisor.read(
                 operation,
                 lambda session: session.read(operation, lambda client: client.cancel_task(self._task_id)),
-                CANCEL_TIMEOUT,
-                CANCEL_TIMEOUT,
+                _CANCEL_TIMEOUT,
+                _CANCEL_TIMEOUT,
             )
         except MCPConnectionError as error:
             logger.warning(
