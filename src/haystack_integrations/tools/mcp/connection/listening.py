@@ -21,6 +21,8 @@ import contextvars
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from haystack import logging
@@ -109,8 +111,9 @@ class Watching(UsesSessions):
         """
         Call a function whenever the server says that one of its lists changed.
 
-        It is called as well when listening begins, and after a lost session was opened again, because a change may have
-        been missed. A server tells of changes only while a session is open; this opens none.
+        It is called as well when listening begins anew, e.g. after a lost session was opened again or for a further
+        function, because a change may have been missed. A server tells of changes only while a session is open; this
+        opens none.
 
         A sync function runs in a thread of its own, and may use the same connection. An async one runs in the event
         loop of all sessions, which it must not block. It is called again only after it returned. If it raises, that is
@@ -264,6 +267,9 @@ class Attendant:
         # What the server reports, and why it does not report the changes of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
+        # Whether there was a stream, and which resources the last one, or that of the last session, reported.
+        self._is_opening = self._was_open = False
+        self._reported_before = frozenset[str]() if is_first else listening.wanted().uris
         # What ends subscriptions to resources.
         self._ending: dict[str, asyncio.Task[None]] = {}
         # Why it reports nothing any more.
@@ -298,8 +304,6 @@ class Attendant:
         """
         while uri not in self._served.uris:
             if uri in self._refused:
-                # All who wait for it now are told so; who subscribes later asks the server again.
-                asyncio.get_running_loop().call_soon(self._refused.pop, uri, None)
                 raise self._refused[uri]
             if self._over is not None:
                 raise MCPConnectionError(self._over, operation="subscribe_resource")
@@ -369,76 +373,66 @@ class Attendant:
             self._ending.pop(uri, None)
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
-        now = asyncio.get_running_loop().time
-        stream: asyncio.Task[Exception | None] | None = None
-        streamed, opened_at, failures, has_gap = WantedChanges(), 0.0, 0, False
+        failures = 0
         while True:
             self.waking.clear()
-            wanted = self.wanted()
-            if stream is not None and stream.done():
-                self._on_gap()  # what is looked at from now on must not be what was known before …
-                self._note(WantedChanges())
-                failures = await self._pause(stream.result(), 0 if now() - opened_at > _GOOD_AFTER else failures)
-                stream, streamed, has_gap = None, WantedChanges(), True
-            elif wanted == streamed:
+            self._refused = {}
+            wanted, began = self.wanted(), monotonic()
+            if not wanted:
                 await self.waking.wait()
-            else:
-                # The next one is open before the last one is closed, so that nothing is missed.
-                honored: asyncio.Future[WantedChanges] = asyncio.get_running_loop().create_future()
-                following = group.create_task(self._stream(wanted, honored)) if wanted else None
-                if following is None:
-                    self._note(WantedChanges())
-                else:
-                    opening: set[asyncio.Future[Any]] = {following, honored}
-                    await asyncio.wait(opening, return_when=asyncio.FIRST_COMPLETED)
-                    if following.done():
-                        if self._is_refused(wanted, following.result()):
-                            break
-                        failures = await self._pause(following.result(), failures)
-                        continue
-                    if has_gap:
-                        has_gap = False
-                        self._on_gap()  # … nor what was learned while nobody listened
-                    self._opened(wanted, honored.result(), is_first=self._is_first and not failures)
-                if stream is not None:
-                    stream.cancel()
-                stream, streamed, opened_at = following, wanted, now()
-        if stream is not None:
-            stream.cancel()
+                continue
+            self._is_opening = True
+            stream = group.create_task(self._stream(wanted))
+            # What the server honours of one stream must not be taken for that of the next.
+            while not stream.done() and (self._is_opening or self.wanted() == wanted):
+                await self.waking.wait()
+                self.waking.clear()
+            self._note(WantedChanges())
+            if not stream.done():
+                stream.cancel()
+                continue
+            if self._is_refused(wanted, stream.result()):
+                return
+            failures = await self._pause(stream.result(), 0 if monotonic() - began > _GOOD_AFTER else failures)
 
-    async def _stream(self, wanted: WantedChanges, honored: asyncio.Future[WantedChanges]) -> Exception | None:
+    async def _stream(self, wanted: WantedChanges) -> Exception | None:
         """
         Listen to one stream until it ends, and return its error.
         """
         try:
-            await self._session.uncounted(self._session.client.listen(wanted, honored.set_result))
+            await self._session.uncounted(self._session.client.listen(wanted, partial(self._opened, wanted)))
         except Exception as error:
             return error
         finally:
             self.waking.set()
         return None
 
-    def _opened(self, wanted: WantedChanges, honored: WantedChanges, *, is_first: bool) -> None:
-        before = self._served
+    def _opened(self, wanted: WantedChanges, honored: WantedChanges) -> None:
         for uri in wanted.uris - honored.uris:
             msg = f"{self._listening.server} does not report changes of resource '{uri}'"
             self._refused[uri] = MCPConnectionError(msg)
         self._note(honored)
-        # What the stream before did not send may have been missed. Who subscribes to a resource reads it only now.
-        uris = frozenset[str]() if is_first else honored.uris - before.uris
-        self._listening.announce(*WantedChanges(honored.lists - before.lists, uris).as_changes())
+        if self._was_open:
+            self._on_gap()
+        # Changes may have been missed while there was no stream. Who subscribes to a resource reads it only now.
+        self._listening.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
+        self._was_open, self._reported_before = True, honored.uris
+        self._is_opening = False
+        self.waking.set()
 
     def _is_refused(self, wanted: WantedChanges, failure: Exception | None) -> bool:
         if not isinstance(failure, MCPConnectionError) or failure.code is None:
             return False
-        if failure.code != _METHOD_NOT_FOUND:
-            self._refused |= dict.fromkeys(wanted.uris - self._served.uris, failure)
-            self._note(self._served)
-            return False
         server = self._listening.server
-        logger.info("{server} says that it reports changes, but does not: {error}", server=server, error=str(failure))
-        self._over = f"{server} does not report changes: {failure}"
-        return True
+        if failure.code == _METHOD_NOT_FOUND:
+            logger.info(
+                "{server} says that it reports changes, but does not: {error}", server=server, error=str(failure)
+            )
+            self._over = f"{server} does not report changes: {failure}"
+            return True
+        self._refused = dict.fromkeys(wanted.uris, failure)
+        self._note(WantedChanges())
+        return False
 
     async def _pause(self, failure: Exception | None, failures: int) -> int:
         pause = back_off(min(failures, _MOST_DOUBLINGS), base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)

@@ -912,8 +912,6 @@ class MCPClient(ABC):
         """
         Listen to changes until the server ends that. They go to `on_change`.
 
-        A stream may be opened while another one is open, but not before that one is acknowledged.
-
         :param wanted: Which changes.
         :param acknowledged: Called once the server sends them, with those that it does send.
         :raises MCPConnectionError: If the server refuses, or the stream breaks.
