@@ -28,13 +28,11 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
-from haystack_integrations.tools.mcp.snapshot import SPAN_DRIFT, SnapshotGuard
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
-from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, every_way
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
-from tests.support.waiting import LIMIT, wait_until, wait_until_async
+from tests.support.waiting import LIMIT, wait_until
 
 ALL = ["add", "note", "pull"]
 
@@ -261,19 +259,14 @@ def test_it_is_said_of_a_tool_of_tool_names_that_it_is_hidden(pinned, server):
         toolset["add"]
 
 
-def test_each_drift_has_a_span_and_one_line_in_the_log(pinned, server, caplog):
+def test_drift_has_one_line_in_the_log(pinned, server, caplog):
     toolset = pinned(on_drift="quarantine")
     pull(server, "description")
     pull(server, "new")
-    with recorded_traces(content=False) as tracer:
-        for _ in range(3):
-            with pytest.raises(MCPDriftedCallError):
-                toolset["add"].invoke(a=1, b=2)
-            toolset.close()
-    spans = [line for line in tracer.recorded if SPAN_DRIFT in line or "haystack.mcp.drift.kind" in line]
-    assert "description" in "".join(spans)
-    assert "added" in "".join(spans)
-    assert len([line for line in tracer.recorded if "haystack.mcp.drift.kind" in str(line)]) == 2
+    for _ in range(3):
+        with pytest.raises(MCPDriftedCallError):
+            toolset["add"].invoke(a=1, b=2)
+        toolset.close()
     warnings = [record.getMessage() for record in caplog.records if "snapshot" in record.getMessage()]
     drifts = [line for line in warnings if line.startswith("The tools of")]
     assert len(drifts) == 1
@@ -412,7 +405,6 @@ def test_invisible_characters_are_not_shown_to_models(server, caplog):
         snapshot = MCPToolSnapshot.capture(toolset)
         assert toolset["count"].description == "Count it."
         assert toolset["count"].title == "Count"
-    assert snapshot.invisible_characters() == {"count": {"U+200B": 1, "U+2060": 1, "U+E0041": 1}}
     told = [record.getMessage() for record in caplog.records if "Invisible characters" in record.getMessage()]
     assert len(told) == 1
     assert "'count'" in told[0]
@@ -441,29 +433,6 @@ def test_a_tool_for_apps_that_is_shown_to_models_has_drifted(on_drift, shown):
         else:
             toolset.refresh()
             assert [tool.name for tool in toolset] == shown
-    server.tools = [definition("look", meta=app), definition("open", meta=app)]
-    assert not snapshot.compare(server.tools)
-
-
-def test_a_tool_for_apps_is_not_shown_to_models_either_from_a_snapshot_of_all_tools(server):
-    def open_window() -> str:
-        return "open"
-
-    server.add_tool(open_window, meta={"ui": {"visibility": ["app"]}})
-    info = InProcessServerInfo(server)
-    with MCPConnection(info) as connection:
-        snapshot = MCPToolSnapshot.from_tools(connection.list_tools())
-    assert snapshot.tool_names == ["add", "note", "open_window", "pull"]
-    stored = MCPToolSnapshot.from_dict(snapshot.to_dict())
-    assert stored == snapshot
-    with MCPToolset(info, snapshot=stored) as toolset, MCPTool("open_window", info, snapshot=stored) as tool:
-        assert names(toolset) == ALL
-        assert tool.call().text == "open"
-        # It is none of the toolset's business.
-        server.remove_tool("open_window")
-        server.add_tool(open_window, description="Another.", meta={"ui": {"visibility": ["app"]}})
-        toolset.refresh()
-        assert names(toolset) == ALL
 
 
 def test_each_user_is_guarded(rug_puller):
@@ -515,57 +484,6 @@ def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
             toolset["add"].invoke(a=1, b=2)
         with pytest.raises(MCPConnectionError):
             toolset.refresh()
-
-
-def test_a_caller_who_gives_up_leaves_the_comparison_to_the_others(pinned, server):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(tool):
-        begun.set()
-        assert go_on.wait(LIMIT)
-        return tool.name != "wipe"
-
-    toolset = pinned(tool_selection=ToolSelection(tool_filter=slow))
-    pull(server, "new")
-
-    async def call_twice():
-        first = asyncio.create_task(toolset["add"].call_async(a=1, b=2))
-        assert await asyncio.to_thread(begun.wait, LIMIT)
-        second = asyncio.create_task(toolset["add"].call_async(a=3, b=4))
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        go_on.set()
-        return (await second).text
-
-    assert asyncio.run(call_twice()) == "7"
-
-
-def test_calls_that_wait_for_the_same_listing_share_its_comparison(pinned, server, monkeypatch):
-    waiting, threads, go_on = [], set(), threading.Event()
-    refusal = SnapshotGuard.refusal
-
-    async def recorded(guard, tool_name, listing):
-        waiting.append(tool_name)
-        return await refusal(guard, tool_name, listing)
-
-    def slow(tool):
-        threads.add(threading.current_thread())  # or that of a handler, which takes the new tools
-        assert go_on.wait(LIMIT)
-        return tool.name != "wipe"
-
-    monkeypatch.setattr(SnapshotGuard, "refusal", recorded)
-    toolset = pinned(tool_selection=ToolSelection(tool_filter=slow))
-    pull(server, "new")
-
-    async def call_often():
-        calls = [asyncio.create_task(toolset["add"].call_async(a=1, b=each)) for each in range(5)]
-        await wait_until_async(lambda: len(waiting) == 5, "all calls wait for the comparison")
-        go_on.set()
-        return [result.text for result in await asyncio.gather(*calls)]
-
-    assert asyncio.run(call_often()) == ["1", "2", "3", "4", "5"]
-    assert sum(thread.name == "mcp-haystack-snapshot" for thread in threads) == 1
 
 
 def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(tmp_path):

@@ -24,7 +24,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPTool,
     MCPToolset,
-    MCPToolSnapshot,
     ToolOptions,
     ToolOverride,
     ToolSelection,
@@ -122,10 +121,10 @@ class TestWhichTools:
         tools = [definition(name, description="It\u200b."), definition(name), definition(f"{name}2", strange)]
         tools.append(definition(f"{name}3", meta={"ui": {"visibility": ["app"]}}))
         server = ForeignServer(*tools)
-        with MCPToolset(server.info, tool_selection=ToolSelection(exclude_tools=["none"])) as toolset:
-            MCPToolSnapshot.capture(toolset)
+        with MCPToolset(server.info, tool_selection=ToolSelection(exclude_tools=["none"])):
+            pass
         told = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
-        assert len(told) == 6
+        assert len(told) == 5
         assert all(text.isprintable() for text in told)
 
     def test_tools_that_are_not_for_a_model_stay_out(self, caplog):
@@ -345,7 +344,6 @@ class TestNamesAndDescriptions:
         schema = {"type": "object", "properties": properties, "$defs": definitions}
         server = ForeignServer(definition("paint", schema, output_schema=outputs))
         with MCPToolset(server.info, tool_options=ToolOptions(include_output_schema=True)) as toolset:
-            assert MCPToolSnapshot.capture(toolset).invisible_characters() == {"paint": {"U+E0068": 9, "U+E0069": 9}}
             shown = toolset["paint"].tool_spec
             assert hidden[0] not in repr(shown)
             assert shown["parameters"]["properties"]["kind"]["enum"] == ["red", "blue"]

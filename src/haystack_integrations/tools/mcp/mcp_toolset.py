@@ -512,7 +512,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             choices = describe_choices(missing, known, "It")
             msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
             raise ValueError(msg)
-        definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools if tool.is_for_models}
+        definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools}
         pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
         names = sorted(pinned) if self.tool_names is None else self.tool_names
         by_name = {name: pinned[name] for name in names if name in pinned}

@@ -17,30 +17,26 @@ The tools of a server as somebody looked at them, how those that it has now diff
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
 import uuid
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
 from haystack import logging
-from haystack.tracing.tracer import tracer
 from pydantic import BeforeValidator, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     SCHEMA_LISTS,
     SCHEMAS_BY_NAME,
     SINGLE_SCHEMAS,
     TEXTS,
-    map_strings,
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
@@ -105,7 +101,7 @@ class MCPToolDrift:
     :param tool: The server's name of the tool; empty for what concerns the server.
     :param kind: What it is:
 
-        * `"added"`, `"removed"`: the tool is new, or is shown to models now, or gone. A renamed tool is both.
+        * `"added"`, `"removed"`: the tool is new, or gone. A renamed tool is both.
         * `"description"`: a title or a description is another, of the tool or of a parameter.
         * `"input_schema"`, `"output_schema"`: its parameters or its results have another schema.
         * `"annotations_relaxed"`: its annotations say that it is more harmless than before: that it only reads, or
@@ -255,12 +251,10 @@ class PinnedTool:
         `outputSchema` and `annotations` of the protocol, without empty values, with sorted keys, and with the names in
         `required` and `type` sorted. Two definitions are the same if their canonical forms have the same hash.
     :param parameters: The names of its parameters in the server's order, in which models see them.
-    :param is_for_models: Whether a model may see it. The server says so in its `_meta`, which is no part of the form.
     """
 
     definition: dict[str, Any]
     parameters: tuple[str, ...] = ()
-    is_for_models: bool = True
 
     @property
     def name(self) -> str:
@@ -298,7 +292,6 @@ class PinnedTool:
         return cls(
             _sorted({key: value for key, value in definition.items() if value not in (None, "", {})}),
             tuple(properties) if isinstance(properties, dict) else (),
-            is_for_models=unusable_by_model(tool) is None,
         )
 
     def as_tool(self) -> types.Tool:
@@ -315,28 +308,14 @@ class PinnedTool:
             definition["inputSchema"]["properties"] = in_order | properties
         return mcp_types.Tool.model_validate(definition)
 
-    def invisible_characters(self) -> Counter[str]:
-        """
-        Count the invisible characters in its texts, by names such as `U+200B`.
-        """
-        found: Counter[str] = Counter()
-
-        def count(text: str) -> str:
-            found.update(invisible_characters(text))
-            return text
-
-        map_strings(self.definition, count)
-        return found
-
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the tool: `hash`, `parameters` and `definition`, and `is_for_models` if it is not.
+        Serialize the tool: `hash`, `parameters` and `definition`.
         """
         return {
             "hash": self.hash,
             "parameters": list(self.parameters),
             "definition": _sorted(self.definition),
-            **({} if self.is_for_models else {"is_for_models": False}),
         }
 
     @classmethod
@@ -348,8 +327,7 @@ class PinnedTool:
         :returns: The tool.
         :raises ValueError: If the hash is not that of the definition.
         """
-        is_for_models = data.get("is_for_models") is not False
-        tool = cls(_sorted(data["definition"]), tuple(data.get("parameters", ())), is_for_models=is_for_models)
+        tool = cls(_sorted(data["definition"]), tuple(data.get("parameters", ())))
         if tool.hash != data["hash"]:
             msg = (
                 f"the definition of tool '{tool.name}' was changed after it was captured: its hash is another. Look at "
@@ -441,19 +419,12 @@ class MCPToolSnapshot:
     @classmethod
     def _of(cls, source: Any, connection: MCPConnection, tools: list[types.Tool], *, instructions: bool) -> Self:
         status = connection.status()
-        snapshot = cls.from_tools(
+        return cls.from_tools(
             tools if source is connection else filter(source._choice().selects, tools),
             server_name=status.server_name,
             server_version=status.server_version,
             instructions=(connection.instructions or "") if instructions else None,
         )
-        for tool, found in snapshot.invisible_characters().items():
-            logger.warning(
-                "Texts of tool {tool!r} have invisible characters, which models will not see: {characters}",
-                tool=tool,
-                characters=", ".join(f"{name} ({count}x)" for name, count in found.items()),
-            )
-        return snapshot
 
     @classmethod
     def from_tools(
@@ -467,7 +438,8 @@ class MCPToolSnapshot:
         """
         Return a snapshot of definitions, as of `MCPConnection.list_tools`.
 
-        :param definitions: What a server said of its tools. Of several with the same name, the first counts.
+        :param definitions: What a server said of its tools. Of several with the same name, the first counts. Those that
+            are not for models are left out.
         :param server_name: What the server calls itself.
         :param server_version: Its version.
         :param instructions: Its instructions; None to leave them out.
@@ -482,7 +454,7 @@ class MCPToolSnapshot:
                     f"`list_tools`, got one of {type(definition).__name__}"
                 )
                 raise TypeError(msg)
-            if definition.name not in pinned:
+            if definition.name not in pinned and unusable_by_model(definition) is None:
                 pinned[definition.name] = PinnedTool.of(definition)
         return cls(
             tuple(pinned[name] for name in sorted(pinned)),
@@ -513,15 +485,6 @@ class MCPToolSnapshot:
         """
         return [tool.as_tool() for tool in self.tools]
 
-    def invisible_characters(self) -> dict[str, dict[str, int]]:
-        """
-        Count invisible characters in the texts of the tools, in which a server can hide instructions for a model.
-
-        :returns: How often the texts of which tool have which, as `{"add": {"U+200B": 2}}`. Tools without are left out.
-        """
-        found = {tool.name: tool.invisible_characters() for tool in self.tools}
-        return {name: dict(sorted(characters.items())) for name, characters in found.items() if characters}
-
     def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource | Iterable[types.Tool]) -> MCPDriftReport:
         """
         Return what is different now.
@@ -549,10 +512,6 @@ class MCPToolSnapshot:
         """
         target = Path(path)
         text = escaped_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
-        if target.exists() and not target.is_file():  # such as /dev/stdout
-            target.write_text(text, encoding="utf-8", newline="\n")
-            return
-        target = Path(os.path.realpath(target))  # a link remains one
         written = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")  # others may write it at the same time
         try:
             written.write_text(text, encoding="utf-8", newline="\n")
@@ -613,19 +572,11 @@ class MCPToolSnapshot:
             if version != _VERSION:
                 msg = f"it has version {version!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
                 raise ValueError(msg)
-            tools = {tool["definition"]["name"]: PinnedTool.from_dict(tool) for tool in data["tools"]}
-            if len(tools) < len(data["tools"]):
-                msg = "it has a tool twice. Capture it again"
-                raise ValueError(msg)
-            instructions: str | None = data["instructions"]
-            if not isinstance(instructions, str | None):
-                msg = f"its `instructions` must be a text or null, got {type(instructions).__name__}"
-                raise ValueError(msg)
             return cls(
-                tuple(tools.values()),
+                tuple(map(PinnedTool.from_dict, data["tools"])),
                 server_name=server.get("name"),
                 server_version=server.get("version"),
-                instructions=instructions,
+                instructions=data["instructions"],
             )
         except (AttributeError, KeyError, TypeError) as error:
             what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
@@ -670,8 +621,8 @@ def drift_report(
         old, new = before.get(name), after.get(name)
         if new is None and old is not None:
             drifts.append(MCPToolDrift(name, "removed", before=old.definition))
-        elif new is not None and (old is None or new.is_for_models > old.is_for_models):
-            drifts.append(MCPToolDrift(name, "added", after=new.definition))  # or no model has seen it
+        elif new is not None and old is None:
+            drifts.append(MCPToolDrift(name, "added", after=new.definition))
         elif new is not None and old is not None:
             drifts += _tool_drifts(name, old.definition, new.definition)
     if None not in (instructions_before, instructions_after) and instructions_before != instructions_after:
@@ -724,8 +675,6 @@ def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[
 
 
 OnDrift = Literal["error", "quarantine", "warn"]
-
-SPAN_DRIFT: Final = "haystack.mcp.drift"
 
 # How many reports are kept. Each session of an identity has a listing of its own.
 _MOST_REPORTS: Final = 64
@@ -827,8 +776,6 @@ class SnapshotGuard:
         self._server = server
         # By the numbers of listings, which are never used again.
         self._reports: dict[int, MCPDriftReport] = {}
-        # Likewise, the comparisons that have not ended. In the executor's loop only.
-        self._under_way: dict[int, asyncio.Future[MCPDriftReport]] = {}
         self._logged = MCPDriftReport()
         # The one that was made last.
         self.latest: MCPDriftReport | None = None
@@ -857,14 +804,8 @@ class SnapshotGuard:
         """
         report = self._reports.get(listing.number)
         if report is None:
-            # Many calls may wait for the same session. Whoever gives up leaves it to the others.
-            comparison = self._under_way.get(listing.number)
-            if comparison is None:
-                # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
-                comparison = start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
-                self._under_way[listing.number] = comparison
-                comparison.add_done_callback(lambda _: self._under_way.pop(listing.number))
-            report = await asyncio.shield(comparison)
+            # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
+            report = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
         if not self.is_error(report):
             if self._on_drift != "quarantine" or tool_name not in report.tools:
                 return None
@@ -937,7 +878,7 @@ class SnapshotGuard:
         return drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
 
     def _is_chosen(self, name: str, pinned: PinnedTool | None, now: types.Tool | None) -> bool:
-        if now is not None and (pinned is None or not pinned.is_for_models):
+        if now is not None and pinned is None:
             return self._choice.selects(now)
         # By its name: `required_hints` would leave a tool out for the very annotations that drifted.
         return self._choice.may_have(name)
@@ -949,23 +890,13 @@ class SnapshotGuard:
         if not report:
             logger.info("The tools of {server} are those of the snapshot again", server=self._server)
             return
-        is_error = self.is_error(report)
-        what = "none of them is called" if is_error else _CONSEQUENCES[self._on_drift]
+        what = "none of them is called" if self.is_error(report) else _CONSEQUENCES[self._on_drift]
         logger.warning(
             "The tools of {server} are not those of the snapshot, so {consequence}: {report}",
             server=self._server,
             consequence=what,
             report=report.summary(),
         )
-        for tool, kind in dict.fromkeys((drift.tool, drift.kind) for drift in report):
-            tags = {
-                "haystack.mcp.drift.server": self._server,
-                "haystack.mcp.drift.tool": tool,
-                "haystack.mcp.drift.kind": kind,
-                "haystack.mcp.drift.action": "error" if is_error else self._on_drift,
-            }
-            with tracer.trace(SPAN_DRIFT, tags=tags):
-                pass
 
     def admit(self, listing: ToolListing) -> tuple[list[types.Tool], list[str]]:
         """

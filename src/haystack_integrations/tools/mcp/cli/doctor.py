@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp.cli.targets import (
     for_each,
     servers_of,
 )
+from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
@@ -235,11 +236,14 @@ def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
     if silent:
         text = f"A model cannot know what these tools are for, because they have no description: {', '.join(silent)}"
         yield Finding(WARNING, text, "Describe them with `tool_overrides` of MCPToolset")
-    for name, found in MCPToolSnapshot.from_tools(tools).invisible_characters().items():
-        characters = ", ".join(f"{character} ({count}x)" for character, count in found.items())
-        text = f"Texts of the tool '{one_line(name)}' have characters that people do not see: {characters}"
-        yield Finding(WARNING, text, "They may hide instructions for a model: read the definition")
-    size = sum(len(json.dumps(tool.model_dump(mode="json", exclude_none=True))) for tool in tools)
+    size = 0
+    for tool in tools:
+        definition = json.dumps(tool.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
+        size += len(definition)
+        if found := invisible_characters(definition):
+            characters = ", ".join(f"{character} ({count}x)" for character, count in found.items())
+            text = f"Texts of the tool '{one_line(tool.name)}' have characters that people do not see: {characters}"
+            yield Finding(WARNING, text, "They may hide instructions for a model: read the definition")
     if len(tools) > _MANY_TOOLS or size > _MANY_CHARACTERS:
         text = f"All definitions together have {size:,} characters, which a model reads each time"
         yield Finding(WARNING, text, "Choose some with `tool_names` of MCPToolset")
