@@ -46,11 +46,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# If a timer fires later than that, the loop was blocked, and has not read what came meanwhile: the watch looks again
-# after a moment, as it does before it gives up a session. Both in seconds.
-_LATE = 0.02
-_SECOND_LOOK = 0.1
-
 # Timers and pings belong to no call, so they see the context variables of none.
 _no_context = contextvars.Context()
 
@@ -165,7 +160,6 @@ class Watch:
         self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
-        self._is_second_look = False
 
     def begin(self, request: UnderWay) -> None:
         """
@@ -216,10 +210,6 @@ class Watch:
     def _look(self) -> None:
         self._timer = None
         now = monotonic()
-        self._is_second_look = not self._is_second_look and now - self._looks_at > _LATE
-        if self._is_second_look:
-            self._look_at(now + _SECOND_LOOK)
-            return
         moments = []
         for request in self.requests.values():
             if request.deadline is None:
@@ -230,8 +220,7 @@ class Watch:
                 moments.append(request.deadline)
         limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
         if limits:
-            # What comes at that moment, such as the answer to a ping that is due then, is still heard.
-            silent_at = max(limits) + max(self._since, self._life.heard_at) + _SECOND_LOOK
+            silent_at = max(limits) + max(self._since, self._life.heard_at)
             if len(limits) < len(self.requests):
                 moments.append(now + min(limits))  # the most patient request may have ended by then
             elif now < silent_at:
