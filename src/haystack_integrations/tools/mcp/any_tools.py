@@ -26,14 +26,12 @@ from haystack_integrations.tools.mcp.budgets import REFUSED
 from haystack_integrations.tools.mcp.convert.content import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPBudgetExceededError,
     MCPCallRefusedError,
     MCPConnectionError,
     MCPRunError,
     MCPToolFailedError,
     MCPToolNotFoundError,
-    lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
@@ -138,7 +136,7 @@ def _executor() -> AsyncExecutor:
     try:
         return AsyncExecutor.get_instance()
     except ExecutorStartError as error:
-        msg = f"The toolsets could not be warmed up: {NO_DESCRIPTORS if lacks_descriptors(error) else error}."
+        msg = f"The toolsets could not be warmed up: {error}."
         raise MCPConnectionError(msg, operation="warm_up") from error
 
 

@@ -38,7 +38,6 @@ call into an error message for the model instead of ending the run.
 from __future__ import annotations
 
 import copyreg
-import errno
 from collections.abc import Iterator
 from typing import Any
 
@@ -387,12 +386,6 @@ class MCPCallTimeoutError(MCPTimeoutError, MCPOutcomeUnknownError):
     """
 
 
-NO_DESCRIPTORS = (
-    "this process has no file descriptor left (too many open files). Close what it does not use, or raise its limit "
-    "(`ulimit -n`), and try again"
-)
-
-
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     """
     Return what led to an exception.
@@ -405,13 +398,3 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         nested = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         for cause in (*nested, error.__cause__ or error.__context__):
             yield from causes(cause)
-
-
-def lacks_descriptors(error: BaseException | None) -> bool:
-    """
-    Return whether the operating system had no file descriptor left.
-
-    :param error: An exception, perhaps a group, or one with a cause.
-    :returns: True if that is what went wrong.
-    """
-    return any(isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE) for cause in causes(error))

@@ -45,11 +45,9 @@ from haystack_integrations.tools.mcp.connection.requests import (
 )
 from haystack_integrations.tools.mcp.connection.sharing import pool, preloaded, release_collected
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPCallPendingError,
     MCPConnectionError,
     MCPInvocationError,
-    lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -510,15 +508,12 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
         try:
             return AsyncExecutor.get_instance()
-        except (ExecutorStartError, OSError) as error:
+        except ExecutorStartError as error:
             body.close()
             raise self._not_started(error) from error
 
-    def _not_started(self, error: Exception) -> Exception:
-        if not (isinstance(error, ExecutorStartError | TimeoutError) or lacks_descriptors(error)):
-            return error
-        reason = NO_DESCRIPTORS if lacks_descriptors(error) else error
-        msg = f"Failed to connect to {self.server_info.describe()}: {reason}."
+    def _not_started(self, error: Exception) -> MCPConnectionError:
+        msg = f"Failed to connect to {self.server_info.describe()}: {error}."
         return MCPConnectionError(msg, self.server_info, "connect")
 
     async def _acquired(self) -> Identities:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 from haystack_integrations.tools.mcp.connection.limits import DEFAULT_LIMITS, CallLimits
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPCallTimeoutError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.executor import OperationCancelledError
 from haystack_integrations.tools.mcp.parameters import texts
+from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -182,7 +181,7 @@ def call_failed(error: Exception, request: CallRequest) -> MCPInvocationError:
     :returns: The error, which says whether the tool may have run.
     """
     kind: type[MCPInvocationError] = MCPInvocationError
-    text = f"{NO_DESCRIPTORS if lacks_descriptors(error) else str(error).rstrip('.')}. The tool did not run."
+    text = f"{with_full_stop(str(error))} The tool did not run."
     if isinstance(error, TimeoutError):
         kind, text = MCPCallTimeoutError, f"{error} (its event loop is blocked). The tool may have run."
     elif isinstance(error, OperationCancelledError):

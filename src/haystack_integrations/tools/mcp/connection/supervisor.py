@@ -35,11 +35,9 @@ from haystack_integrations.tools.mcp.connection.monitoring import ConnectionStat
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.connection.session import Session
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPAuthorizationError,
     MCPConnectionError,
     MCPConnectionTimeoutError,
-    lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, with_full_stop
@@ -369,8 +367,7 @@ class Supervisor:
             error.server_info = self.server_info
             raise
         except Exception as error:
-            what = f"{NO_DESCRIPTORS}." if lacks_descriptors(error) else describe_error(error)
-            raise self._connect_error(what) from error
+            raise self._connect_error(describe_error(error)) from error
         if not session.is_open:
             raise self._connect_error(await session.client.find_reason())
         logger.info(

@@ -18,12 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, is_plain, mend_result
 from haystack_integrations.tools.mcp.errors import (
-    NO_DESCRIPTORS,
     MCPAuthorizationError,
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    lacks_descriptors,
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
@@ -264,13 +262,10 @@ class WireClient(MCPClient):
         refusal = self._refusal()
         if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
             what = f"{_REFUSED.format(refusal)} {what}"
-        is_local = lacks_descriptors(error) or reason == NO_DESCRIPTORS
-        if is_local:
-            what = NO_DESCRIPTORS
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
-        asks_nobody = is_local or is_unauthorized or self.rest.seconds > 0
+        asks_nobody = is_unauthorized or self.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
         kind = MCPAuthorizationError if wants_login else MCPConnectionError

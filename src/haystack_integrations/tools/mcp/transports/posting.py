@@ -24,7 +24,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import httpx2
 
-from haystack_integrations.tools.mcp.errors import NO_DESCRIPTORS, MCPAuthorizationError, causes, lacks_descriptors
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import (
@@ -400,8 +400,6 @@ def describe_failure(error: Exception) -> str:
     :param error: The failure.
     :returns: A clause.
     """
-    if lacks_descriptors(error):
-        return NO_DESCRIPTORS
     if isinstance(error, CONNECT_ERRORS):
         place = "" if error._request is None else f" to {error._request.url.netloc.decode()}"
         return f"{NO_CONNECTION}{place} ({type(error).__name__}: {error})"
