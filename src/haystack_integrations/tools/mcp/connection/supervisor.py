@@ -60,9 +60,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# After how many seconds the tools are listed again for a call that must not be sent because of them.
-_LISTED_AGAIN_AFTER = 5.0
-
 _CLOSED = "the connection was closed"
 _FOR_NOBODY = (
     "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
@@ -460,14 +457,13 @@ class Supervisor:
 
         :param session: The session.
         :param timeout: How long listing them may take, in seconds.
-        :param again: Whether to list them also if that was some seconds ago.
+        :param again: Whether to list them in any case.
         :returns: The tools.
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
         """
         listing = session.listing
-        is_old = again and monotonic() - listing.asked_at >= _LISTED_AGAIN_AFTER
-        if is_old or listing.number < self._tools_changed_at:
+        if again or listing.number < self._tools_changed_at:
             async with within(timeout, self.server_info):
                 return await self._fresh_listing(session)
         return listing

@@ -393,14 +393,9 @@ class ToolCall:
             try:
                 async with asyncio.timeout(_KEEP_TIMEOUT):
                     await call_function(function, call)
-            except (Exception, asyncio.CancelledError) as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                    raise  # it is not the function's own
+            except Exception as error:
                 kind = type(error).__name__
-                logger.error(
-                    "The {keeper} for {server} failed: {kind}", keeper=name, server=server, kind=kind, exc_info=error
-                )
+                logger.exception("The {keeper} for {server} failed: {kind}", keeper=name, server=server, kind=kind)
 
     def _failure(self, error: Exception) -> MCPInvocationError:
         # What an attempt raises speaks of that attempt only, and of the server's name of the tool.
