@@ -508,62 +508,6 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
     assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2
 
 
-@pytest.mark.parametrize("status", [404, 502], ids=["only where a challenge says", "down for a moment"])
-async def test_an_authorization_server_is_kept_if_it_is_not_found_again(status: int) -> None:
-    network, storage = TokenNetwork(), InMemoryTokenStorage()
-    elsewhere = "https://login.example.com"
-    metadata = {**network.metadata, "issuer": elsewhere, "token_endpoint": f"{network.origin}/token"}
-    network.answers = {
-        f"/.well-known/{name}": [httpx2.Response(status)]
-        for name in ("oauth-protected-resource/mcp", "oauth-protected-resource", "oauth-authorization-server")
-    }
-    network.answers["/token"] = [httpx2.Response(404), httpx2.Response(200, json=network.token)]
-    handlers = {"redirect_handler": lambda _: None, "callback_handler": lambda _: pytest.fail("a person is asked")}
-    auth = network.auth(
-        client_id="me", grant_type="authorization_code", token_storage=storage, redirect_uri=BACK, **handlers
-    )
-    record = {
-        "tokens": {"access_token": "over", "refresh_token": "again"},
-        "authorization_server": metadata,
-        "resource": {"resource": network.url, "authorization_servers": [elsewhere]},
-    }
-    await storage.save(auth.holder_of(None).key, record)
-    with pytest.raises(MCPAuthorizationError, match="HTTP 404"):
-        await network.use(auth)
-    assert (await network.use(auth)).text == "welcome"
-    assert [form["grant_type"] for form in network.forms()] == ["refresh_token"] * 2
-
-
-@pytest.mark.parametrize("is_another", [False, True], ids=["same issuer", "another issuer"])
-@pytest.mark.parametrize("is_reached", [True, False])
-async def test_an_authorization_server_that_has_moved_is_found_again(is_another: bool, is_reached: bool) -> None:
-    network, storage = TokenNetwork(), InMemoryTokenStorage()
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if request.url.path == "/old" and not is_reached:
-            raise httpx2.ConnectError("the name of its host is not known")
-        return network(request)
-
-    auth = network.auth(
-        client_id="me",
-        grant_type="authorization_code",
-        token_storage=storage,
-        redirect_uri=BACK,
-        redirect_handler=lambda _: None,
-        callback_handler=lambda request: {"code": "the-code", "state": request.state},
-    )
-    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    old = {**network.metadata, "token_endpoint": f"{network.origin}/old"}
-    old = {**old, "issuer": "https://old.example.com"} if is_another else old
-    record = {"tokens": {"access_token": "over", "refresh_token": "again"}, "authorization_server": old}
-    await storage.save(auth.holder_of(None).key, record)
-    with pytest.raises(MCPAuthorizationError, match="HTTP 404" if is_reached else "could not be reached"):
-        await network.use(auth)
-    assert (await network.use(auth)).text == "welcome"
-    # A refresh token is for the one that issued it.
-    assert [form["grant_type"] for form in network.forms()] == ["authorization_code" if is_another else "refresh_token"]
-
-
 async def test_a_token_of_another_request_is_not_sent_once_it_has_expired() -> None:
     network = TokenNetwork()
     auth = network.auth(client_id="me", client_secret=Secret.from_token("s3cret-value"))

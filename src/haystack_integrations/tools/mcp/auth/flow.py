@@ -174,7 +174,7 @@ class Flow(ABC):
         has_refresh_token = bool((self.record.get("tokens") or {}).get("refresh_token"))
         if may_refresh and self.can_refresh and has_refresh_token and self.client and not self.challenge.is_step_up:
             self.refreshing(True)
-            refreshed = await self._refresh(self.client.client_id)
+            refreshed = await self._refresh(self.client)
             if refreshed is not None:
                 return refreshed
             self.refreshing(False)
@@ -258,28 +258,20 @@ class Flow(ABC):
         is_sent = not self.can_refresh or (self.version or "") >= _FIRST_WITH_RESOURCE
         return resource_url_from_server_url(self.key.server_url) if is_sent else None
 
-    async def _refresh(self, client_id: str) -> Record | None:
+    async def _refresh(self, client: OAuthClientInformationFull) -> Record | None:
         tokens = self.record["tokens"]
-        self.found = await self._found_again()
-        issuer = self.record.get("authorization_server", {}).get("issuer") or (self.client and self.client.issuer)
-        if issuer and not same_issuer(issuer, self.found.server.issuer):
-            return None  # which one there is now, the MCP server says
-        form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client_id}
+        self.found = Discovered.of(self.record) or await self.discover()
+        if client.issuer and not same_issuer(client.issuer, self.found.server.issuer):
+            return None  # a refresh token is for the one that issued it
+        form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client.client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:
             # At Microsoft Entra ID, it says what the token is for; others keep what that was.
             form["scope"] = asked_for
-        try:
-            response = await self._request_token(form, "refreshing the token")
-        except MCPAuthorizationError as error:
-            if isinstance(error.__cause__, httpx2.ConnectError):
-                await self._note_move()
-            raise
+        response = await self._request_token(form, "refreshing the token")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
         if is_busy or not (is_refused or response.is_success):  # it, or what stands before it, may answer later
-            if not is_busy:
-                await self._note_move()
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
@@ -296,28 +288,6 @@ class Flow(ABC):
         kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
         new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
-
-    async def _found_again(self) -> Discovered:
-        known = Discovered.of(self.record)
-        if known is None:
-            return await self.discover()
-        if not self.record.get("may_have_moved"):
-            return known
-        try:
-            found = await self.discover()
-        except MCPAuthorizationError:
-            return known
-        # Without the challenge that named them, the metadata may not be found, and the authorization server is guessed.
-        is_worse = found.is_guessed or (known.resource is not None and found.resource is None)
-        return known if is_worse else found
-
-    async def _note_move(self) -> None:
-        # Where the authorization server is now, the next attempt asks.
-        self.record = {**self.record, "may_have_moved": True}
-        try:
-            await self.storage.save(self.key, self.record)
-        except Exception as error:  # the failed refresh is what the user has to know
-            logger.debug("The record of a login could not be saved: {kind}", kind=type(error).__name__)
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # What is kept for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
-# `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414) and whether it `may_have_moved`, `resource` (RFC 9728)
-# and `dpop_key` (a PEM).
+# `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
 Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
