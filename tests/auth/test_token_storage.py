@@ -7,7 +7,6 @@ Where tokens are kept, who shares them, and how they are renewed.
 """
 
 import asyncio
-import errno
 import json
 import os
 import sys
@@ -33,7 +32,6 @@ from haystack_integrations.tools.mcp.oauth import (
     KeyValueTokenStorage,
     MCPTokenStorage,
     login,
-    logout,
 )
 from tests.auth.conftest import info, said
 from tests.support.background import together
@@ -48,6 +46,7 @@ ROOT = Path(__file__).parents[2]
 
 KINDS = ("memory", "file", "key-value")
 BACK = "https://me.example.com/back"
+SERVICE = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value")}
 
 
 def storage_of(kind: str, folder: Path) -> MCPTokenStorage:
@@ -328,8 +327,8 @@ async def test_a_registered_client_and_its_refresh_token_go_to_no_other_issuer(n
 async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
     network.token["token_type"] = "DPoP"
     tokens = OAuthToken(access_token="the-access-token")
-    options = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value"), "dpop": True}
-    assert (await network.use(network.auth(**options, token_storage=SDKStorage({"tokens": tokens})))).text == "welcome"
+    auth = network.auth(**SERVICE, dpop=True, token_storage=SDKStorage({"tokens": tokens}))
+    assert (await network.use(auth)).text == "welcome"
     assert len(network.forms()) == 1
 
 
@@ -348,9 +347,8 @@ class OwnStorage(MCPTokenStorage):
 
 
 async def test_a_storage_may_be_a_data_class(network: TokenNetwork) -> None:
-    options: dict[str, Any] = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value")}
     storage = OwnStorage()
-    auths = [network.auth(**options, token_storage=each) for each in (storage, storage, OwnStorage())]
+    auths = [network.auth(**SERVICE, token_storage=each) for each in (storage, storage, OwnStorage())]
     assert [(await network.use(auth)).text for auth in auths] == ["welcome"] * 3
     assert [auth.holder_of(None) is auths[0].holder_of(None) for auth in auths] == [True, True, False]
     assert len(network.forms()) == 2
@@ -367,34 +365,14 @@ async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
     assert (await storage.get_tokens(), await storage.get_client_info()) == (None, None)
 
 
-async def test_a_refreshed_token_that_cannot_be_saved_is_kept_in_memory_until_the_next_one_is(caplog):
-    class FullStorage(OwnStorage):
-        is_full = False
-
-        async def save(self, key: TokenKey, record: dict[str, Any]) -> None:
-            if self.is_full:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            await super().save(key, record)
-
-    storage = FullStorage()
-    with OAuthServer(revokes=True) as server, MCPConnection(info(server, token_storage=storage)) as connection:
-        for storage.is_full in (False, True, True, False, False):
-            assert said(connection) == "alice"
-            server.provider.access.clear()  # all expire
-        assert (server.count["refreshes"], server.count["refused refreshes"]) == (4, 0)
-        storage.is_full = True
-        assert said(connection) == "alice"
-        logout(info(server, token_storage=storage))
-        assert server.provider.refresh == {}  # the one in memory was revoked
-    assert caplog.text.count("cannot be saved ([Errno 28] No space left on device)") == 3
-    with OAuthServer() as server, pytest.raises(MCPAuthorizationError, match=r"saving the token: .* No space left"):
-        storage.is_full = True
-        login(info(server, token_storage=storage))
-
-
 class BrokenStorage(InMemoryTokenStorage):
     async def load(self, key: TokenKey) -> dict[str, Any] | None:
         raise RuntimeError("no connection with password s3cret")
+
+
+class FullStorage(InMemoryTokenStorage):
+    async def save(self, key: TokenKey, record: dict[str, Any]) -> None:
+        raise OSError("No space left on device")
 
 
 async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
@@ -406,6 +384,8 @@ async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: 
         await network.use(network.auth(token_storage=KeyValueTokenStorage(no_store)))
     with pytest.raises(MCPAuthorizationError, match=r"the token storage \(RuntimeError\)$"):
         await network.use(network.auth(token_storage=BrokenStorage()))
+    with pytest.raises(MCPAuthorizationError, match=r"while saving the token: .*No space left on device"):
+        await network.use(network.auth(**SERVICE, token_storage=FullStorage()))
 
 
 async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:
@@ -510,7 +490,7 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
 
 async def test_a_token_of_another_request_is_not_sent_once_it_has_expired() -> None:
     network = TokenNetwork()
-    auth = network.auth(client_id="me", client_secret=Secret.from_token("s3cret-value"))
+    auth = network.auth(**SERVICE)
     await network.use(auth)
     holder = auth.holder_of(None)
     request = httpx2.Request("POST", network.url)

@@ -123,8 +123,6 @@ class Flow(ABC):
     may_log_in: bool = True
     # Whether tokens were got otherwise than by a refresh.
     has_logged_in: bool = False
-    # Whether the tokens of a refresh could not be saved.
-    is_unsaved: bool = False
     # What came up, and may come back in what a server says.
     secrets: set[str] = field(init=False)
     found: Discovered = field(init=False)
@@ -394,18 +392,7 @@ class Flow(ABC):
         if self.config.client_id is None and self.client is not None:
             record["client"] = self.client.model_dump(mode="json", exclude_none=True)
         self.outgoing.step = "saving the token"
-        try:
-            await self.storage.save(self.key, record)
-        except Exception as error:
-            if self.has_logged_in:
-                raise
-            self.is_unsaved = True
-            logger.warning(
-                "The refreshed token for {server} cannot be saved ({error}). It is kept in memory until the next one. "
-                "If this process ends before, a new login is needed",
-                server=self._server(),
-                error=Redactor(self.secrets).text(describe_error(error)),
-            )
+        await self.storage.save(self.key, record)
         logger.info(message, server=self._server())
         return record
 

@@ -119,19 +119,8 @@ class _Holder:
     record: Record | None = None
     renewal: _Renewal | None = None
     proofs: Proofs | None = None
-    # What the storage had at last, and whether the record, which is newer, could not be saved.
-    stored: Record | None = None
-    is_unsaved: bool = False
     # How often somebody has logged out.
     logouts: int = 0
-
-    async def load(self) -> Record | None:
-        """Load what is stored, unless what could not be saved is newer: what was stored before it is used up."""
-        stored = await self.storage.load(self.key)
-        if self.is_unsaved and is_same(stored, self.stored):
-            return self.record
-        self.stored, self.is_unsaved = stored, False
-        return stored
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
@@ -218,7 +207,7 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If that fails.
         """
         holder = self.holder_of(user)
-        holder.record = await _explained(holder.load())
+        holder.record = await _explained(holder.storage.load(holder.key))
         challenge = Challenge.of(response) or Challenge()
         await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, challenge))
 
@@ -233,7 +222,7 @@ class OAuth(httpx2.Auth):
         holder = self.holder_of(user)
         async with holder.storage.lock(holder.key):
             holder.logouts += 1
-            record = await _explained(holder.load())
+            record = await _explained(holder.storage.load(holder.key))
             await _explained(holder.storage.delete(holder.key))
             holder.record = None
         if not has_token(record):
@@ -258,7 +247,7 @@ class OAuth(httpx2.Auth):
         """
         holder = tries.holder
         if holder.record is None:
-            loaded = await holder.load()
+            loaded = await holder.storage.load(holder.key)
             holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
         record = holder.record
         if not has_token(record):
@@ -341,7 +330,7 @@ class OAuth(httpx2.Auth):
         """Get tokens, and return whether otherwise than by a refresh."""
         holder = tries.holder
         async with holder.storage.lock(holder.key):
-            stored = await holder.load()
+            stored = await holder.storage.load(holder.key)
             if serves(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
@@ -361,7 +350,7 @@ class OAuth(httpx2.Auth):
                 await self._flow(holder, record).revoke()
                 msg = "authorization failed: the user has logged out meanwhile"
                 raise MCPAuthorizationError(msg)
-            holder.record, holder.is_unsaved = record, flow.is_unsaved
+            holder.record = record
             return flow.has_logged_in
 
     def _flow(
