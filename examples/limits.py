@@ -18,7 +18,7 @@ from scripted_chat import chat_generator, print_conversation
 
 from haystack_integrations.hooks import mcp as hooks
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, call_budget
-from haystack_integrations.tools.mcp.registry import conversation_trace, tool_usage
+from haystack_integrations.tools.mcp.registry import conversation_trace
 
 CALCULATOR = Path(__file__).parent / "servers" / "calculator.py"
 QUESTION = ChatMessage.from_user("How much are 5 + 3, 6 x 7 and 7 / 2?")
@@ -59,7 +59,7 @@ def main() -> None:
         result = agent.run(messages=[QUESTION])
         print_conversation(result["messages"])
         trace = json.dumps(conversation_trace(result))
-        print(f"A trace of {len(trace)} characters, {tool_usage(result).tool_calls} calls")
+        print(f"A trace of {len(trace)} characters")
 
 
 if __name__ == "__main__":

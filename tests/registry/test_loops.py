@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 from haystack.tools import Tool
 from mcp.server import MCPServer
 
@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError, MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from haystack_integrations.tools.mcp.registry import MCPFacade
+from haystack_integrations.tools.mcp.registry import MCPFacade, conversation_trace
 from tests.conftest import StdioServerFactory
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
@@ -39,6 +39,7 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 MATH = ["add", "echo", "fail", "sleep"]
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
 
 @pytest.fixture
@@ -366,3 +367,23 @@ class TestGeneratingInAnEventLoop:
                 return {"replies": [say(f"warm: {self.is_warm}")]}
 
         assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True"
+
+
+class TestTraces:
+    def test_a_generation_is_traced_in_the_format_of_openai(self, registry):
+        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
+        generated = registry.generate(generator, "How much?", tool_alias="math")
+        trace = json.loads(json.dumps(conversation_trace(generated)))
+        assert [message["role"] for message in trace] == ["user", "assistant", "tool", "assistant"]
+        assert trace[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+        assert trace[2] == {"role": "tool", "tool_call_id": "call_0", "content": "3"}
+        assert trace == conversation_trace(generated[1]) == conversation_trace({"messages": generated[1]})
+
+    def test_an_image_in_a_result_has_a_remark_in_its_place(self):
+        parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
+        [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])
+        assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[image, image/png]"}
+
+    def test_what_is_no_conversation_is_refused(self):
+        with pytest.raises(TypeError, match="A conversation must be a list of ChatMessages"):
+            conversation_trace("text")

@@ -34,7 +34,6 @@ from haystack_integrations.hooks.mcp.confirmation import (
     load_rules,
 )
 from haystack_integrations.tools.mcp.budgets import (
-    CONTINUED,
     REFUSAL_MESSAGE,
     REFUSED,
     CallCounts,
@@ -243,15 +242,13 @@ def _refusals(
         note_refusal(call.tool_name, limit)
         text = counts.refusal(call.tool_name, limit)
         answers.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
-    return [*answers, _with_calls(message, kept, None, {CONTINUED: True})] if kept else answers
+    return [*answers, _with_calls(message, kept, None)] if kept else answers
 
 
-def _with_calls(
-    message: ChatMessage, calls: list[ToolCall], text: str | None, more: dict[str, Any] | None = None
-) -> ChatMessage:
+def _with_calls(message: ChatMessage, calls: list[ToolCall], text: str | None) -> ChatMessage:
     return ChatMessage.from_assistant(
         text=text,
-        meta={**message.meta, **(more or {})},
+        meta=dict(message.meta),
         name=message.name,
         tool_calls=calls,
         reasoning=message.reasoning,

@@ -38,9 +38,6 @@ REFUSAL_MESSAGE: Final = (
 # In the `meta` of tool messages that stand for refused calls.
 REFUSED: Final = "mcp_call_refused"
 
-# In the `meta` of an assistant's message with what is left of a reply of which calls were refused.
-CONTINUED: Final = "mcp_reply_continued"
-
 SPAN_REFUSED: Final = "haystack.mcp.tool_call.refused"
 
 # The key of an Agent's State that has its messages, and the argument by which Haystack passes them to a tool.

@@ -8,14 +8,13 @@ Servers by name, and which of their tools go by which alias, with limits: `MCPRe
 
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 from haystack_integrations.tools.mcp.registry.configuration import LocalStdioMCPProvider, MCPProvider, ToolConfig
-from haystack_integrations.tools.mcp.registry.facade import MCPFacade
+from haystack_integrations.tools.mcp.registry.facade import MCPFacade, conversation_trace
 from haystack_integrations.tools.mcp.registry.registry import (
     MCPAliasHealth,
     MCPHealthReport,
     MCPProviderHealth,
     MCPRegistry,
 )
-from haystack_integrations.tools.mcp.registry.traces import MCPToolUsage, conversation_trace, tool_usage
 
 __all__ = [
     "LocalStdioMCPProvider",
@@ -26,8 +25,6 @@ __all__ = [
     "MCPProvider",
     "MCPProviderHealth",
     "MCPRegistry",
-    "MCPToolUsage",
     "ToolConfig",
     "conversation_trace",
-    "tool_usage",
 ]

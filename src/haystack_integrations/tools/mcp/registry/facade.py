@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypedDict
 
-from haystack.dataclasses import ChatMessage
+from haystack.dataclasses import ChatMessage, TextContent
 from haystack.tools.tool import Tool
 
 from haystack_integrations.tools.mcp.any_tools import (
@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 Reply: TypeAlias = ChatMessage | Sequence[ChatMessage] | Mapping[str, Any]
 Prompt: TypeAlias = str | ChatMessage | Sequence[ChatMessage]
 Outcome: TypeAlias = tuple[Any, list[ChatMessage]]
+Conversation: TypeAlias = Sequence[ChatMessage] | Mapping[str, Any] | Outcome
 
 
 class MCPFacade:
@@ -351,3 +352,47 @@ async def generate_async(
             with calls_of(generation.messages):
                 generation.messages += await facade.process_completion_response_async(reply)
     return generation.outcome
+
+
+# Traces
+
+
+def conversation_trace(conversation: Conversation) -> list[dict[str, Any]]:
+    """
+    Return a trace of a conversation that can be stored as JSON: with tool calls and their results.
+
+    ```python
+    result = agent.run(messages=[ChatMessage.from_user("Which lamps are there?")])
+    json.dumps(conversation_trace(result))
+    ```
+
+    :param conversation: ChatMessages, what an Agent has returned, or the output and messages of `MCPRegistry.generate`.
+    :returns: A dictionary for each message, as OpenAI's Chat Completions API has them.
+    :raises TypeError: If it is something else.
+    """
+    found: Any = conversation.get("messages") if isinstance(conversation, Mapping) else conversation
+    if isinstance(found, tuple) and found and isinstance(found[-1], list):
+        found = found[-1]
+    if not isinstance(found, Sequence) or not all(isinstance(message, ChatMessage) for message in found):
+        msg = (
+            "A conversation must be a list of ChatMessages, what an Agent has returned, or the output and messages of "
+            f"`generate`, got {type(conversation).__name__}"
+        )
+        raise TypeError(msg)
+    return [_openai(message) for message in found]
+
+
+def _openai(message: ChatMessage) -> dict[str, Any]:
+    results = message.tool_call_results
+    if results and not isinstance(results[0].result, str):
+        # The API takes text only in the results of tools; other content has a remark in its place.
+        [result] = results
+        parts = [part.text if isinstance(part, TextContent) else f"[{_noun(part)}]" for part in result.result]
+        return {"role": "tool", "tool_call_id": result.origin.id, "content": "\n".join(parts)}
+    return message.to_openai_dict_format(require_tool_call_ids=False)
+
+
+def _noun(part: Any) -> str:
+    kind = type(part).__name__.removesuffix("Content").lower()
+    mime_type = getattr(part, "mime_type", None)
+    return f"{kind}, {mime_type}" if mime_type else kind
