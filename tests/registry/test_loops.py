@@ -16,7 +16,6 @@ import pytest
 import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
-from haystack.tools import Tool
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -153,12 +152,10 @@ class TestFacade:
         assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
         assert results(mcp.refuse_completion_response(reply, "Enough.")) == ["Enough."] * 2
 
-    async def test_the_same_holds_asynchronously_and_for_tools_of_ones_own(self, registry):
-        registry.toolset("math").add(Tool("mine", "", {"type": "object", "properties": {}}, lambda: {"a": "b"}))
-        mcp = registry.get_mcp("math")
-        assert len(await mcp.get_tool_schemas_async()) == 5
-        messages = await mcp.process_completion_response_async(calls(("mine", {}), ("add", {"a": 1, "b": 2})))
-        assert results(messages) == ['{"a": "b"}', "3"]
+    async def test_the_same_holds_asynchronously(self, mcp):
+        assert len(await mcp.get_tool_schemas_async()) == 4
+        messages = await mcp.process_completion_response_async(calls(("add", {"a": 1, "b": 2})))
+        assert results(messages) == ["3"]
         assert "max_tool_call_turns=2" in repr(mcp)
 
     @pytest.mark.parametrize("is_async", [False, True])
@@ -201,29 +198,17 @@ class TestFacade:
         assert errors(messages) == [True, False]
         assert "A tool call failed" in caplog.text
 
-    def test_a_tool_of_the_user_and_an_output_handler_may_call_tools_themselves(self, mcp):
-        def shown(result: object) -> str:
-            return f"{result} and {adding()}"
-
+    @pytest.mark.parametrize("count", [1, 2])
+    async def test_an_output_handler_may_call_tools_itself_and_run_a_loop_in_a_notebook(self, count):
         adder = MCPTool("add", COUNTER)
 
-        def adding() -> str:
-            return json.loads(adder.invoke(a=1, b=2))["content"][0]["text"]
+        def shown(_result: object) -> str:
+            return asyncio.run(asyncio.sleep(0, json.loads(adder.invoke(a=1, b=2))["content"][0]["text"]))
 
-        mine = Tool("mine", "", {"type": "object", "properties": {}}, adding, outputs_to_string={"handler": shown})
-        mcp.toolset.add(mine)
-        with adder:
-            assert results(mcp.process_completion_response(calls(("mine", {})))) == ["3 and 3"]
-
-    @pytest.mark.parametrize("count", [1, 2])
-    async def test_a_tool_of_the_user_and_an_output_handler_may_run_a_loop_in_a_notebook(self, mcp, count):
-        def works(result: str = "works") -> str:
-            return asyncio.run(asyncio.sleep(0, f"{result}, really"))
-
-        mine = Tool("mine", "", {"type": "object", "properties": {}}, works, outputs_to_string={"handler": works})
-        mcp.toolset.add(mine)
-        messages = mcp.process_completion_response(calls(*[("mine", {})] * count))
-        assert results(messages) == ["works, really, really"] * count
+        tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"handler": shown}})
+        with adder, MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
+            messages = registry.get_mcp("x").process_completion_response(calls(*[("echo", {"text": "hi"})] * count))
+        assert results(messages) == ["3"] * count
 
     def test_a_run_that_ends_waits_for_the_other_calls_of_its_turn(self, mcp):
         mcp.get_tool_schemas()

@@ -165,7 +165,6 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     with MCPToolset(server.info) as toolset, registry.toolset("x") as alias:
         shown = {
             "alias": alias,
-            "report": registry.health_check(),
             "tool": toolset["look"],
             "toolset": toolset,
             "search": MCPSearchableToolset(toolset),
@@ -180,7 +179,6 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     assert "<td>i</td><td>string | null</td><td>no</td><td>&lt;b&gt;</td>" in html["tool"]
     for name in ("toolset", "search", "alias"):
         assert "<td>look</td>" in html[name]
-    assert "<tr><td>x</td><td>&lt;b&gt;</td><td>ok</td><td>1</td><td></td></tr>" in html["report"]
     assert "<td>read_resource</td>" in html["resources"]
     for name in ("status", "connection"):
         assert ": ready</caption>" in html[name]

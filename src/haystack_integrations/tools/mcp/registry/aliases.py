@@ -13,16 +13,9 @@ from haystack.core.serialization import generate_qualified_class_name
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.any_tools import (
-    cold_tools,
-    warm_up_tools,
-    warm_up_tools_async,
-    warm_up_toolsets,
-    warm_up_toolsets_async,
-)
+from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
-from haystack_integrations.tools.mcp.convert.server_texts import fenced_instructions
 from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
@@ -79,7 +72,6 @@ class MCPAliasToolset(Compound, LiveToolset):
             member._holds.count_those_of(self._holds)
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
-        self._added: list[Tool] = []
         self._was_warm = False
         self._hold_place()
 
@@ -122,14 +114,6 @@ class MCPAliasToolset(Compound, LiveToolset):
         """
         return dict(self._members)
 
-    @property
-    def instructions(self) -> str | None:
-        """
-        What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
-        """
-        said = {name: member.instructions for name, member in self._members.items()}
-        return "\n\n".join(fenced_instructions(said)) or None
-
     def _tools_now(self) -> list[Tool]:
         """
         Return the tools that the alias has now, which are its `tools` from then on.
@@ -169,13 +153,7 @@ class MCPAliasToolset(Compound, LiveToolset):
                 raise MCPConfigurationError(msg)
             # Under a copy's name: runs of Agents that began before may know the tool by another one.
             arranged[name] = (provider, tool._as(name))
-        if twice := [tool.name for tool in self._added if tool.name in arranged]:
-            msg = (
-                f"Alias '{self.tool_alias}': '{twice[0]}' was added to the toolset, and the provider "
-                f"'{arranged[twice[0]][0]}' has a tool of that name, too."
-            )
-            raise MCPConfigurationError(msg)
-        return with_instructions([*(tool for _, tool in arranged.values()), *self._added])
+        return with_instructions([tool for _, tool in arranged.values()])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
@@ -198,17 +176,11 @@ class MCPAliasToolset(Compound, LiveToolset):
         ]
         if not missing:
             return
-        reasons = [
-            f"'{provider}' has it, but it cannot be used: {reason}."
-            for name in missing
-            for provider, member in self._members.items()
-            if (reason := _why_unusable(member, name.removeprefix(f"{provider}/")))
-        ]
         available = sorted({name for names in known.values() for name in names})
         msg = (
             f"Alias '{self.tool_alias}': `allow_tools` has {', '.join(map(repr, missing))}, which none of its "
-            f"providers has ({', '.join(self._members)}). "
-            f"{' '.join(reasons) or describe_choices(missing, available, 'The alias')}"
+            f"providers has in a usable form ({', '.join(self._members)}). "
+            f"{describe_choices(missing, available, 'The alias')}"
         )
         raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
 
@@ -233,7 +205,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def warm_up(self) -> None:
         """
-        Connect to all servers concurrently and load their tools. Warm up the tools that were added.
+        Connect to all servers concurrently and load their tools.
 
         Agents, pipelines and ToolInvokers call this. Idempotent and cheap while the connections are open.
 
@@ -245,8 +217,6 @@ class MCPAliasToolset(Compound, LiveToolset):
         if due:
             warm_up_toolsets(due)
         self._settle()
-        if self._added:
-            warm_up_tools(cold_tools(self._added))
 
     async def warm_up_async(self) -> None:
         """
@@ -260,8 +230,6 @@ class MCPAliasToolset(Compound, LiveToolset):
         if due:
             await warm_up_toolsets_async(due)
         self._settle()
-        if self._added:
-            await warm_up_tools_async(cold_tools(self._added))
 
     def _parts(self) -> list[MCPToolset]:
         return [*self._members.values()]
@@ -290,13 +258,13 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def add(self, tool: Tool | Toolset) -> None:
         """
-        Add a tool that is none of the servers'. It is not serialized.
+        Refuse a tool: pass it beside the toolset.
 
-        :param tool: A Tool, or a Toolset whose tools are added.
-        :raises ValueError: If a tool of the same name is already there.
-        :raises TypeError: If `tool` is neither.
+        :param tool: The tool.
+        :raises NotImplementedError: Always.
         """
-        self._added = [*self._added, *self._to_add(tool, self._tools_now())]
+        msg = f"{self._described()} has the tools of its servers. Pass others beside it, as in tools=[toolset, tool]."
+        raise NotImplementedError(msg)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -350,10 +318,6 @@ def _names_of(member: MCPToolset) -> set[str]:
     return {tool.remote_name for tool in member if isinstance(tool, MCPTool)}.union(hidden)
 
 
-def _why_unusable(member: MCPToolset, name: str) -> str | None:
-    return member._left_out.get(name) or member.connection._unusable_tools().get(name)
-
-
 class _ToolsOfRun(RunToolset):
     """
     The tools of an alias as they are at the start of an Agent's run.
@@ -372,6 +336,6 @@ class _ToolsOfRun(RunToolset):
 
     def __iter__(self) -> Iterator[Tool]:
         """
-        Iterate over the tools of the run. Those that are added to the alias meanwhile are among them.
+        Iterate over the tools of the run.
         """
         return iter(with_instructions(filter(self._is_selected, self._tools_now())))

@@ -168,7 +168,7 @@ class MCPFacade:
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
-        # A single one, too: the caller may be in an event loop, where tools and output handlers of the user may fail.
+        # A single one, too: the caller may be in an event loop, where output handlers of the user may fail.
         made = [partial(_answered, resolve(call, tools)) for call in message.tool_calls]
         return [message, *run_in_threads(made, len(made))]
 

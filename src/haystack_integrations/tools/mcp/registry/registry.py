@@ -19,7 +19,6 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
-from haystack_integrations.tools.mcp.convert.tables import html_rows
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
@@ -135,21 +134,6 @@ class MCPHealthReport(UserDict[str, MCPAliasHealth]):
                 detail = f"{each.tools} tools" if each.ok else _indented(each.error or "")
                 lines.append(f"  {each.provider} ({each.server}): {state} after {each.seconds:.2f} s, {detail}")
         return "\n".join(lines) or "no aliases"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (
-                alias.tool_alias,
-                each.provider,
-                "ok" if each.ok else "failed",
-                str(each.tools),
-                each.error or alias.error or "",
-            )
-            for alias in self.values()
-            for each in alias.providers
-        ]
-        caption = f"{type(self).__name__}: {'ok' if self.ok else 'failed'}"
-        return html_rows(("alias", "server", "state", "tools", "error"), rows, caption)
 
 
 def _indented(error: str) -> str:
@@ -455,7 +439,8 @@ class MCPRegistry(Compound):
         _check_generator("agent", chat_generator)
         if "tools" in parameters:
             msg = (
-                "MCPRegistry.agent: the tools are those of the alias; add others with registry.toolset(alias).add(tool)"
+                "MCPRegistry.agent: the tools are those of the alias; for others, too, make the Agent yourself, with "
+                "tools=[registry.toolset(alias), …] and hooks=registry.hooks(alias)"
             )
             raise MCPConfigurationError(msg)
         toolset = self.toolset(tool_alias)
