@@ -332,15 +332,6 @@ class TestGeneratingInAnEventLoop:
         assert len(threads) == 2
         assert threading.current_thread() not in threads
 
-    async def test_what_is_no_generator_is_refused_by_name(self, registry):
-        reason = "`chat_generator` must be a chat generator, such as OpenAIChatGenerator\\(\\), got str"
-        with pytest.raises(MCPConfigurationError, match=f"agent: {reason}"):
-            registry.agent("math", "gpt-5")
-        with pytest.raises(MCPConfigurationError, match=f"generate: {reason}"):
-            registry.generate("gpt-5", "go", tool_alias="math")
-        with pytest.raises(MCPConfigurationError, match=f"generate_async: {reason}"):
-            await registry.generate_async("gpt-5", "go")
-
     async def test_a_generator_is_warmed_up_in_the_loop_if_it_can(self, registry):
         class Warm:
             is_warm = False

@@ -422,18 +422,12 @@ class TestConfiguration:
         listed = {**content, "toolConfigs": [{"tool_alias": "x", "providers": ["web"]}]}
         assert MCPRegistry.from_config(listed).aliases == ["x"]
 
-    def test_a_section_that_is_spelt_otherwise_is_an_error(self):
-        content = {"mcpServers": {"a": {"command": "cat"}}, "toolConfig": {"x": {"providers": ["a"]}}}
-        with pytest.raises(MCPConfigurationError, match="has no `toolConfigs`, but `toolConfig`"):
-            MCPRegistry.from_config(content)
-
     @pytest.mark.parametrize(
         ("section", "reason"),
         [
             ({"x": {"providers": ["nobody"]}}, "toolConfigs: ToolConfig 'x' names the unknown provider 'nobody'"),
-            ({"x": {"providers": ["a", "off"]}}, "unknown provider 'off'. Known providers: a. Disabled there: 'off'"),
-            ({"x": ["a"]}, "toolConfigs: 'x' must be an object with the fields of a ToolConfig, got list"),
-            ({"x": {"providers": ["a"], "tool_alias": "y"}}, "toolConfigs: 'x' has another `tool_alias`: 'y'"),
+            ({"x": {"providers": ["a", "off"]}}, "unknown provider 'off'. Known providers: a"),
+            ({"x": ["a"]}, "`tool_configs` must be of type ToolConfig, or a dict of its fields, got list"),
             ("x", "`tool_configs` must be a list of ToolConfigs, got str"),
         ],
     )
@@ -498,11 +492,6 @@ class TestHealth:
             assert (found.ok, found.error) == (False, "no answer within 0.2 seconds")
             hung.thaw()
             assert registry.health_check().ok
-
-    def test_a_timeout_that_is_no_number_is_refused_and_no_server_blamed(self):
-        registry = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])])
-        with pytest.raises(MCPConfigurationError, match="`timeout` must be a number of seconds, got str"):
-            registry.health_check(timeout="5")  # type: ignore[arg-type]
 
     def test_servers_are_asked_at_once(self, stdio_server: StdioServerFactory):
         servers = [stdio_server("--slow-list", "1") for _ in range(4)]
