@@ -619,7 +619,7 @@ async def with_registry(info: MCPServerInfo, generator: Any) -> None:
             assert_type(messages, list[ChatMessage])
             assert_type(conversation_trace((output, messages)), list[dict[str, Any]])
         except MCPBudgetExceededError as exceeded:
-            assert_type(exceeded.messages, list[ChatMessage])
+            assert_type(exceeded.messages, list[Any])
         except MCPCallRefusedError as refused:
             assert_type(refused.tool_name, str)
     try:
