@@ -129,7 +129,7 @@ def test_a_call_that_cannot_be_is_not_made(
         (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
         (["list", ""], 2, "The target is empty"),
         (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, with its arguments"),
-        (["list", "nowhere"], 2, "is neither a file, nor a command on the PATH, nor the name of a server"),
+        (["list", "nowhere"], 2, "is neither a script nor a configuration file, nor a command on the PATH, nor"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "'unclosed quote"], 2, "quotation mark"),
         (["call", "{folder}/an example.py:server", "add"], 2, "has no tool 'add'"),
@@ -384,9 +384,6 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     }
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-command"}, "b": {}}}))
-    (tmp_path / "stored.yaml").write_text(
-        json.dumps([{"type": "haystack_integrations.tools.mcp.StdioServerInfo", **calculator}] * 2)
-    )
     monkeypatch.chdir(tmp_path)
     for words in ([], ["mcp.json"]):
         ran = run("list", *words)
@@ -406,8 +403,6 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     (tmp_path / ".mcp.json").write_text("{}")
     ran = run("list")
     assert (ran.code, "Skipped a file: .mcp.json has no `mcpServers`" in ran.errors) == (0, True)
-    ran = run("list", "stored.yaml", "--header", "X: y")
-    assert (ran.code, ran.errors.count("are for servers with a URL")) == (2, 2)
 
 
 def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,39 +430,6 @@ def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypat
         _mcp_haystack mcp-haystack READ call; echo "${{COMPREPLY[*]}}"
     """
     assert run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment()).stdout == "README.md\n"
-
-
-def test_a_stored_pipeline_is_a_target(run: Run, tmp_path: Path) -> None:
-    info = {"type": "haystack_integrations.tools.mcp.StdioServerInfo", "command": prepared_python()}
-    info["args"] = [str(ROOT / "examples/servers/calculator.py")]  # type: ignore[assignment]
-    tools = {"type": "haystack_integrations.tools.mcp.MCPToolset", "data": {"server_info": info}}
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": tools}}}}))
-    for target in (f"{file}:agent", str(file)):
-        assert run("call", target, "add", "a=5", "b=3").screen == "8.0\n"
-    assert "has no server 'agnt'. Did you mean 'agent'? Available servers: agent" in run("list", f"{file}:agnt").errors
-    file.write_text(json.dumps({"components": {"agent": {"init_parameters": {"tools": [info, info]}}}}))
-    assert "has 2 servers: agent, agent-2. Say which one" in run("inspect", str(file)).errors
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b'tools: [a\ntoken: "a-secret-in-the-file\n', "is not valid YAML: line 2, column 6"),
-        (b"tools: \xe9", "cannot be read: it is not in UTF-8"),
-        (b"tools: {info: {type: no.such.ServerInfo}}", "stored.yaml: tools.info: "),
-        (b"tools: []", "has no servers"),
-    ],
-)
-def test_a_stored_pipeline_that_cannot_be_used_is_told_without_a_secret(
-    run: Run, tmp_path: Path, content: bytes, told: str
-) -> None:
-    file = tmp_path / "stored.yaml"
-    file.write_bytes(content)
-    ran = run("list", str(file))
-    assert ran.code == 2
-    assert told in ran.errors
-    assert "a-secret-in-the-file" not in ran.errors
 
 
 def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: Path) -> None:

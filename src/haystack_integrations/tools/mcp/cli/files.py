@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is in files: servers in configuration files of MCP clients and in stored pipelines, and the logins of this user.
+What is in files: servers in configuration files of MCP clients, and the logins of this user.
 
 `config` checks a configuration file. The record of logins says at which servers with a URL, and how. Tokens are in a
 FileTokenStorage beside it.
@@ -16,7 +16,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, unquote_plus
@@ -34,14 +34,10 @@ from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
 from haystack_integrations.tools.mcp.secret_template import from_template, shown
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
-YAML_SUFFIXES = (".yaml", ".yml")
-CONFIG_SUFFIXES = (".json", ".jsonc", *YAML_SUFFIXES)
+CONFIG_SUFFIXES = (".json", ".jsonc")
 
 # Of the clients that keep a file in the project.
 _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
-
-# Parts of a stored pipeline that are no name of anything.
-_NO_NAMES = frozenset({"components", "init_parameters", "data", "server_info", "server_infos", "tools"})
 
 _SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
 
@@ -137,20 +133,7 @@ def config_files() -> list[Path]:
 
 def servers_in(file: Path) -> list[Server]:
     """
-    Read the servers of a file, each apart from the others.
-
-    :param file: A configuration file, or the YAML of a pipeline.
-    :returns: What became of each.
-    :raises CommandError: If the file cannot be read.
-    """
-    if file.suffix in YAML_SUFFIXES:
-        return [Server(name, info) for name, info in _stored_servers(file).items()]
-    return configured_in(file)
-
-
-def configured_in(file: Path) -> list[Server]:
-    """
-    Read the entries of a configuration file, each apart from the others.
+    Read the servers of a configuration file, each apart from the others.
 
     :param file: The file.
     :returns: What became of each.
@@ -183,48 +166,6 @@ def names_in(file: Path) -> list[str]:
         return []  # whoever needs the file is told why
 
 
-def read_yaml(file: Path) -> Any:
-    """
-    Read a YAML file.
-
-    :param file: The file.
-    :returns: Its content.
-    :raises CommandError: If it cannot be read. The message says where, and quotes nothing: there may be a secret.
-    """
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        msg = f"{file} cannot be read: it is not in UTF-8"
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
-        msg = f"{file} is not valid YAML{place}"
-    raise CommandError(msg)
-
-
-def _stored_servers(file: Path) -> dict[str, MCPServerInfo]:
-    servers: dict[str, MCPServerInfo] = {}
-    for path, data in _stored(read_yaml(file), ()):
-        try:
-            info = MCPServerInfo.from_dict(dict(data))
-        except Exception as error:  # of a class from anywhere
-            msg = f"{file}: {'.'.join(path)}: {error}"
-            raise CommandError(msg) from error
-        name = ".".join(part for part in path if part not in _NO_NAMES and not part.isdigit()) or "server"
-        same = sum(1 for other in servers if re.fullmatch(rf"{re.escape(name)}(-\d+)?", other))
-        servers[f"{name}-{same + 1}" if same else name] = info
-    return servers
-
-
-def _stored(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    if isinstance(value, Mapping) and str(value.get("type")).endswith("ServerInfo"):
-        yield path, value
-        return
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield from _stored(item, (*path, str(key)))
-
-
 # The command `config`, and the secrets that stand in a file.
 
 
@@ -243,7 +184,7 @@ def config(
     """
     output = options.output
     path = file or _file_here()
-    entries = configured_in(path)
+    entries = servers_in(path)
     if unknown := [name for name in servers if name not in {entry.name for entry in entries}]:
         known = ", ".join(entry.name for entry in entries) or "none"
         msg = f"{path} has no server {', '.join(map(repr, unknown))}; it has {known}"
@@ -374,32 +315,29 @@ def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerIn
     :param wants_oauth: Whether to use OAuth even if there is no login yet.
     :returns: The server info, with an `oauth_config` if there is a login.
     """
-    if not isinstance(info, HttpServerInfo) or info.oauth_config is not None or info.auth not in (None, "oauth"):
+    if not isinstance(info, HttpServerInfo) or info.token:
         return info
-    if info.token or info.token_provider or any(name.lower() == "authorization" for name in info.headers or {}):
+    if any(name.lower() == "authorization" for name in info.headers or {}):
         return info
     stored = _logins().get(shown(info.url))
     if stored is not None:
-        try:
-            config = OAuthConfig.from_dict(stored)
-        except (ValueError, TypeError) as error:  # of another version of this package
-            raise _unreadable(error) from None
-    elif wants_oauth or info.auth == "oauth":
-        config = OAuthConfig(token_storage=FileTokenStorage(str(token_folder())))
-    else:
-        return info
-    return asked_in_terminal(dataclasses.replace(info, auth=None, oauth_config=config))
+        return with_oauth(info, stored)
+    if wants_oauth or info.auth == "oauth":
+        return with_oauth(info, OAuthConfig(token_storage=FileTokenStorage(str(token_folder()))))
+    return info
 
 
-def asked_in_terminal(info: HttpServerInfo) -> HttpServerInfo:
+def with_oauth(info: HttpServerInfo, config: OAuthConfig) -> HttpServerInfo:
     """
-    Print the page of a login at a server, whose info has an `oauth_config`, where no browser can show it.
+    Return a server info that uses OAuth. Where no browser can show the page of a login, its address is printed.
+
+    :param info: The server info.
+    :param config: How to log in.
+    :returns: The server info with it.
     """
-    config = info.oauth_config
-    is_asked = config is not None and config.grant_type == "authorization_code" and config.redirect_handler is None
-    if config is None or not is_asked or can_open_browser():
-        return info
-    changed: Any = dataclasses.replace(info, oauth_config=dataclasses.replace(config, redirect_handler=_print_page))
+    if not can_open_browser():
+        config = dataclasses.replace(config, redirect_handler=_print_page)
+    changed: Any = dataclasses.replace(info, auth=None, oauth_config=config)
     return changed  # type: ignore[no-any-return]
 
 
@@ -421,14 +359,15 @@ def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
     known, file = _logins(), _record_of_logins()
     logins = {url: login for url, login in known.items() if url != shown(info.url)}
     if config is not None:
-        logins[shown(info.url)] = config.to_dict()
+        logins[shown(info.url)] = config
     if logins == known:
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # On a full disk, the other logins remain.
     written = file.with_name(f".{file.name}.{os.getpid()}")
     written.touch(mode=0o600)  # a URL may have a key in it
-    written.write_text(json.dumps(logins, indent=2) + "\n", encoding="utf-8")
+    record = {url: login.to_dict() for url, login in logins.items()}
+    written.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     written.replace(file)
 
 
@@ -436,15 +375,13 @@ def _record_of_logins() -> Path:
     return settings_folder() / "mcp-haystack" / "logins.json"
 
 
-def _logins() -> dict[str, Any]:
+def _logins() -> dict[str, OAuthConfig]:
     file = _record_of_logins()
+    if not file.exists():
+        return {}
     try:
-        logins = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except ValueError as error:
-        raise _unreadable(error) from None
-    return logins if isinstance(logins, dict) else {}
-
-
-def _unreadable(error: Exception) -> CommandError:
-    msg = f"{_record_of_logins()} cannot be read ({type(error).__name__}). Delete it, and log in again."
-    return CommandError(msg)
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        return {url: OAuthConfig.from_dict(login) for url, login in stored.items()}
+    except (ValueError, TypeError) as error:  # such as the record of another version of this package
+        msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
+        raise CommandError(msg) from None

@@ -5,24 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Group, Parameter
 
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.token_storage import FileTokenStorage
-from haystack_integrations.tools.mcp.cli.files import asked_in_terminal, remember_login, token_folder, with_login
-from haystack_integrations.tools.mcp.cli.output import CommandError, ExitCode, Output, OutputOptions, exit_code_of
-from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, secret_of, servers_of
-from haystack_integrations.tools.mcp.errors import MCPError
-from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+from haystack_integrations.tools.mcp.cli.files import remember_login, token_folder, with_login, with_oauth
+from haystack_integrations.tools.mcp.cli.output import CommandError, Output, OutputOptions
+from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, secret_of, server_of
 from haystack_integrations.tools.mcp.transports.http_auth import login as log_in
 from haystack_integrations.tools.mcp.transports.http_auth import logout as log_out
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
-_User = Annotated[str | None, Parameter(metavar="NAME", help="The user of mcp_request_context. Default: no user.")]
 _Config = Annotated[
     Path | None,
     Parameter(
@@ -80,84 +76,57 @@ def login(
     target: Target,
     /,
     *,
-    user: _User = None,
     client: Client = Client(),
     config: _Config = None,
     options: OutputOptions = OutputOptions(),
-) -> ExitCode:
+) -> None:
     """
     Log in at a server that wants it (OAuth), in the browser.
 
-    Other commands find the login from then on. With the YAML of a pipeline, the tokens go where its server infos look
-    for them (`token_storage`), so that a service needs no browser.
+    Other commands find the login from then on.
 
     """
-
-    def act(info: HttpServerInfo) -> str:
-        own = client.oauth_config() if info.oauth_config is None else None
-        if own is not None:
-            info = dataclasses.replace(info, auth=None, oauth_config=own)
-        log_in(asked_in_terminal(info), user=user)
-        if own is not None:
-            remember_login(info, own)
-        return "Logged in at"
-
-    return _each(target, config, act, options.output)
+    info = _info_of(target, config)
+    try:
+        own = client.oauth_config()
+        log_in(with_oauth(info, own))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    remember_login(info, own)
+    _report("Logged in at", info, options.output)
 
 
 def logout(
     target: Target,
     /,
     *,
-    user: _User = None,
     config: _Config = None,
     options: OutputOptions = OutputOptions(),
-) -> ExitCode:
+) -> None:
     """
     Forget the login at a server.
 
     The tokens are deleted, and revoked where the authorization server can do that.
 
     """
-
-    def act(info: HttpServerInfo) -> str:
-        had_tokens = log_out(with_login(info, wants_oauth=True), user=user)
-        if user is None:
-            remember_login(info, None)
-        return "Logged out at" if had_tokens else "There was no login at"
-
-    return _each(target, config, act, options.output)
-
-
-def _each(target: str, config: Path | None, act: Callable[[Any], str], output: Output) -> ExitCode:
-    """
-    Do something for each server at which a person can log in, also if it fails for one.
-    """
-    found = servers_of(target, ServerOptions(config=config))
-    infos: dict[str, Any] = {
-        server.name: server.info for server in found if _can_log_in(server.info, is_alone=len(found) == 1)
-    }
-    if not infos:
-        msg = f"{target} has no server at which a person can log in: one with a URL, and without other credentials"
-        raise CommandError(msg)
-    code = ExitCode.OK
-    report: list[dict[str, Any]] = []
-    for name, info in infos.items():
-        try:
-            output.note(f"{act(info)} the {info.describe()}")
-            report.append({"server": name})
-        except (MCPError, ValueError) as error:
-            output.note(f"Error: {error}", style="red")
-            code = exit_code_of(error) or ExitCode.USAGE
-            report.append({"server": name, "error": str(error)})
-    if output.is_json:
-        output.json({"servers": report})
-    return code
+    info = _info_of(target, config)
+    try:
+        had_tokens = log_out(with_login(info, wants_oauth=True))
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    remember_login(info, None)
+    _report("Logged out at" if had_tokens else "There was no login at", info, options.output)
 
 
-def _can_log_in(info: MCPServerInfo | None, is_alone: bool) -> bool:
+def _info_of(target: str, config: Path | None) -> HttpServerInfo:
+    info = server_of(target, ServerOptions(config=config)).usable()
     if not isinstance(info, HttpServerInfo):
-        return False
-    if info.oauth_config is not None:
-        return info.oauth_config.grant_type == "authorization_code"
-    return info.auth == "oauth" or (is_alone and info.auth is None and info.token is None)
+        msg = f"A login is for a server with a URL, and not for the {info.describe()}"
+        raise CommandError(msg)
+    return info
+
+
+def _report(what: str, info: HttpServerInfo, output: Output) -> None:
+    output.note(f"{what} the {info.describe()}")
+    if output.is_json:
+        output.json({"server": info.describe()})

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import yaml
 from cyclopts import Group, Parameter
 from haystack.components.agents import Agent
 from haystack.core.errors import ComponentError, DeserializationError, PipelineError
@@ -22,7 +23,7 @@ from haystack.core.pipeline.base import PipelineBase
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
-from haystack_integrations.tools.mcp.cli.files import YAML_SUFFIXES, read_yaml, servers_in
+from haystack_integrations.tools.mcp.cli.files import CONFIG_SUFFIXES, servers_in
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,
@@ -242,7 +243,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
             return name, _kinds(made[0], name)
         msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {path}:name"
         raise CommandError(msg)
-    if path.is_file() and path.suffix in (".json", ".jsonc"):
+    if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         servers = [server for server in servers_in(path) if not server.is_disabled]
         if not servers:
             msg = f"{path} has no servers, or none that is enabled"
@@ -252,7 +253,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
             if server.toolset is None or server.toolset.required:
                 server.check_variables(info)
         return name, {"tools": [server.toolset for server in servers]}
-    if path.is_file() and path.suffix in YAML_SUFFIXES:
+    if path.is_file() and path.suffix in (".yaml", ".yml"):
         return name, _of_yaml(path, name)
     if is_import_path(target):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
@@ -261,8 +262,18 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
     raise CommandError(where + _CHOICES)
 
 
+def _read_yaml(file: Path) -> Any:
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:  # whose text quotes the file, in which there may be a secret
+        mark = getattr(error, "problem_mark", None)
+        place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
+        msg = f"{file} is not valid YAML{place}"
+        raise CommandError(msg) from None
+
+
 def _of_yaml(file: Path, name: str) -> dict[str, Any]:
-    content = read_yaml(file)
+    content = _read_yaml(file)
     known = content if isinstance(content, Mapping) else {}
     if "components" in known:
         return {"pipelines": {name: file.absolute()}}

@@ -12,7 +12,7 @@ What a target on the command line means, the options for reaching it, and the co
     server.py:name                    an object in a Python file
     package.module:name               an object in a module
     "uvx mcp-server-time"             a command with its arguments
-    mcp.json, pipeline.yaml           the server in a configuration file or in a stored pipeline, if it has only one
+    mcp.json                          the server in a configuration file, if it has only one
     mcp.json:name                     the server of that name in it
     name                              the same, in the file of `--config` or in one that an editor has; else a command
 """
@@ -320,7 +320,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     known = list(dict.fromkeys(each for file in config_files() for each in names_in(file)))
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
-        f"'{name}' is neither a file, nor a command on the PATH, nor the name of a server in a configuration file. "
+        f"'{name}' is neither a script nor a configuration file, nor a command on the PATH, nor the name of a server. "
         f"{names_of_servers}{_CHOICES}"
     )
     raise CommandError(msg)
