@@ -210,9 +210,9 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
 
 def read(
     target: Target,
-    uri: Annotated[str, Parameter(help="The URI of the resource, or a template with {variables}.")],
+    uri: Annotated[str, Parameter(help="The URI of the resource.")],
     /,
-    *variables: Annotated[str, Parameter(help="name=value for the variables of a template.")],
+    *,
     save: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
     options: ServerOptions = ServerOptions(),
 ) -> None:
@@ -224,9 +224,7 @@ def read(
     :param save: Write the content into this file.
     """
     output = options.output
-    server = server_of(target, options)
-    uri = _filled(uri, text_arguments(variables))
-    with connected(server, options, output) as session:
+    with connected(server_of(target, options), options, output) as session:
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents
     texts = [getattr(part, "text", None) for part in parts]
@@ -250,32 +248,6 @@ def read(
             output.bytes(content)
 
 
-def _filled(uri: str, variables: dict[str, str]) -> str:
-    from mcp import UriTemplate  # noqa: PLC0415 - the other commands start faster without it
-
-    try:
-        template = UriTemplate.parse(uri)
-        if not template.variables and variables:
-            msg = f"'{uri}' has no variables; a template has them in braces, as in 'notes://days/{{day}}'"
-            raise CommandError(msg)
-        expanded = template.expand(variables)
-    except ValueError as error:
-        msg = f"'{uri}' cannot be read: {error}"
-        raise CommandError(msg) from error
-    names = [variable.name for variable in template.variables]
-    needed = [variable.name for variable in template.variables if variable.operator in ("", "+")]
-    missing = [name for name in needed if name not in variables]
-    unknown = [name for name in variables if name not in names]
-    if missing or unknown:
-        what = f"needs {', '.join(missing)}" if missing else f"has no variable {', '.join(map(repr, unknown))}"
-        msg = f"'{uri}' {what}. Give its variables as name=value; they are: {', '.join(names)}"
-        raise CommandError(msg)
-    if not expanded:
-        msg = "The URI is empty. 'mcp-haystack list TARGET --resources' shows those that there are"
-        raise CommandError(msg)
-    return expanded
-
-
 def prompt(
     target: Target,
     name: Annotated[str, Parameter(help="The name of the prompt.")],
@@ -291,6 +263,7 @@ def prompt(
     output = options.output
     given = text_arguments(arguments)
     with connected(server_of(target, options), options, output) as session:
+        # Servers of the SDK call a wrong name or argument an "Internal server error".
         known = named("prompt", name, session.connection.list_prompts()).arguments or []
         schema = {
             "properties": {each.name: {"type": "string"} for each in known},
