@@ -59,14 +59,11 @@ def findings(run: Run, *words: str) -> dict[str, list[str]]:
 def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) -> None:
     schema = {"type": "object"}
     properties = {"a": {"$ref": "#/$defs/A"}}
-    odd = {**schema, "properties": {"a": {"type": "objekt"}}}
     url = listing(
         [
             {"name": "fine", "description": "Fine.", "inputSchema": schema},
-            {"name": "fine", "description": "Finer.", "inputSchema": schema},
             {"name": "silent", "inputSchema": schema},
             {"name": "hiding", "description": "Add\u200bition", "inputSchema": schema},
-            {"name": "odd", "description": "O.", "inputSchema": schema, "outputSchema": odd},
             {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
             {"name": 5, "inputSchema": schema},
             {"name": "long", "description": "L.", "inputSchema": schema, "execution": {"taskSupport": "required"}},
@@ -74,13 +71,11 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
         ]
     )
     found = findings(run, url)
-    for text in ("'broken' cannot be used", "'number 7' cannot be used"):
+    for text in ("'broken' cannot be used", "'number 5' cannot be used"):
         assert any(text in problem for problem in found["problem"]), found
     for text in (
         "no description: silent",
-        "Several tools have the same name: fine",
         "'hiding' have characters that people do not see: U+200B",
-        "'odd' is invalid",
         "A model does not get the tool 'long': it can only be called as a task",
         "'vague': its schema refers to definitions that it does not have",
     ):
@@ -146,32 +141,13 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     assert "secret-in-plain-text" not in ran.screen
     assert run("doctor", f"{file}:unset").code == 2
     assert run("doctor", f"{file}:unset", "--env", "KEY=value").code == 0
-
-
-def test_a_listing_that_fails_is_a_problem_of_its_own(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "locked.py").write_text(
-        "from mcp import MCPError\n"
-        "from mcp.server import MCPServer\n"
-        "from mcp.types import PaginatedRequestParams\n"
-        "server = MCPServer('locked', log_level='WARNING')\n"
-        "async def refuse(_context, _params):\n"
-        "    raise MCPError(-32050, 'the shelf is locked')\n"
-        "server._lowlevel_server.add_request_handler('resources/list', PaginatedRequestParams, refuse)\n"
-    )
-    [told] = findings(run, f"{tmp_path / 'locked.py'}:server")["problem"]
-    assert "It cannot list its resources" in told
-    assert "the shelf is locked" in told
+    assert run("doctor", "--config", str(file)).screen.count("It has 3 tools") == 3
 
 
 def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"one": {"command": "no-such-command", "autoApprove": ["add"]}}}))
     assert findings(run, str(file))["warning"] == ["one: passed over autoApprove"]
-    file.write_text(json.dumps({"mcpServers": {"one": {"command": "no-such-command", "disabled": True}}}))
-    assert run("inspect", CALCULATOR, "--snapshot", str(tmp_path / "tools.json")).code == 0
-    ran = run("doctor", str(file), "--check", str(tmp_path / "tools.json"))
-    assert ran.code == 2
-    assert f"--check is for one server, and {file} has 0: name one, as in {file}:NAME" in ran.errors
 
 
 def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,34 +169,12 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
     assert "tool 'divide': it is gone" in other.screen
     assert "tool 'find': it is new" in other.screen
     for words, told in (
-        (["--check", snapshot], "--check needs a target"),
+        (["tests/mcp_json/files/claude_desktop_config.json", "--check", snapshot], "--check is for one server"),
         ([CALCULATOR, "--check", "nowhere.json"], "Write one with mcp-haystack inspect TARGET --snapshot FILE"),
         ([CALCULATOR, "--check", "pyproject.toml"], "cannot be used"),
     ):
         ran = run("doctor", *words)
         assert (ran.code, told in ran.errors) == (2, True), ran.errors
-
-
-def test_this_machine_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mcp.json").write_text('{"mcpServers": {"time": {"command": "uvx"}}}')
-    (tmp_path / ".mcp.json").write_text("{")
-    assert run("doctor").code == 0
-    monkeypatch.setenv("SSL_CERT_FILE", "/no/such/file.pem")
-    monkeypatch.setenv("HTTPS_PROXY", "http://user:a-password@proxy.example.com:3128")
-    monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", "uvx,npx")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    found = findings(run)
-    for text in (
-        "environment: HAYSTACK_MCP_ALLOWED_COMMANDS allows only: uvx,npx",
-        "environment: mcp.json has the servers time",
-        "environment: .mcp.json has the servers (none)",
-    ):
-        assert text in found["ok"], found
-    assert any("mcp-haystack" in text and "Python" in text for text in found["ok"])
-    assert found["problem"] == ["environment: SSL_CERT_FILE names /no/such/file.pem, which does not exist"]
-    assert any("uvx is not on the PATH" in text for text in found["warning"])
-    assert "a-password" not in str(found)
 
 
 def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:

@@ -4,12 +4,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import os
-import platform
 import shlex
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from itertools import starmap
@@ -18,13 +14,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
 from rich.table import Table
 from rich.text import Text
 
-import haystack_integrations.tools.mcp as package
-from haystack_integrations.tools.mcp.cli.files import Server, config_files, names_in, plain_secrets, shown_place
+from haystack_integrations.tools.mcp.cli.files import Server, plain_secrets, shown_place
 from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     ExitCode,
@@ -49,14 +42,8 @@ from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.options import unusable_by_model
-from haystack_integrations.tools.mcp.redaction import redact_url
 from haystack_integrations.tools.mcp.secret_template import resolved
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
-from haystack_integrations.tools.mcp.transports.allow_lists import (
-    ALLOWED_COMMANDS_VARIABLE,
-    ALLOWED_ENV_VARIABLE,
-    ALLOWED_HOSTS_VARIABLE,
-)
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 if TYPE_CHECKING:
@@ -70,14 +57,6 @@ _LEFT_OUT = "It is left out everywhere; tell the server's author"
 
 # From here on, a model chooses worse among tools, and their definitions fill its context.
 _MANY_TOOLS, _MANY_CHARACTERS = 40, 40_000
-
-# Of the time that it may take to connect.
-_SLOW_SHARE = 1 / 3
-
-_PROGRAMS = {
-    "uvx": ("servers that are published on PyPI", "https://docs.astral.sh/uv"),
-    "npx": ("servers that are published on npm", "https://nodejs.org"),
-}
 
 
 class Finding(NamedTuple):
@@ -98,7 +77,10 @@ class Finding(NamedTuple):
 
 def doctor(
     target: Annotated[
-        TargetText | None, Parameter(help=f"{TARGET} Of a file, all servers are looked at. Default: this machine.")
+        TargetText | None,
+        Parameter(
+            help=f"{TARGET} Of a file, all servers are looked at. Default: the files in which names are looked up."
+        ),
     ] = None,
     /,
     *,
@@ -106,31 +88,25 @@ def doctor(
     options: ServerOptions = ServerOptions(),
 ) -> ExitCode:
     """
-    Find out what is wrong with a server, a configuration file or this machine, and what to do.
+    Find out what is wrong with a server or a configuration file, and what to do.
 
     The exit code is 0 if there is no problem, so that it serves as a health check.
 
     :param check: A snapshot of 'mcp-haystack inspect --snapshot'. Tools that are different now are a problem.
     """
     output = options.output
-    if target is not None:
-        snapshot = None if check is None else _load_snapshot(check)
-        servers = servers_of(target, options)
-        if check is not None and (count := sum(server.info is not None for server in servers)) != 1:
-            msg = f"--check is for one server, and {target} has {count}: name one, as in {target}:NAME"
-            raise CommandError(msg)
-
-        def look(server: Server) -> list[Finding]:
-            name = target if len(servers) == 1 else f"{target}:{server.name}"
-            return list(_server(server, name, options, snapshot))
-
-        looked = for_each(look, servers, output)
-        findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
-    elif check is None:
-        findings = {"environment": list(_machine())}
-    else:
-        msg = "--check needs a target: the server whose tools are to be as in the snapshot"
+    snapshot = None if check is None else _load_snapshot(check)
+    servers = servers_of(target, options)
+    if check is not None and len(servers) != 1:
+        msg = f"--check is for one server, and there are {len(servers)}: name one, as in mcp.json:NAME"
         raise CommandError(msg)
+
+    def look(server: Server) -> list[Finding]:
+        name = server.name if target is None else target if len(servers) == 1 else f"{target}:{server.name}"
+        return list(_server(server, name, options, snapshot))
+
+    looked = for_each(look, servers, output)
+    findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
     everything = [finding for found in findings.values() for finding in found]
     counts = Counter(finding.state for finding in everything)
     codes = {finding.code for finding in everything if finding.state == PROBLEM}
@@ -190,7 +166,7 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
                 text = "Everything goes unencrypted over http://, with tokens and results"
                 yield Finding(WARNING, text, "Use https:// if the server has it")
         with connected(server, options) as session:
-            yield from _session(session, options)
+            yield from _session(session)
             if server.toolset is not None:
                 yield from _choice(server.toolset, [tool.name for tool in session.tools])
             if snapshot is not None:
@@ -204,34 +180,24 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
         yield Finding(PROBLEM, text, login, exit_code_of(error) or ExitCode.FAILED)
 
 
-def _session(session: Session, options: ServerOptions) -> Iterator[Finding]:
+def _session(session: Session) -> Iterator[Finding]:
     connection, tools, seconds = session
     status = connection.status()
     name = " ".join(filter(None, [status.server_name, status.server_version])) or "a server without a name"
-    text = f"It is {name}, speaks protocol {status.protocol_version}, and answered after {seconds:.1f} s"
-    if seconds > options.seconds() * _SLOW_SHARE:
-        yield Finding(WARNING, text, "If it installs itself at each start, install it beforehand")
-    else:
-        yield Finding(OK, text)
+    yield Finding(OK, f"It is {name}, speaks protocol {status.protocol_version}, and answered after {seconds:.1f} s")
     offered = [_counted(len(tools), "tool")]
     for kind, listed in (
         ("resource", connection.list_resources),
         ("resource template", connection.list_resource_templates),
         ("prompt", connection.list_prompts),
     ):
-        try:
-            if count := len(listed()):
-                offered.append(_counted(count, kind))
-        except MCPError as error:
-            yield Finding(PROBLEM, f"It cannot list its {kind}s: {for_terminal(error)}")
+        if count := len(listed()):
+            offered.append(_counted(count, kind))
     yield Finding(OK, f"It has {', '.join(offered)}")
     for name, reason in connection._unusable_tools().items():
         yield Finding(PROBLEM, f"The tool '{one_line(name)}' cannot be used: {one_line(reason)}", _LEFT_OUT)
     for tool in tools:
         yield from _tool(tool)
-    twice = [one_line(name) for name, count in Counter(tool.name for tool in tools).items() if count > 1]
-    if twice:
-        yield Finding(WARNING, f"Several tools have the same name: {', '.join(twice)}")
     silent = [one_line(tool.name) for tool in tools if not (tool.description or "").strip()]
     if silent:
         text = f"A model cannot know what these tools are for, because they have no description: {', '.join(silent)}"
@@ -269,12 +235,6 @@ def _tool(tool: types.Tool) -> Iterator[Finding]:
         text = f"The tool '{name}' cannot be used, because its schema is unusable: {one_line(str(error))}"
         yield Finding(PROBLEM, text, _LEFT_OUT)
     yield from (Finding(WARNING, f"The tool '{name}': {one_line(note)}", _TO_AUTHOR) for note in notes)
-    schema = tool.output_schema or {}
-    try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
-    except SchemaError as error:
-        text = f"The schema of the results of the tool '{name}' is invalid: {one_line(error.message)}"
-        yield Finding(WARNING, text, "Clients cannot check the results; tell the server's author")
 
 
 def _load_snapshot(file: Path) -> MCPToolSnapshot:
@@ -282,30 +242,3 @@ def _load_snapshot(file: Path) -> MCPToolSnapshot:
         return MCPToolSnapshot.load(file)
     except (FileNotFoundError, ValueError) as error:
         raise CommandError(for_terminal(error)) from error
-
-
-def _machine() -> Iterator[Finding]:
-    versions = [f"Python {platform.python_version()}", f"mcp-haystack {package.__version__}"]
-    for name in ("haystack-ai", "mcp", "fastmcp"):
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            versions.append(f"no {name}")
-    yield Finding(OK, ", ".join(versions))
-    for program, (purpose, where) in _PROGRAMS.items():
-        if found := shutil.which(program):
-            yield Finding(OK, f"{program} is {found}")
-        else:
-            yield Finding(WARNING, f"{program} is not on the PATH; it starts {purpose}", f"See {where}")
-    for name in (ALLOWED_COMMANDS_VARIABLE, ALLOWED_HOSTS_VARIABLE, ALLOWED_ENV_VARIABLE):
-        if name in os.environ:
-            yield Finding(OK, f"{name} allows only: {os.environ[name] or 'nothing'}")
-    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
-        if value := os.environ.get(name) or os.environ.get(name.lower()):
-            yield Finding(OK, f"{name} is {redact_url(value)}: servers with a URL are reached through it")
-    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
-        value = os.environ.get(name)
-        if value and not Path(value).exists():
-            yield Finding(PROBLEM, f"{name} names {value}, which does not exist", f"Correct {name}, or unset it")
-    for file in config_files():
-        yield Finding(OK, f"{file} has the servers {', '.join(names_in(file)) or '(none)'}")
