@@ -67,7 +67,6 @@ def test_scripts_get_the_objects_of_the_protocol(run: Run, plain: str) -> None:
     assert prompt["messages"][0]["content"]["text"] == "Please greet Ada."
     report = json.loads(run("inspect", plain, "--json").screen)
     assert (report["server"]["name"], report["protocolVersion"]) == ("counter", "2025-11-25")
-    assert 0 <= report["latency"]["listToolsSeconds"] <= report["latency"]["connectSeconds"] + 60
     assert "a-token-of-somebody" not in str(report)
 
 
@@ -163,7 +162,6 @@ def test_a_call_that_cannot_be_is_not_made(
         (["doctor", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
         (["list", "{folder}/utf8.py:server"], 0, ""),
-        (["inspect", IN_PROCESS, "--tool", "ad"], 2, "has no tool 'ad'. Did you mean 'add'?"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
     ],
 )
@@ -244,6 +242,8 @@ def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path
         "greet",
         "What to say back",
         "temperature",
+        "readonly_echo  Read-only echo",
+        "Says of itself: only reads, may be repeated",
     ):
         assert text in shown
     (tmp_path / "bare.py").write_text(
@@ -259,13 +259,6 @@ def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path
     assert "Says of itself: changes things, may destroy, stays inside" in bare
     assert "default: false" in bare
     assert "Skill " in run("inspect", "tests.support.skill_server:server").screen
-
-
-def test_inspect_shows_one_tool_if_asked(run: Run) -> None:
-    shown = run("inspect", IN_PROCESS, "--tool", "readonly_echo").screen
-    assert "readonly_echo  Read-only echo" in shown
-    assert "Says of itself: only reads, may be repeated" in shown
-    assert "Protocol" not in shown
 
 
 @rows(

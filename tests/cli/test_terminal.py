@@ -25,7 +25,6 @@ COMMANDS = ["list", "call", "read", "prompt", "inspect", "doctor", "login", "log
 
 # What differs from run to run, and from machine to machine. A long path to Python is wrapped.
 REPLACED = (
-    (r"[\d,]+ ms", "N ms"),
     (r"\s+`" + r"\s*".join(map(re.escape, prepared_python(forks=True))) + r"\s+", " `python "),
     (r"after [\d.]+ s", "after N s"),
 )

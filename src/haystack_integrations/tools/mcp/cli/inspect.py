@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +36,6 @@ from haystack_integrations.tools.mcp.cli.targets import (
     TargetText,
     connected,
     for_each,
-    named,
     server_of,
     servers_of,
 )
@@ -142,49 +140,40 @@ def _print_offer(output: Output, found: dict[str, Any]) -> None:
 
 def _resource_row(resource: types.Resource | types.ResourceTemplate) -> tuple[str, str, str]:
     uri = str(getattr(resource, "uri", None) or getattr(resource, "uri_template", ""))
-    name = resource.title or resource.name
-    texts = [name] * (name not in uri) + [resource.description or ""]
-    return uri, resource.mime_type or "", ": ".join(filter(None, texts))
+    return uri, resource.mime_type or "", resource.description or resource.title or resource.name
 
 
 def inspect(
     target: Target,
     /,
     *,
-    tool: Annotated[str | None, Parameter(metavar="NAME", group=OUTPUT)] = None,
     snapshot: Annotated[Path | None, Parameter(metavar="FILE", group=OUTPUT)] = None,
     options: ServerOptions = ServerOptions(),
 ) -> None:
     """
     Show all about a server.
 
-    That is: protocol, latency, capabilities, tools with their schemas and what they say of themselves, resources,
-    prompts and skills.
+    That is: protocol, capabilities, tools with their schemas and what they say of themselves, resources, prompts and
+    skills.
 
-    :param tool: Show this tool only.
     :param snapshot: Write a snapshot of the tools into this file, for doctor --check and MCPToolset(snapshot=...).
     """
     output = options.output
     server = server_of(target, options)
-    with connected(server, options, output) as (connection, tools, seconds):
-        chosen = tools if tool is None else [named("tool", tool, tools)]
+    with connected(server, options, output) as (connection, tools, _):
         if snapshot is not None:
             MCPToolSnapshot.capture(connection).save(snapshot)
             output.note(f"Saved {snapshot}")
-        started = time.monotonic()
-        connection.list_tools()
-        listing = time.monotonic() - started
         status = connection.status()
         report: dict[str, Any] = {
             "target": server.name,
             "reachedBy": server.usable().describe(),
             "server": connection.implementation,
             "protocolVersion": status.protocol_version,
-            "latency": {"connectSeconds": round(seconds, 3), "listToolsSeconds": round(listing, 3)},
             "capabilities": status.capabilities or {},
             "extensions": status.extensions or {},
             "instructions": connection.instructions,
-            "tools": chosen,
+            "tools": tools,
             "resources": connection.list_resources(),
             "resourceTemplates": connection.list_resource_templates(),
             "prompts": connection.list_prompts(),
@@ -193,30 +182,22 @@ def inspect(
     if output.is_json:
         output.json(report)
         return
-    if tool is None:
-        _print_server(output, report)
-    for each in chosen:
-        _print_tool(output, each)
-    if tool is None:
-        _print_offer(output, {key: report[key] for key in ("resources", "resourceTemplates", "prompts")})
-        for skill in report["skills"]:
-            output.print(f"Skill {one_line(skill['name'])}  {one_line(skill['uri'])}")
+    _print_server(output, report)
+    for tool in tools:
+        _print_tool(output, tool)
+    _print_offer(output, {key: report[key] for key in ("resources", "resourceTemplates", "prompts")})
+    for skill in report["skills"]:
+        output.print(f"Skill {one_line(skill['name'])}  {one_line(skill['uri'])}")
 
 
 def _print_server(output: Output, report: dict[str, Any]) -> None:
-    server, latency = report["server"], report["latency"]
-    capabilities = []
-    for name, details in report["capabilities"].items():
-        if details is not None and name not in ("extensions", "experimental"):
-            switched_on = [key for key, value in details.items() if value] if isinstance(details, dict) else []
-            capabilities.append(f"{name} ({', '.join(switched_on)})" if switched_on else name)
+    server, known = report["server"], report["capabilities"]
+    capabilities = [name for name in known if known[name] is not None and name not in ("extensions", "experimental")]
     facts = {
         "Server": " ".join(filter(None, [server.name, server.version])) if server else "unnamed",
         "Title": server.title if server else None,
         "Reached by": report["reachedBy"],
         "Protocol": report["protocolVersion"],
-        "Latency": f"{latency['connectSeconds'] * 1000:.0f} ms to connect, "
-        f"{latency['listToolsSeconds'] * 1000:.0f} ms to list the tools",
         "Capabilities": ", ".join(capabilities) or "none",
         "Extensions": ", ".join(key for key, each in report["extensions"].items() if each["server"] is not None),
         "Instructions": report["instructions"],
