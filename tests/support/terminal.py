@@ -101,7 +101,7 @@ class Terminal:
         os.close(slave)
         self.raw = ""
         # Who reads is a thread, whatever the test waits for: a command whose terminal nobody reads hangs in its next
-        # write, and the spinner alone fills it in a minute.
+        # write, and a progress bar alone fills it in a minute.
         self._has_more = threading.Condition()
         self._is_at_end = False
         self._reader = threading.Thread(target=self._read, name="terminal")

@@ -95,7 +95,7 @@ def call(
             bar.update(task, completed=progress.progress, total=progress.total, description=text)
 
     handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=report)
-    with connected(server_of(target, options), options, output, handlers) as session:
+    with connected(server_of(target, options), options, handlers) as session:
         schema = named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
         check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
@@ -224,7 +224,7 @@ def read(
     :param save: Write the content into this file.
     """
     output = options.output
-    with connected(server_of(target, options), options, output) as session:
+    with connected(server_of(target, options), options) as session:
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents
     texts = [getattr(part, "text", None) for part in parts]
@@ -262,7 +262,7 @@ def prompt(
     """
     output = options.output
     given = text_arguments(arguments)
-    with connected(server_of(target, options), options, output) as session:
+    with connected(server_of(target, options), options) as session:
         # Servers of the SDK call a wrong name or argument an "Internal server error".
         known = named("prompt", name, session.connection.list_prompts()).arguments or []
         schema = {

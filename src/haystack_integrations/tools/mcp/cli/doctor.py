@@ -105,7 +105,7 @@ def doctor(
         name = server.name if target is None else target if len(servers) == 1 else f"{target}:{server.name}"
         return list(_server(server, name, options, snapshot))
 
-    looked = for_each(look, servers, output)
+    looked = for_each(look, servers)
     findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
     everything = [finding for found in findings.values() for finding in found]
     counts = Counter(finding.state for finding in everything)

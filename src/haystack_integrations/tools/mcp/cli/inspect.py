@@ -96,7 +96,7 @@ def list_tools(
 
     reports: dict[str, Any] = {}
     failures: list[ExitCode | None] = []
-    for server, offered in zip(servers, for_each(offer, servers, output), strict=True):
+    for server, offered in zip(servers, for_each(offer, servers), strict=True):
         if isinstance(offered, Exception):
             text = for_terminal(offered)
             output.note(f"Skipped {one_line(server.name)}: {text}", style="yellow")
@@ -160,7 +160,7 @@ def inspect(
     """
     output = options.output
     server = server_of(target, options)
-    with connected(server, options, output) as (connection, tools, _):
+    with connected(server, options) as (connection, tools, _):
         if snapshot is not None:
             MCPToolSnapshot.capture(connection).save(snapshot)
             output.note(f"Saved {snapshot}")

@@ -15,7 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
@@ -158,12 +158,6 @@ class Output:
         :raises EOFError: After Ctrl-D.
         """
         return self.ask(f"{question} [y/N] ").lower() in ("y", "yes")
-
-    def busy(self, what: str) -> AbstractContextManager[Any]:
-        """
-        Show on a terminal that something takes time, for that of a block.
-        """
-        return self.notes.status(_literal(what, None)) if self.notes.is_terminal else nullcontext()
 
 
 @contextmanager

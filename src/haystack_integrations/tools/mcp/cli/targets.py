@@ -30,7 +30,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -51,9 +51,7 @@ from haystack_integrations.tools.mcp.cli.files import (
 from haystack_integrations.tools.mcp.cli.output import (
     OUTPUT,  # noqa: F401 - cyclopts looks up here what the fields of OutputOptions are annotated with
     CommandError,
-    Output,
     OutputOptions,
-    one_line,
 )
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
@@ -424,15 +422,12 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def connected(
-    server: Server, options: ServerOptions, output: Output | None = None, handlers: MCPHandlers | None = None
-) -> Iterator[Session]:
+def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | None = None) -> Iterator[Session]:
     """
     Connect to a server, for the time of a block.
 
     :param server: The server.
     :param options: The options of the command.
-    :param output: Where it is shown that this takes time.
     :param handlers: What to do for a server that asks for something.
     :returns: A context manager that gives the open connection.
     :raises CommandError: If it cannot be used, or an option is not for servers of this kind.
@@ -449,8 +444,7 @@ def connected(
     )
     started = time.monotonic()
     try:
-        with output.busy(f"Connecting to {one_line(server.name)}") if output else nullcontext():
-            _, tools = connection.open()
+        _, tools = connection.open()
         yield Session(connection, tools, time.monotonic() - started)
     finally:
         connection.close()
@@ -473,7 +467,7 @@ def named(kind: str, name: str, items: Iterable[Named]) -> Named:
     return found[name]
 
 
-def for_each(function: Callable[[T], R], items: Sequence[T], output: Output) -> list[R]:
+def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """
     Call a function for each of several servers, all at the same time.
 
@@ -482,12 +476,10 @@ def for_each(function: Callable[[T], R], items: Sequence[T], output: Output) -> 
 
     :param function: The function.
     :param items: The servers.
-    :param output: Where it is shown that this takes time.
     :returns: The results in the order of the servers.
     """
 
     async def all_results() -> list[R]:
         return await asyncio.gather(*(start_in_thread(function, item) for item in items))
 
-    with output.busy("Looking at the servers"):
-        return AsyncExecutor.get_instance().run(all_results())
+    return AsyncExecutor.get_instance().run(all_results())
