@@ -170,7 +170,7 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
     assert "tool 'find': it is new" in other.screen
     for words, told in (
         (["tests/mcp_json/files/claude_desktop_config.json", "--check", snapshot], "--check is for one server"),
-        ([CALCULATOR, "--check", "nowhere.json"], "Write one with mcp-haystack inspect TARGET --snapshot FILE"),
+        ([CALCULATOR, "--check", "nowhere.json"], "There is no snapshot file "),
         ([CALCULATOR, "--check", "pyproject.toml"], "cannot be used"),
     ):
         ran = run("doctor", *words)

@@ -287,7 +287,7 @@ def _console(stream: Any, width_in_a_pipe: int) -> Console:
     return console
 
 
-# What messages of the package say, and what that is on the command line.
+# What messages of the package say, and what that is on the command line: where it is not the option of the same name.
 _WORDS = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
@@ -295,26 +295,10 @@ _WORDS = {
     "pass the credentials as `token` or in `headers`": (
         "pass the credentials with --token-env or --header, or try 'mcp-haystack login'"
     ),
-    "the credentials in `token` or in `headers`": "the credentials (--token-env, --header, or those of the file)",
-    "Check `token`, or the Authorization in `headers`": "Check --token-env, or the Authorization in --header",
-    "e.g. `server.run()`": "e.g. `server.run()`. Or name what it makes, as in server.py:server",
+    "`connection_timeout`": "--timeout",
+    "`invocation_timeout`": "--timeout",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
-    "`insecure=True`": "--insecure",
     "pass transport='http'": "add --http",
-    "not an MCP server object": "not an MCP server object; 'mcp-haystack serve …', in quotes, makes one",
-    "(see `inherit_env`)": "(name it in --env, or in `env` of the file)",
-    "command=sys.executable": "the full path of its Python",
-    "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
-}
-_OPTIONS = {
-    **{name: name for name in ("host", "port", "path", "insecure", "stateless", "workers")},
-    "connection_timeout": "timeout",
-    "invocation_timeout": "timeout",
-    "auth": "token-env",
-    "allowed_hosts": "allowed-host",
-    "allowed_origins": "allowed-origin",
-    "grace_period": "grace-period",
-    "max_concurrency": "max-concurrency",
 }
 
 
@@ -414,5 +398,4 @@ def for_terminal(error: object) -> str:
     text = str(error)
     for said, meant in _WORDS.items():
         text = text.replace(said, meant)
-    text = re.sub(r'(?:StreamableHttp|SSE)ServerInfo\(url="([^"]*)"\)', r"\1", text)
-    return re.sub(r"`(\w+)`", lambda match: f"--{_OPTIONS[match[1]]}" if match[1] in _OPTIONS else match[0], text)
+    return text
