@@ -58,7 +58,18 @@ import path (package.module:server), a configuration file (mcp.json), or the nam
 just time if this folder or your editor has such a file).
 """
 
-_EPILOGUE = "Exit codes:\n\n" + "\n".join(f"* {code.value}: {code.meaning}" for code in ExitCode if code.meaning)
+_EPILOGUE = """\
+Exit codes:
+
+* 0: it worked
+* 1: the server answered with an error, a result could not be written, or doctor found problems of several kinds
+* 2: the command line, a file or an argument is wrong; nothing was called
+* 3: the server could not be reached, or the connection was lost
+* 4: the server wants a login, or the login failed
+* 5: a tool was called and did not answer: it may have run
+* 6: the server is not as it was in the snapshot
+* 130: interrupted with Ctrl-C
+"""
 
 
 def make_app(chosen: str | None = None) -> App:

@@ -21,7 +21,7 @@ from enum import IntEnum
 from functools import cache
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Any, Self, TextIO
+from typing import Annotated, Any, TextIO
 
 from cyclopts import Group, Parameter
 from rich import box
@@ -304,40 +304,18 @@ _WORDS = {
 
 class ExitCode(IntEnum):
     """
-    What scripts can tell from the end of the command. docs/command-line.md lists them, too.
+    What scripts can tell from the end of the command. The help and docs/command-line.md say what each means.
     """
 
-    # For the help; empty for those that nobody waits for.
-    meaning: str
-
-    def __new__(cls, value: int, meaning: str = "") -> Self:
-        """
-        Create a member.
-
-        :param value: The code.
-        :param meaning: What it means.
-        :returns: The member.
-        """
-        code = int.__new__(cls, value)
-        code._value_ = value
-        code.meaning = meaning
-        return code
-
-    OK = 0, "it worked"
-    FAILED = (
-        1,
-        (
-            "the server answered with an error, a result could not be written, or doctor found problems of other or "
-            "several kinds"
-        ),
-    )
-    USAGE = 2, "the command line, a file or an argument is wrong; nothing was called"
-    UNREACHABLE = 3, "the server could not be reached, or the connection was lost"
-    UNAUTHORIZED = 4, "the server wants a login, or the login failed"
-    UNANSWERED = 5, "a tool was called and did not answer: it may have run"
-    CHANGED = 6, "the server is not as it was in the snapshot"
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    UNAUTHORIZED = 4
+    UNANSWERED = 5
+    CHANGED = 6
     DEFECT = 70
-    INTERRUPTED = 130, "interrupted with Ctrl-C"
+    INTERRUPTED = 130
     NO_READER = 141
 
 
