@@ -8,7 +8,6 @@ The command `mcp-haystack`.
 
 from __future__ import annotations
 
-import os
 import sys
 
 import haystack_integrations.tools.mcp as package
@@ -22,9 +21,6 @@ def main(arguments: list[str] | None = None) -> int:
     :returns: The exit code; `mcp-haystack --help` lists them.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # it is closed; a connection that gets its number would make uvloop abort
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     if arguments == ["--version"]:  # without the second that importing Haystack takes
         print(f"mcp-haystack {package.__version__}")  # noqa: T201
         return 0

@@ -22,7 +22,6 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 import haystack_integrations.tools.mcp as package
 from haystack_integrations.tools.mcp.cli.output import (
-    CommandError,
     ExitCode,
     Output,
     exit_code_of,
@@ -104,8 +103,6 @@ def run(words: list[str]) -> int:
     """
     _set_up_logs(is_verbose="--verbose" in words)
     signal.signal(signal.SIGTERM, _end)
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # the terminal was closed
-        signal.signal(signal.SIGHUP, _end)
     keep_stdout_for_results()
     output = Output(is_json="--json" in words)
     try:
@@ -142,14 +139,14 @@ def _report(output: Output, text: str, code: ExitCode, error: BaseException) -> 
     if output.is_json:
         try:
             output.json({"error": {"type": type(error).__name__, "message": text, "exitCode": int(code)}})
-        except (BrokenPipeError, CommandError):
+        except OSError:
             _drop_results()
     return code
 
 
 def _drop_results() -> None:
-    if sys.__stdout__ is not None:  # what is still buffered would make the interpreter complain when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())
+    # What is still buffered would make the interpreter complain when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _in_quotes(words: list[str]) -> str:

@@ -14,13 +14,12 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import Annotated, Any, TextIO
 
 from cyclopts import Group, Parameter
@@ -112,32 +111,28 @@ class Output:
         self._write(visible(text) if self.results.is_terminal else text)
 
     def _write(self, text: str) -> None:
-        with _telling_what_failed():
-            self.results.file.write(text if text.endswith("\n") else f"{text}\n")
-            self.results.file.flush()
+        self.results.file.write(text if text.endswith("\n") else f"{text}\n")
+        self.results.file.flush()
 
     def bytes(self, data: bytes) -> None:
         """
         Print bytes as they are.
         """
-        with _telling_what_failed():
-            self.results.file.flush()
-            self.results.file.buffer.write(data)  # type: ignore[attr-defined]
-            self.results.file.flush()
+        self.results.file.flush()
+        self.results.file.buffer.write(data)  # type: ignore[attr-defined]
+        self.results.file.flush()
 
     def print(self, renderable: Any = "", *, style: str | None = None) -> None:
         """
         Print a part of a result for a person: a text, which is taken literally, or something of rich.
         """
-        with _telling_what_failed():
-            self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
+        self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """
-        Show a text that is no result, literally. If nobody can read stderr, the command goes on.
+        Show a text that is no result, literally.
         """
-        with suppress(OSError):
-            self.notes.print(_literal(text, style), soft_wrap=True)
+        self.notes.print(_literal(text, style), soft_wrap=True)
 
     def ask(self, question: str) -> str:
         """
@@ -158,17 +153,6 @@ class Output:
         :raises EOFError: After Ctrl-D.
         """
         return self.ask(f"{question} [y/N] ").lower() in ("y", "yes")
-
-
-@contextmanager
-def _telling_what_failed() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # such as a full disk; a tool may have been called
-        msg = f"The result cannot be written: {error.strerror}"
-        raise CommandError(msg, ExitCode.FAILED) from error
 
 
 @cache
@@ -264,27 +248,16 @@ def _literal(renderable: Any, style: str | None) -> Any:
 
 
 class _Console(Console):
-    @property
-    def is_terminal(self) -> bool:
-        # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
-        return super().is_terminal and not self.file.closed and self.file.isatty()
-
     def on_broken_pipe(self) -> None:
         # rich ends the process with exit code 1, as if the server had answered with an error
         raise BrokenPipeError from None
 
 
 def _console(stream: Any, width_in_a_pipe: int) -> Console:
-    colors: Any = "standard" if os.environ.get("FORCE_COLOR") else "auto"
-    console = _Console(file=stream, highlight=False, emoji=False, markup=False, color_system=colors)
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdigit() and int(columns) > 0:  # rich takes 0 as it is, and shows nothing
-        return console
-    if not console.is_terminal:
-        console.width = width_in_a_pipe
-    elif columns:
-        console.width = get_terminal_size().columns
-    return console
+    # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
+    is_terminal = stream.isatty()
+    width = None if is_terminal or os.environ.get("COLUMNS") else width_in_a_pipe
+    return _Console(file=stream, force_terminal=is_terminal, width=width, highlight=False, emoji=False, markup=False)
 
 
 # What messages of the package say, and what that is on the command line: where it is not the option of the same name.
@@ -345,7 +318,6 @@ _CODES: dict[type[BaseException], ExitCode] = {
     MCPInvocationError: ExitCode.FAILED,
     MCPConnectionError: ExitCode.UNREACHABLE,
     MCPRunError: ExitCode.USAGE,
-    OSError: ExitCode.USAGE,  # of a file that somebody has named
 }
 
 
@@ -361,7 +333,11 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
     if isinstance(error, MCPConnectionError) and error.code is not None and error.operation != "connect":
         return ExitCode.FAILED
-    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    if code is None and isinstance(error, OSError):
+        # Of a file that somebody has named; or the result cannot be written, as to a full disk: a tool may have run.
+        return ExitCode.FAILED if error.filename is None else ExitCode.USAGE
+    return code
 
 
 def for_terminal(error: object) -> str:

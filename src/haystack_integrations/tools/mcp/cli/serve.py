@@ -151,7 +151,7 @@ def serve(
     try:
         from haystack_integrations.tools.mcp.serving import run_server  # noqa: PLC0415 - needs the extra `serve`
 
-        if not http and sys.stdin is not None and sys.stdin.isatty():
+        if not http and sys.stdin.isatty():
             Output().note(
                 "This speaks MCP over stdin and stdout: it waits for a client, which starts this command itself. To "
                 "serve clients that come by a URL, add --http. Ctrl-C ends it."

@@ -128,7 +128,7 @@ class ServerOptions(OutputOptions):
         """
         Return how long to wait for the server, which may ask the person something meanwhile.
         """
-        is_person = may_ask and sys.stdin is not None and sys.stdin.isatty()
+        is_person = may_ask and sys.stdin.isatty()
         return self.timeout or (_TIMEOUT_WITH_QUESTIONS if is_person else _TIMEOUT)
 
     def apply(self, info: MCPServerInfo) -> MCPServerInfo:
