@@ -391,6 +391,7 @@ class Attendant:
             if not stream.done():
                 stream.cancel()
                 continue
+            self._on_gap()  # what is looked at from now on must not be what was known before …
             if self._is_refused(wanted, stream.result()):
                 return
             failures = await self._pause(stream.result(), 0 if monotonic() - began > _GOOD_AFTER else failures)
@@ -413,7 +414,7 @@ class Attendant:
             self._refused[uri] = MCPConnectionError(msg)
         self._note(honored)
         if self._was_open:
-            self._on_gap()
+            self._on_gap()  # … nor what was learned while nobody listened
         # Changes may have been missed while there was no stream. Who subscribes to a resource reads it only now.
         self._listening.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
         self._was_open, self._reported_before = True, honored.uris
