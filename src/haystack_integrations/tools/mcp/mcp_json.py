@@ -32,7 +32,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import Options, parameters_of
+from haystack_integrations.tools.mcp.parameters import Options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
 from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
@@ -50,9 +50,6 @@ _MARKS_OF_OPENCODE = ENTRY_MARKS | {"enabled", "disabled", "type"}
 
 # Which of their tools go by one alias: for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
-
-# The keys of a file that mean something.
-_KEYS = (*(section[0] for section in _SECTIONS), "inputs", TOOL_CONFIGS)
 
 # The groups of options of which `load_mcp_toolsets` may have some fields, and an entry others.
 _GROUPS = ("tool_options", "tool_selection", "call_options")
@@ -117,10 +114,6 @@ def load_mcp_toolsets(
         type, an environment variable that is not set and has no default. The message names the place and the valid
         choices.
     """
-    for name in parameters.keys() - parameters_of("MCPToolset").keys():
-        if meant := difflib.get_close_matches(name, ("servers", "prefix_tool_names", "inputs"), 1, 0.7):
-            msg = f"load_mcp_toolsets has no parameter '{name}'. Did you mean `{meant[0]}`?"
-            raise TypeError(msg)
     configuration = Configuration(
         config, {"required": required, **parameters}, inputs=inputs, prefix_tool_names=prefix_tool_names
     )
@@ -209,10 +202,6 @@ class Configuration:
             if not isinstance(found, Mapping):
                 msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
                 raise ValueError(msg)
-            # Other keys are no business of MCP: editors have their settings in the same file.
-            others = [str(key) for key in content if key not in (section[0], "inputs", TOOL_CONFIGS)]
-            if others := [key for key in others if difflib.get_close_matches(key, _KEYS, 1, 0.8)]:
-                self._warn(where, f"passed over {', '.join(others)}")
             self._is_of_opencode = section[0] == "mcp"
             entries = {str(name): entry for name, entry in found.items()}
             return entries, holder.get("inputs") or content.get("inputs") or []
@@ -423,22 +412,13 @@ def _read(file: Path, where: str) -> Any:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            msg = f"{where} has the key '{twice}' twice in one object"
-            raise ValueError(msg)
-        return found
-
     with suppress(json.JSONDecodeError):  # Claude Code's has many megabytes, and no comments
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text)
     # In place of a comment white space of the same length, so that an error names the right place.
     text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
     try:
-        return json.loads(text, object_pairs_hook=unique)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         msg = f"{where} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
         raise ValueError(msg) from None

@@ -90,14 +90,7 @@ def assign_tool_names(
         for name, safe in assigned.items()
         if name not in chosen and (safe in reserved or (claims[safe] > 1 and safe != _prefixed(name, prefix)))
     ]
-    taken = reserved | claims.keys()
-    for remote_name in sorted(merged):
-        full = _prefixed(remote_name, prefix)
-        while (name := _hashed(full)) in taken:
-            full += "_"
-        taken.add(name)
-        assigned[remote_name] = name
-    return assigned
+    return assigned | {name: _hashed(_prefixed(name, prefix)) for name in merged}
 
 
 def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
