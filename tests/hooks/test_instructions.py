@@ -97,16 +97,6 @@ class TestFence:
         with MCPToolset(info(None)) as quiet:
             assert instructions_for_model(quiet) is None
 
-    def test_an_alias_has_the_instructions_of_its_servers(self):
-        providers = {"shop": info("Sell."), "quiet": info(None)}
-        with MCPRegistry(providers, [ToolConfig("x", ["shop", "quiet"])]) as registry:
-            toolset = registry.toolset("x")
-            assert toolset.instructions is None
-            toolset.warm_up()
-            assert 'server="shop"' in toolset.instructions
-            assert "Sell." in toolset.instructions
-            assert "quiet" not in toolset.instructions
-
 
 class TestInDescriptions:
     """`include_instructions`: without a hook, wherever Haystack shows tools to a model."""
@@ -165,7 +155,7 @@ class TestInDescriptions:
         stored = MCPToolset(COUNTER, tool_options=ToolOptions(include_instructions=True)).to_dict()
         assert MCPToolset.from_dict(stored).tool_options.include_instructions
 
-    @pytest.mark.parametrize(("described", "said"), [(10, 59), (800, 3), (1000, 0), (1500, 280)])
+    @pytest.mark.parametrize(("described", "said"), [(10, 59), (800, 3), (1000, 0)])
     def test_long_ones_are_cut_to_what_providers_take(self, server, caplog, described, said):
         server.info.server.instructions = "Search first. " * 280
         lengths = {"long": described, "short": described - 10}
@@ -176,8 +166,8 @@ class TestInDescriptions:
             long, short = (tool.description.lstrip("x") for tool in toolset)
         assert long == ""
         assert short.count("Search first.") == said
-        assert ("more characters]\n</server_instructions>" in short) is (0 < said < 280)
-        assert len(short) + lengths["short"] <= 1024 or described > 1024
+        assert ("more characters]\n</server_instructions>" in short) is (said > 0)
+        assert len(short) + lengths["short"] <= 1024
         assert ("leave no room for its instructions" in caplog.text) is (said == 0)
 
 

@@ -35,8 +35,7 @@ __all__ = ["instructions_for_model"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# OpenAI refuses requests in which the description of a tool is longer. If all of a server's own are, somebody else is
-# asked.
+# OpenAI refuses requests in which the description of a tool is longer.
 _LONGEST_DESCRIPTION: Final = 1024
 # Fewer characters of the instructions say nothing.
 _FEWEST: Final = 40
@@ -112,7 +111,7 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
     Add the instructions of servers to the descriptions of tools, of one tool for each toolset that includes them.
 
     :param tools: The tools that a model is shown, at most once with instructions.
-    :returns: The tools. The first one with room for the instructions is a copy that has them.
+    :returns: The tools. The one with the shortest description is a copy that has them.
     """
     shown = without_instructions(tools)
     offers: dict[ToolBase, dict[int, MCPTool]] = {}
@@ -123,13 +122,12 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
         said = toolset._included_instructions()
         if not said:
             continue
-        room = {place: _LONGEST_DESCRIPTION - len(tool.description) for place, tool in offered.items()}
-        note = _fenced(toolset, said, MAX_CHARS)
-        place = next((place for place in offered if len(note) <= room[place]), max(room, key=lambda each: room[each]))
-        if len(note) > room[place] >= 0:
-            note = _cut(toolset, said, room[place])
-        if note:
-            shown[place] = offered[place]._as(offered[place].name, note)
+        place, carrier = min(offered.items(), key=lambda offer: len(offer[1].description))
+        room = _LONGEST_DESCRIPTION - len(carrier.description) - len(_fenced(toolset, ".", 1)) - _REMARK
+        if room < _FEWEST:
+            _warn_of_descriptions(toolset._known_name())
+        else:
+            shown[place] = carrier._as(carrier.name, _fenced(toolset, said, room))
     return shown
 
 
@@ -141,14 +139,6 @@ def without_instructions(tools: Iterable[Tool]) -> list[Tool]:
     :returns: The tools with their own descriptions.
     """
     return [tool._as(tool.name) if isinstance(tool, MCPTool) else tool for tool in tools]
-
-
-def _cut(toolset: ToolBase, said: str, room: int) -> str:
-    most = room - len(_fenced(toolset, ".", 1)) - _REMARK
-    if most >= _FEWEST:
-        return _fenced(toolset, said, most)
-    _warn_of_descriptions(toolset._known_name())
-    return ""
 
 
 @cache
