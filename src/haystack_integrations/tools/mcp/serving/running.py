@@ -454,27 +454,11 @@ def run_server(
         else:
             app = http_app(made, **options)
             config = configure(app, lifespan="off")
-            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner, _telling_sniffio():
+            with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
                 runner.run(_serve_http(app, config, listeners))
     finally:
         for listener in listeners:
             listener.close()
-
-
-@contextmanager
-def _telling_sniffio() -> Iterator[None]:
-    # Each wait of anyio asks it for the kind of the event loop, and finding that out takes some of a call's CPU. Not by
-    # anyio.run: threads that get its context variables could not call anyio.run themselves.
-    try:
-        import sniffio  # noqa: PLC0415 - anyio does without it if it is not there
-    except ImportError:
-        yield
-        return
-    before, sniffio.thread_local.name = sniffio.thread_local.name, "asyncio"
-    try:
-        yield
-    finally:
-        sniffio.thread_local.name = before
 
 
 def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
