@@ -569,40 +569,12 @@ def _is_integer(_checker: Any, value: Any) -> bool:
     return type(value) is int
 
 
-# What the values of a type are in Python, if they need no closer look.
-_PYTHON: Final[dict[str, set[type]]] = {
-    "string": {str},
-    "integer": {int},
-    "number": {int, float},
-    "boolean": {bool},
-    "null": {NoneType},
-    "object": {dict},
-    "array": {list},
-}
-
-
-def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
-    # A closer look at each number would hold up the event loop for seconds: a few embeddings have 100,000 of them.
-    kinds = items["type"] if isinstance(items, dict) and list(items) == ["type"] else ()
-    fine = set[type]().union(*(_PYTHON.get(kind, ()) for kind in ([kinds] if isinstance(kinds, str) else kinds)))
-    if not fine or not isinstance(instance, list):
-        yield from Draft202012Validator.VALIDATORS["items"](validator, items, instance, schema)
-        return
-    for index in range(len(schema.get("prefixItems", ())), len(instance)):
-        each = instance[index]
-        if type(each) not in fine or (type(each) is float and not isfinite(each)):
-            yield from validator.descend(each, items, path=index)
-
-
 _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(
     Draft202012Validator,
-    {"pattern": _pattern, "$ref": _ref, "items": _items},
+    {"pattern": _pattern, "$ref": _ref},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer}),
 )
-
-
-ResultValidator = _extend(Draft202012Validator, {"items": _items})
 
 
 def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
@@ -690,15 +662,8 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -
         place: Any = arguments
         for key in path:
             place = place[key]
-        if place[last] is not instance:
-            return True  # with an item before it
         place[last] = _read(instance, kinds)
-        if place[last] is instance:
-            return False
-        if isinstance(last, int) and error.schema_path[-2] == "items":
-            # The rest of a long list at once: to look for each error takes seconds.
-            place[last:] = [_read(each, kinds) if type(each) is type(instance) else each for each in place[last:]]
-        return True
+        return place[last] is not instance
     return any(_read_at(arguments, each, readable) for each in error.context or ())
 
 
