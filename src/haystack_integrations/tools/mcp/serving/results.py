@@ -38,7 +38,7 @@ from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, writes_aliases
+from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -125,7 +125,7 @@ class JsonWriter:
             return self._model(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             if hasattr(value, "__pydantic_fields__") and not _contains_haystack(value):
-                return self.write(to_jsonable_python(value, bytes_mode="base64", by_alias=writes_aliases(type(value))))
+                return self.write(to_jsonable_python(value, bytes_mode="base64", by_alias=False))
             return {each.name: self.write(getattr(value, each.name)) for each in dataclasses.fields(value)}
         for conversion in ("tolist", "to_dict"):  # of arrays and numbers of NumPy and its kin; of Haystack's classes
             convert = getattr(value, conversion, None)
@@ -171,11 +171,8 @@ class JsonWriter:
         }
         if own and isinstance(model, RootModel):
             return self.write(model.root)
-        by_alias = writes_aliases(type(model))
-        names = {name: (by_alias and fields[name].serialization_alias) or name for name in own if name in fields}
-        written = model.model_dump(mode="json", exclude=set(own), fallback=_shown)
-        own_form = {names.get(name, name): value for name, value in own.items()}
-        return self.write({**written, **own_form} if isinstance(written, dict) else written)
+        written = model.model_dump(mode="json", exclude=set(own), by_alias=False, fallback=_shown)
+        return self.write({**written, **own} if isinstance(written, dict) else written)
 
 
 def _contains_haystack(value: Any) -> bool:

@@ -477,9 +477,6 @@ class _OfOutputs(_WithoutTitles):
     def decimal_schema(self, schema: Any) -> _Schema:  # noqa: ARG002
         return {"type": ["string", "null"]}
 
-    def model_schema(self, schema: Any) -> _Schema:
-        return self._with_its_names(super().model_schema, schema)
-
     def dataclass_schema(self, schema: Any) -> _Schema:
         kind = schema["cls"]
         if issubclass(kind, Document):
@@ -489,18 +486,11 @@ class _OfOutputs(_WithoutTitles):
         if issubclass(kind, ByteStream | FileContent | ImageContent):
             return {"title": kind.__name__, "type": "object"}
         # Secrets are written as null.
-        return {} if issubclass(kind, Secret) else self._with_its_names(super().dataclass_schema, schema)
+        return {} if issubclass(kind, Secret) else super().dataclass_schema(schema)
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> _Schema:  # noqa: ARG002
         # It is written all the same, as whatever it is.
         return {}
-
-    def _with_its_names(self, describe: Callable[[Any], _Schema], schema: Any) -> _Schema:
-        before, self.by_alias = self.by_alias, writes_aliases(schema["cls"])
-        try:
-            return describe(schema)
-        finally:
-            self.by_alias = before
 
 
 def _without_format(schema: _Schema) -> _Schema:
@@ -509,17 +499,6 @@ def _without_format(schema: _Schema) -> _Schema:
 
 class _OfOutputsWithEmbeddings(_OfOutputs):
     include_embeddings = True
-
-
-def writes_aliases(kind: Any) -> bool:
-    """
-    Return whether the fields of a model are written by their aliases, as pydantic and FastMCP do it.
-
-    :param kind: The class of a model, or a pydantic dataclass.
-    :returns: True if its configuration says `serialize_by_alias`.
-    """
-    config = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
-    return config.get("serialize_by_alias") is True
 
 
 # Checks
