@@ -99,15 +99,6 @@ class DocumentStoreSource(Source):
         """
         return [resource for store in self._stores if (resource := store.resource_at(uri)) is not None]
 
-    def owns(self, uri: str) -> bool:
-        """
-        Return whether a URI is of one of these stores.
-
-        :param uri: The URI.
-        :returns: True for the list, a search and each document.
-        """
-        return any(uri.startswith(store.uri) and uri[len(store.uri) :][:1] in ("", "/", "?") for store in self._stores)
-
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
         List how to read a document, and how to search.

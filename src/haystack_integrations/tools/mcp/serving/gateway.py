@@ -318,9 +318,6 @@ class ForwardedReading(Source):
         limits = ServeOptions(tags=options.tags, scopes=options.scopes, enabled=options.enabled)
         self._shared = limits.of_component()
         self._unwatch: Unsubscribe | None = None
-        # What was listed last, as clients may write it.
-        self._uris: set[str] = set()
-        self._prompt_names: set[str] = set()
 
     async def warm_up(self) -> None:
         """
@@ -345,7 +342,6 @@ class ForwardedReading(Source):
         :returns: The resources; none if the server cannot be reached.
         """
         listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
-        self._uris = {uri for each in listed for uri in (each.uri, _normalized(each.uri))}
         return [self.resource(each.uri, **self._shown(each), **_of_resource(each)) for each in listed]
 
     async def find_resources(self, uri: str) -> list[Resource]:
@@ -359,15 +355,6 @@ class ForwardedReading(Source):
         if listed or not self._toolset.connection._was_given(uri):
             return listed
         return [self.resource(uri, name=uri)]
-
-    def is_asked_first(self, key: str) -> bool:
-        """
-        Return whether the server has listed something.
-
-        :param key: The URI of a resource, or the name of a prompt.
-        :returns: Whether it was in the last list.
-        """
-        return key in self._uris or key in self._prompt_names
 
     def resource(self, uri: str, **shown: Any) -> Resource:
         """
@@ -405,9 +392,7 @@ class ForwardedReading(Source):
 
         :returns: The prompts; none if the server cannot be reached.
         """
-        prompts = [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
-        self._prompt_names = {each.name for each in prompts}
-        return prompts
+        return [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
 
     async def complete(
         self, reference: str, argument: str, value: str, known: Mapping[str, str]

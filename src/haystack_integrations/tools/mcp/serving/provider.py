@@ -198,39 +198,25 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resources())
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        for sources in self._in_turn(uri):
-            given: list[Resource] = await self._collect(lambda each: each.find_resources(uri), sources)
-            found = _highest(given, version)
-            if found is not None:
-                return found
+        # Other servers last, one of which may hang.
+        for source in sorted(self.sources, key=lambda each: isinstance(each, ForwardedReading)):
+            found: list[Resource] = await self._collect(lambda each: each.find_resources(uri), [source])
+            if (resource := _highest(found, version)) is not None:
+                return resource
         return None
 
     async def _list_resource_templates(self) -> Sequence[ResourceTemplate]:
         return await self._collect(lambda source: source.list_resource_templates())
 
     async def _get_resource_template(self, uri: str, version: VersionSpec | None = None) -> ResourceTemplate | None:
-        sources = [each for each in self.sources if each.owns(uri)] or self.sources
-        found: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
+        found = await self._list_resource_templates()
         return _highest([each for each in found if each.matches(uri) is not None], version)
-
-    def _in_turn(self, key: str) -> list[Sequence[Source]]:
-        """Group sources: other servers, which may hang, are at first asked only for what they have listed."""
-        first = [each for each in self.sources if each.is_asked_first(key)]
-        if any(each.owns(key) for each in first):
-            return [first]
-        return [first, [each for each in self.sources if each not in first]]
 
     async def _list_prompts(self) -> Sequence[Prompt]:
         return self._unique(await self._collect(lambda source: source.list_prompts()))
 
     async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
-        # The first of two of a name may be that of another server.
-        for sources in self._in_turn(name) if self._serves_last else [self.sources]:
-            listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
-            found = _highest([each for each in listed if each.name == name], version)
-            if found is not None:
-                return found
-        return None
+        return _highest([each for each in await self._list_prompts() if each.name == name], version)
 
     async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
         found: list[Any] = []

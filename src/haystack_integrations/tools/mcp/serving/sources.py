@@ -392,24 +392,6 @@ class Source(Changes):
         """
         return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
 
-    def is_asked_first(self, key: str) -> bool:  # noqa: ARG002 - for subclasses
-        """
-        Return whether this source is asked for something before those are that may have to wait for another server.
-
-        :param key: The URI of a resource, or the name of a prompt.
-        :returns: False for another server that has not listed it.
-        """
-        return True
-
-    def owns(self, uri: str) -> bool:  # noqa: ARG002 - for subclasses
-        """
-        Return whether a resource is of this source, so that only those are asked for it that are asked first.
-
-        :param uri: The URI of the resource.
-        :returns: False if others may have it.
-        """
-        return False
-
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
         List the templates of resources.
