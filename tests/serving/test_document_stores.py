@@ -12,14 +12,12 @@ import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
 from haystack import Document
-from haystack.components.builders import PromptBuilder
 from haystack.dataclasses import ByteStream
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.errors import FilterError
 from mcp import MCPError
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.rows import rows
 
 PNG = b"\x89PNG\r\n"
@@ -249,18 +247,6 @@ class DownStore(InMemoryDocumentStore):
         raise ConnectionError("nobody listens on the-host-of-the-store:9200")
 
 
-class FaultySource(Source):
-    """
-    A source that lists nothing but errors.
-    """
-
-    async def list_resources(self) -> list[Any]:
-        raise RuntimeError("no resources today")
-
-    async def list_prompts(self) -> list[Any]:
-        raise RuntimeError("no prompts today")
-
-
 async def test_a_store_that_is_down_hides_no_other(
     store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,16 +258,25 @@ async def test_a_store_that_is_down_hides_no_other(
     assert "The documents of the store 'down' cannot be listed" in caplog.text
 
 
+class FaultySkills:
+    """
+    A skill store that cannot be read today.
+    """
+
+    def list_skills(self) -> Any:
+        raise RuntimeError("no skills today")
+
+    load_skill = read_skill_file = list_skills
+
+
 async def test_a_source_that_fails_hides_no_other(
     store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    builder = PromptBuilder("Hello {{ name }}", required_variables="*")
-    provider = HaystackProvider(document_stores={"kb": store}, prompts={"greet": builder}, sources=[FaultySource()])
+    provider = HaystackProvider(document_stores={"kb": store}, skills=FaultySkills())
     async with Client(FastMCP("Library", providers=[provider])) as client:
         assert "documents://kb/hello" in [resource.uri for resource in await client.list_resources()]
-        assert [prompt.name for prompt in await client.list_prompts()] == ["greet"]
         assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
-    assert "FaultySource cannot be listed" in caplog.text
+    assert "SkillSource cannot be listed" in caplog.text
 
 
 class BrokenStore:

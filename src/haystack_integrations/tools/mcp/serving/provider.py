@@ -74,7 +74,6 @@ class HaystackProvider(Provider, Changes):
         max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
         on_duplicate: DuplicatePolicy = "warn",
         task_queue: str = "haystack",
-        sources: Sequence[Source] = (),
     ) -> None:
         """
         Initialize the HaystackProvider.
@@ -92,7 +91,6 @@ class HaystackProvider(Provider, Changes):
             in the log (`"warn"`) or without (`"replace"`), the first one (`"ignore"`), or it is an error (`"error"`).
         :param task_queue: The name of the queue of background tasks. Servers that share a Redis and serve different
             things need different ones.
-        :param sources: Further sources, of classes of your own.
         :raises ValueError: If something cannot be served.
         :raises ImportError: If something needs a package that is not installed.
         """
@@ -117,7 +115,6 @@ class HaystackProvider(Provider, Changes):
         self._add(
             *_tool_sources([] if tools is None else tools, self._options, self.pool),
             *(kind(given, options=self._options, pool=self.pool) for kind, given in kinds if given is not None),
-            *sources,
         )
         if self._options.unused is not None and not any(each.may_change for each in self.sources):
             # A name with a typo protects nothing.
