@@ -128,17 +128,6 @@ async def test_nothing_of_a_run_is_copied_with_its_callback():
     assert copies == []
 
 
-async def test_an_agent_keeps_its_own_streaming_callback():
-    own: list[str] = []
-    agent = Agent(
-        chat_generator=StreamingChatGenerator(["a", "b"]), tools=[], streaming_callback=lambda c: own.append(c.content)
-    )
-    async with serving(agent) as client:
-        await client.call_tool("helper", {"task": "x"}, progress_handler=Notes())
-
-    assert own == ["a", "b"]
-
-
 @tool(outputs_to_state={"notes": {"source": "notes"}}, inputs_from_state={"city": "city"})
 def note(city: str) -> dict[str, Any]:
     """Writes a note."""

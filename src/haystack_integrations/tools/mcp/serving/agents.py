@@ -375,21 +375,12 @@ class AgentRun:
 
         It is a function, because Haystack 2 copies inputs: of a bound method, it would copy the Agent, too.
         """
-        report, own = self._report, self._agent.streaming_callback
+        report = self._report
 
-        def told(chunk: StreamingChunk) -> None:
+        async def report_async(chunk: StreamingChunk) -> None:
             report(chunk)
-            if own is not None:
-                own(chunk)
 
-        async def told_async(chunk: StreamingChunk) -> None:
-            report(chunk)
-            if own is not None:
-                result = own(chunk)
-                if inspect.isawaitable(result):
-                    await result
-
-        return told_async if self._runs_async else told
+        return report_async if self._runs_async else lambda chunk: report(chunk)
 
     def _report(self, chunk: StreamingChunk) -> None:
         result = chunk.tool_call_result
