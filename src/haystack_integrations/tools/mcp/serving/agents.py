@@ -377,10 +377,13 @@ class AgentRun:
         """
         report = self._report
 
-        async def report_async(chunk: StreamingChunk) -> None:
+        def reported(chunk: StreamingChunk) -> None:
             report(chunk)
 
-        return report_async if self._runs_async else lambda chunk: report(chunk)
+        async def reported_async(chunk: StreamingChunk) -> None:
+            report(chunk)
+
+        return reported_async if self._runs_async else reported
 
     def _report(self, chunk: StreamingChunk) -> None:
         result = chunk.tool_call_result

@@ -76,12 +76,11 @@ def serve_function(
     :returns: The tool.
     :raises ValueError: If its signature cannot be described to a client.
     """
+    if isinstance(function, functools.partial):
+        msg = f"{function!r} has no parameters of its own. Serve its function, with ServeOptions(bound={{...}})"
+        raise ValueError(msg)
     try:
-        if isinstance(function, functools.partial) or hasattr(function, "cache_info"):
-            function = _plain(function)
-        is_lambda = getattr(function, "__name__", "") == "<lambda>"
-        named = options_of("<lambda>") if is_lambda else None
-        parsed = FunctionTool.from_function(function, name=named.name if named else None)
+        parsed = FunctionTool.from_function(function)
     except (NameError, PydanticUserError, TypeError, ValueError) as error:
         msg = f"The function {getattr(function, '__name__', function)!r} cannot be served as a tool: {error}"
         raise ValueError(msg) from error
@@ -121,19 +120,6 @@ def serve_function(
         # Docket runs this method of the tool, whose signature has none of them.
         object.__setattr__(tool, "run", _run_by_docket(tool.run, on_docket))
     return tool
-
-
-def _plain(function: Any) -> Callable[..., Any]:
-    """Make a function that pydantic understands of a partial or cached one. What `partial` binds by name is hidden."""
-
-    @functools.wraps(getattr(function, "func", function))
-    def plain(**kwargs: Any) -> Any:
-        return function(**kwargs)
-
-    bound, signature = getattr(function, "keywords", ()), inspect.signature(function)
-    left = [each for name, each in signature.parameters.items() if name not in bound]
-    plain.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
-    return plain
 
 
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
