@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
+import time
 from typing import Annotated, Any
 
 import pytest
@@ -121,6 +123,20 @@ def test_nan_passes_no_limit(number: float, strict: bool):
 
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
+
+
+async def test_checking_long_arguments_holds_up_nobody():
+    schema = {"type": "object", "properties": {"values": INTEGERS}}
+    server = create_mcp_server("numbers", tools=[Tool("count", "Counts.", schema, lambda values: str(len(values)))])
+    longest = 0.0
+    async with Client(server) as client:
+        counting = asyncio.create_task(client.call_tool("count", {"values": [1] * 150_000}))
+        while not counting.done():
+            begin = time.monotonic()
+            await asyncio.sleep(0.02)
+            longest = max(longest, time.monotonic() - begin)
+        assert (await counting).content[0].text == "150000"
+    assert longest < 1
 
 
 def test_of_a_list_that_is_wrong_throughout_the_first_reasons_are_told():

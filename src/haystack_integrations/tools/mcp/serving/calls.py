@@ -27,6 +27,7 @@ from contextlib import (
 )
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from keyword import iskeyword
 from math import inf
 from types import TracebackType
@@ -69,6 +70,10 @@ _WAITING_PER_PLACE = 8
 
 # Of threads: their number is bounded by the number of places. Nobody ever waits for it, so all event loops share it.
 _UNLIMITED = anyio.CapacityLimiter(inf)
+
+# From how many characters on arguments are checked in a thread: 4 MiB take half a minute, in which nobody else would be
+# served.
+_LONG_ARGUMENTS = 100_000
 
 
 class CallPool:
@@ -474,8 +479,10 @@ class ServedTool(Tool):
                 async with limit:
                     bound = await opened.enter_async_context(parts.bound())
                 with anyio.CancelScope(deadline=limit.when() or inf):
-                    arguments = {**parts.arguments.check(arguments, strict=strict), **bound}
-                    return parts.results.result(await self._call(parts, arguments, context))
+                    check = partial(parts.arguments.check, arguments, strict=strict)
+                    is_long = len(repr(arguments)) > _LONG_ARGUMENTS
+                    checked = await anyio.to_thread.run_sync(check, abandon_on_cancel=True) if is_long else check()
+                    return parts.results.result(await self._call(parts, {**checked, **bound}, context))
             except TimeoutError:
                 if not limit.expired():
                     raise

@@ -514,7 +514,7 @@ _NAMING: Final = frozenset(
 )
 # How many reasons a client is told, and how much of each: it may have made up a name.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
-# How much that is wrong is looked for at a time: finding 500,000 wrong items takes minutes.
+# How much that is wrong is looked for: finding 500,000 wrong items takes minutes.
 _MOST_ERRORS = 10_000
 # How a text is read where the schema wants something else, which models send as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
@@ -614,8 +614,8 @@ class ArgumentCheck:
             arguments = copy.deepcopy(arguments)
         while errors:
             unread = [error for error in errors if not _read_at(arguments, error, float if strict else (float, str))]
-            if len(unread) == len(errors) or (unread and len(errors) == _MOST_ERRORS):
-                raise invalid_arguments(self._tool_name, map(describe_violation, unread))
+            if len(unread) == len(errors) or len(errors) == _MOST_ERRORS:
+                raise invalid_arguments(self._tool_name, map(describe_violation, unread or errors))
             # What is in the objects and lists that were read is read in the next round.
             errors = self._errors(arguments)
         if self._inputs is None:
