@@ -99,9 +99,9 @@ def test_progress_sets_the_deadline_back_up_to_the_total(peer, kind):
     ):
         steady = in_thread(connection.call_tool, "progress", {"steps": 14, "pause": 0.25})
         halting = in_thread(connection.call_tool, "progress", {"steps": 2, "pause": LONG})
-        with pytest.raises(MCPCallTimeoutError, match=r"3\.2 seconds although it made progress.*`max_total_timeout`"):
+        with pytest.raises(MCPCallTimeoutError, match=r"3\.2 seconds.*`max_total_timeout`"):
             bounded.call_tool("progress", {"steps": 1000, "pause": 0.1})
-        with pytest.raises(MCPCallTimeoutError, match=r"3 seconds without progress.*`invocation_timeout`"):
+        with pytest.raises(MCPCallTimeoutError, match=r"3 seconds.*`invocation_timeout`"):
             halting.result(timeout=LIMIT)
         assert text(steady.result(timeout=LIMIT)) == "done"
 

@@ -39,7 +39,6 @@ from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
     CallKeywords,
     CallRequest,
-    RepeatableCallKeywords,
     call_failed,
     call_request,
 )
@@ -265,7 +264,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return supervisor.generation if supervisor is not None else 0
 
     def call_tool(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallKeywords]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
     ) -> types.CallToolResult:
         """
         Call a tool.
@@ -288,7 +287,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
 
     async def call_tool_async(
-        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[RepeatableCallKeywords]
+        self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
     ) -> types.CallToolResult:
         """
         Do the same as `call_tool` without blocking the event loop.

@@ -118,13 +118,7 @@ class CallLimits(CallOptions):
         :param timeout: The timeout, in seconds.
         :returns: The limits.
         """
-        total = self.max_total_timeout
-        return dataclasses.replace(
-            self,
-            invocation_timeout=timeout,
-            timeout_name="invocation_timeout",
-            max_total_timeout=None if total is None else max(total, timeout),
-        )
+        return dataclasses.replace(self, invocation_timeout=timeout, timeout_name="invocation_timeout")
 
     @cached_property
     def longest_call(self) -> float | None:

@@ -130,13 +130,6 @@ class CallKeywords(TypedDict, total=False):
     secrets: Iterable[str]
     meta: dict[str, Any] | None
     on_progress: ProgressCallback | None
-
-
-class RepeatableCallKeywords(CallKeywords, total=False):
-    """
-    What a caller may say of a call that may be sent again.
-    """
-
     may_repeat: bool
 
 

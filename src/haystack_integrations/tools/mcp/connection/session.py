@@ -311,7 +311,6 @@ class Session:
         self.life.redact = client.redactor.text
         self._watch = Watch(self.life)
         self._login_info = server_info if server_info._may_log_in else None
-        self._pinged_at = 0.0
         # Whether the client can, as far as is known.
         self._may_ping = True
         client.time_left = self._time_left
@@ -572,17 +571,12 @@ class Session:
     async def _ping(self, interval: float) -> None:
         # It is part of nobody's call, but the server wants to know whose session it is.
         current_identity.set(self._user)
-        began = monotonic()
-        while True:
-            due_in = max(began, self.life.heard_at, self._pinged_at) + interval - monotonic()
-            if due_in > 0:
-                await asyncio.sleep(due_in)
+        while self._may_ping:
+            await asyncio.sleep(interval)
+            if monotonic() - self.life.heard_at < interval:
                 continue
-            self._pinged_at = monotonic()
             try:
-                if not await self.client.ping():
-                    self._may_ping = False
-                    return
+                self._may_ping = await self.client.ping()
             except Exception as error:
                 logger.debug("A ping of {server} failed: {error}", server=self._server, error=type(error).__name__)
 

@@ -159,7 +159,6 @@ class ToolCall:
         self._began = monotonic()
         # How long its attempts have taken, and how much longer they may. Opening a session takes nothing of it.
         self._used, self._left = 0.0, request.limits.invocation_timeout
-        self._has_progressed = False
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
         try:
@@ -336,7 +335,6 @@ class ToolCall:
             return
         self._session.life.heard()
         if self.request.limits.reset_timeout_on_progress:
-            self._has_progressed = True
             limits, taken = self.request.limits, monotonic() - self._attempt_began
             left = self._within_total(limits.invocation_timeout, taken)
             under_way.deadline = None if left is None else monotonic() + left
@@ -409,18 +407,16 @@ class ToolCall:
         return self._unanswered(error)
 
     def _timed_out(self) -> str:
-        limits, total, has_progressed = self.request.limits, self.request.limits.max_total_timeout, self._has_progressed
-        parameter, what = limits.timeout_name, f"timed out after {limits.invocation_timeout:g} seconds"
-        advice = ""
-        if total is not None and has_progressed and self._used >= total - _CLOCK_TOLERANCE:
-            parameter, what = "max_total_timeout", f"timed out after {total:g} seconds although it made progress"
-        elif has_progressed:
-            what += " without progress"
-        elif not limits.reset_timeout_on_progress:
-            advice = ", or set `reset_timeout_on_progress` if it reports progress"
+        limits = self.request.limits
+        parameter, seconds = limits.timeout_name, limits.invocation_timeout
+        if limits.max_total_timeout is not None and self._used >= limits.max_total_timeout - _CLOCK_TOLERANCE:
+            parameter, seconds = "max_total_timeout", limits.max_total_timeout
+        advice = (
+            "" if limits.reset_timeout_on_progress else ", or set `reset_timeout_on_progress` if it reports progress"
+        )
         return (
-            f"{what}. The request was cancelled; the tool may have run. If the tool needs longer, raise "
-            f"`{parameter}`{advice}."
+            f"timed out after {seconds:g} seconds. The request was cancelled; the tool may have run. If the tool needs "
+            f"longer, raise `{parameter}`{advice}."
         )
 
     def _renamed(self, error: MCPInvocationError) -> MCPInvocationError:
