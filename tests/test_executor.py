@@ -223,24 +223,6 @@ class TestRunAsync:
             await caller
         assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
 
-    async def test_limits_all_waits_of_a_loop_by_one_timer(self, executor, monkeypatch):
-        loop, timers = asyncio.get_running_loop(), []
-        call_at = loop.call_at
-
-        def count(moment, callback, *args, **options):
-            if "Alarm" in getattr(callback, "__qualname__", ""):
-                timers.append(moment)
-            return call_at(moment, callback, *args, **options)
-
-        monkeypatch.setattr(loop, "call_at", count)
-        everybody = asyncio.Barrier(20)
-        waits = [executor.run_async(everybody.wait(), timeout=LONG + number) for number in range(20)]
-        sleeper = Sleeper()
-        with pytest.raises(TimeoutError, match=r"timed out after 0\.1 seconds"):
-            await executor.run_async(sleeper.sleep(), timeout=0.1)  # one that is needed earlier
-        await asyncio.gather(*waits)
-        assert 1 <= len(timers) <= 4
-
     def test_of_a_loop_that_is_closed_meanwhile_keeps_nothing_of_it(self, executor):
         async def end(end: asyncio.Event, began: threading.Event) -> None:
             began.set()

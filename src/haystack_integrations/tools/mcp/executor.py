@@ -18,7 +18,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from math import inf
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from haystack import logging
@@ -294,74 +293,32 @@ class _Pulse:
 
 class _Alarm:
     """
-    The end of one wait that takes too long.
+    Ends one wait in an event loop after some seconds; if an executor is given, only if its loop does not run then.
     """
 
-    __slots__ = ("_executor", "_pulse", "_seconds", "deadline")
+    __slots__ = ("_executor", "_pulse", "_seconds", "_timer", "_waiter")
 
-    def __init__(self, deadline: float, seconds: float, executor: AsyncExecutor | None) -> None:
-        self.deadline = deadline
+    def __init__(self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None) -> None:
+        self._waiter = waiter
         self._seconds = seconds
         self._executor = executor
         self._pulse: _Pulse | None = None
+        self._timer = waiter.get_loop().call_later(seconds, self._ring)
 
-    def ring(self, waiter: asyncio.Future[None], now: float) -> None:
-        """
-        End the wait, or put that off as long as the executor's loop runs, if only that counts.
-        """
+    def _ring(self) -> None:
         if self._executor is not None:
             self._pulse = self._pulse or _Pulse(self._executor)
             if self._pulse.beats():
-                self.deadline = now + _PULSE
+                self._timer = self._waiter.get_loop().call_later(_PULSE, self._ring)
                 return
-        self.deadline = inf
-        if not waiter.done():
-            waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
+        if not self._waiter.done():
+            self._waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
 
-
-class _Alarms:
-    """
-    Those of the waits in one event loop. One timer serves them all, and goes on for a while after the last one.
-    """
-
-    __slots__ = ("_looks_at", "alarms")
-
-    def __init__(self) -> None:
-        # By weak references: what waits in a loop that was closed is freed with it.
-        self.alarms: dict[weakref.ref[asyncio.Future[None]], _Alarm] = {}
-        self._looks_at = inf
-
-    def add(
-        self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None
-    ) -> weakref.ref[asyncio.Future[None]]:
+    def cancel(self) -> None:
         """
-        End a wait after some seconds; if an executor is given, only if its loop does not run then. Return its key.
+        Turn it off.
         """
-        loop, key = waiter.get_loop(), weakref.ref(waiter)
-        deadline = loop.time() + seconds
-        self.alarms[key] = _Alarm(deadline, seconds, executor)
-        # Not for a hundredth of the time: each call might need a timer of its own.
-        if deadline < self._looks_at - seconds / 100:
-            self._look_at(deadline, loop)
-        return key
-
-    def _look_at(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
-        # The loop alone holds the timer, which would keep the loop alive otherwise; and the timer holds no variables of
-        # whoever needed it first.
-        self._looks_at = moment
-        loop.call_at(moment, self._look, moment, loop, context=contextvars.Context())
-
-    def _look(self, moment: float, loop: asyncio.AbstractEventLoop) -> None:
-        if moment != self._looks_at:
-            return  # an earlier one was needed since
-        self._looks_at, now = inf, loop.time()
-        for key, alarm in self.alarms.items():
-            waiter = key()
-            if alarm.deadline <= now and waiter is not None:
-                alarm.ring(waiter, now)
-        soonest = min((alarm.deadline for alarm in self.alarms.values()), default=inf)
-        if soonest < inf:
-            self._look_at(soonest, loop)
+        self._timer.cancel()
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -437,8 +394,6 @@ class AsyncExecutor:
         self._closing = False
         # Those that somebody waits for.
         self._operations: set[_Operation] = set()
-        # Of those who wait in an event loop.
-        self._alarms: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms] = weakref.WeakKeyDictionary()
         # Whose operations have ended in this iteration, by their loops.
         self._to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         try:
@@ -590,11 +545,8 @@ class AsyncExecutor:
         # A tool of an in-process server may make a call, which is for whoever called the tool.
         caller = caller_of_operation.get() if self.in_loop_thread() else None
         operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
-        alarms = self._alarms.get(loop)
-        if alarms is None:
-            alarms = self._alarms[loop] = _Alarms()
         # Before the other thread is woken, which then need not wait for the GIL.
-        key = None if timeout is None else alarms.add(waiter, timeout, self if has_limit else None)
+        alarm = None if timeout is None else _Alarm(waiter, timeout, self if has_limit else None)
         try:
             self._submit(operation)
             await waiter
@@ -602,8 +554,8 @@ class AsyncExecutor:
             operation.cancel()
             raise
         finally:
-            if key is not None:
-                del alarms.alarms[key]
+            if alarm is not None:
+                alarm.cancel()
         result: T = operation.outcome()
         return result
 
