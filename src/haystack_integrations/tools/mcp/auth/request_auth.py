@@ -99,6 +99,9 @@ class _Renewal:
         is_alive = (self._waiters > 0 or self._is_refreshing) and not self._task.done()
         return is_alive and self._task.get_loop() is asyncio.get_running_loop()
 
+    async def ended(self) -> None:
+        await asyncio.wait({self._task})
+
     async def wait(self) -> bool:
         self._waiters += 1
         try:
@@ -119,8 +122,6 @@ class _Holder:
     record: Record | None = None
     renewal: _Renewal | None = None
     proofs: Proofs | None = None
-    # How often somebody has logged out.
-    logouts: int = 0
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
@@ -220,8 +221,9 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If the storage cannot delete them.
         """
         holder = self.holder_of(user)
+        while holder.renewal is not None and holder.renewal.can_be_joined():
+            await holder.renewal.ended()  # what it gets would undo the logout
         async with holder.storage.lock(holder.key):
-            holder.logouts += 1
             record = await _explained(holder.storage.load(holder.key))
             await _explained(holder.storage.delete(holder.key))
             holder.record = None
@@ -336,21 +338,10 @@ class OAuth(httpx2.Auth):
                 return False
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url), tries.version)
             flow.refreshing, flow.may_log_in = refreshing, tries.may_log_in
-            logouts = holder.logouts
             try:
-                record = await flow.run(may_refresh=may_refresh)
-            except MCPAuthorizationError:
-                if holder.logouts != logouts:  # it may have saved what it knew
-                    await holder.storage.delete(holder.key)
-                raise
+                holder.record = await flow.run(may_refresh=may_refresh)
             finally:
                 self.learn(flow.secrets)
-            if holder.logouts != logouts:  # in memory, nothing is locked
-                await holder.storage.delete(holder.key)
-                await self._flow(holder, record).revoke()
-                msg = "authorization failed: the user has logged out meanwhile"
-                raise MCPAuthorizationError(msg)
-            holder.record = record
             return flow.has_logged_in
 
     def _flow(
