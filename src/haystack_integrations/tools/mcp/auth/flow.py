@@ -66,9 +66,6 @@ from haystack_integrations.tools.mcp.redaction import Redactor, redact_url, secr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# From this revision on, `resource` is sent also if the MCP server has no metadata.
-_FIRST_WITH_RESOURCE = "2025-06-18"
-
 _CLIENT_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
@@ -107,7 +104,6 @@ class Flow(ABC):
     :param record: What is known so far.
     :param outgoing: Sends the requests.
     :param challenge: What the MCP server said.
-    :param version: The protocol revision of the request that it refused.
     """
 
     config: OAuthConfig
@@ -116,7 +112,6 @@ class Flow(ABC):
     record: Record
     outgoing: Outgoing
     challenge: Challenge
-    version: str | None = None
     # Called when a refresh begins, and when it is over and a login is to follow.
     refreshing: Callable[[bool], None] = lambda _: None
     # Whether a login may follow a refresh that was refused. If not, the record has no tokens then.
@@ -253,8 +248,7 @@ class Flow(ABC):
             return self.config.resource or None
         if self.found.resource is not None:
             return self.found.resource.resource
-        is_sent = not self.can_refresh or (self.version or "") >= _FIRST_WITH_RESOURCE
-        return resource_url_from_server_url(self.key.server_url) if is_sent else None
+        return resource_url_from_server_url(self.key.server_url)
 
     async def _refresh(self, client: OAuthClientInformationFull) -> Record | None:
         tokens = self.record["tokens"]

@@ -69,8 +69,6 @@ _FLOWS: dict[str, type[Flow]] = {
     "id_jag": IdJag,
 }
 
-_VERSION_HEADER = "mcp-protocol-version"
-
 
 class _Renewal:
     """
@@ -137,7 +135,6 @@ class _Tries:
     """
 
     holder: _Holder
-    version: str | None = None
     # Whether a person may be asked to log in, which nobody expects from a stream in the background.
     may_log_in: bool = True
     has_renewed: bool = False
@@ -182,7 +179,7 @@ class OAuth(httpx2.Auth):
             return
         user = current_user()
         may_log_in = request.extensions.get("may_log_in", True) or self.config.grant_type != "authorization_code"
-        tries = _Tries(self.holder_of(user), request.headers.get(_VERSION_HEADER), may_log_in)
+        tries = _Tries(self.holder_of(user), may_log_in)
         record = await _explained(self._current(tries))
         while True:
             response = yield self._with_token(request, tries.holder, record)
@@ -336,7 +333,7 @@ class OAuth(httpx2.Auth):
             if serves(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
-            flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url), tries.version)
+            flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
             flow.refreshing, flow.may_log_in = refreshing, tries.may_log_in
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
@@ -344,14 +341,12 @@ class OAuth(httpx2.Auth):
                 self.learn(flow.secrets)
             return flow.has_logged_in
 
-    def _flow(
-        self, holder: _Holder, record: Record, challenge: Challenge | None = None, version: str | None = None
-    ) -> Flow:
+    def _flow(self, holder: _Holder, record: Record, challenge: Challenge | None = None) -> Flow:
         config = self.config
         trusted = [self.server_url, config.issuer, config.idp_token_endpoint]
         outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
         flow = _FLOWS[str(config.grant_type)]
-        return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge(), version)
+        return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge())
 
 
 def _identity(storage: MCPTokenStorage) -> Any:
