@@ -266,18 +266,6 @@ async def test_a_port_of_the_configuration_that_is_taken_fails_the_login() -> No
     assert network.forms() == []
 
 
-async def test_a_port_of_a_registration_that_is_taken_makes_the_client_register_again() -> None:
-    network, storage = TokenNetwork(), InMemoryTokenStorage()
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
-        auth = network.auth(redirect_handler=press, token_storage=storage)
-        await storage.save(auth.holder_of(None).key, {"client": {"client_id": "old", "redirect_uris": [uri]}})
-        assert (await network.use(auth)).text == "welcome"
-    [form] = network.forms()
-    assert form["client_id"] == "registered"
-    assert form["redirect_uri"] != uri
-
-
 def use_browser(monkeypatch: pytest.MonkeyPatch, browser: webbrowser.BaseBrowser) -> None:
     monkeypatch.setenv("BROWSER", "a-browser")
     monkeypatch.setattr(webbrowser, "_tryorder", [])

@@ -12,7 +12,7 @@ import re
 import time
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -22,7 +22,7 @@ from key_value.aio.stores.memory import MemoryStore
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, KeyValueTokenStorage, MCPLoginRequest
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, KeyValueTokenStorage
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
 from tests.support.token_network import TokenNetwork
@@ -341,31 +341,16 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
     assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
 
 
-@pytest.mark.parametrize("where", ["at the refresh", "at the code", "on the page", "by its date"])
-async def test_a_client_that_the_authorization_server_has_forgotten_registers_again(where: str) -> None:
+async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_forgotten() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
-    over = {"client_secret": "a-client-secret", "client_secret_expires_at": 1}
-    old = {"client_id": "old", "redirect_uris": [BACK], **(over if where == "by its date" else {})}
-    tokens = {"access_token": "over", **({"refresh_token": "r"} if where == "at the refresh" else {})}
+    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state}}
+    auth = network.auth(**HANDLERS, **answer, token_storage=storage)
+    tokens = {"access_token": "over", "refresh_token": "r"}
+    await storage.save(auth.holder_of(None).key, {"client": {"client_id": "old"}, "tokens": tokens})
     unknown = httpx2.Response(401, json={"error": "invalid_client"})
-    if where in ("at the refresh", "at the code"):
-        network.answers["/token"] = [unknown, httpx2.Response(200, json=network.token)]
-    asked = []
-
-    def come_back(request: MCPLoginRequest) -> dict[str, str]:
-        asked.append(dict(parse_qsl(urlsplit(request.url).query))["client_id"])
-        if where == "on the page" and asked == ["old"]:
-            raise TimeoutError
-        return {"code": "the-code", "state": request.state}
-
-    auth = network.auth(**HANDLERS, callback_handler=come_back, token_storage=storage)
-    await storage.save(auth.holder_of(None).key, {"client": old, "tokens": tokens})
-    is_in_vain = where in ("at the code", "on the page")
-    if is_in_vain:
-        with pytest.raises(MCPAuthorizationError):
-            await network.use(auth)
+    network.answers["/token"] = [unknown, httpx2.Response(200, json=network.token)]
     assert (await network.use(auth)).text == "welcome"
-    assert asked == ["old"] * is_in_vain + ["registered"]
+    assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
 class RemoteStore(MemoryStore):

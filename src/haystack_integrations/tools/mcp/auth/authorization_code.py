@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,18 +24,16 @@ from haystack import logging
 from mcp.client.auth import PKCEParameters
 from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import OAuthClientInformationFull
-from pydantic import AnyUrl, ValidationError
+from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.auth.authorization_servers import (
     ResourceMetadata,
     is_one_of_tenants,
-    same_issuer,
 )
 from haystack_integrations.tools.mcp.auth.flow import Flow
 from haystack_integrations.tools.mcp.auth.oauth_config import (
     MCPLoginRequest,
     can_open_browser,
-    is_loopback,
     login_under_way,
 )
 from haystack_integrations.tools.mcp.auth.outgoing import json_object
@@ -114,10 +111,6 @@ class AuthorizationCode(Flow):
             redirect_uri = str(config.redirect_uri) if listener is None else listener.redirect_uri
             if self.client is None or config.client_id is None:
                 self.client = await self._client_for(redirect_uri, scope, is_native=listener is not None)
-                if "client" in self.record and not (self.record.get("tokens") or {}).get("refresh_token"):
-                    # Whether the server still has it, only the page tells, and only the person: if nobody comes back
-                    # from there, the next login registers another one.
-                    await self.forget_client()
             parameters = {
                 "response_type": "code",
                 "client_id": self.client.client_id,
@@ -151,18 +144,12 @@ class AuthorizationCode(Flow):
         if self.config.callback_handler is not None:
             yield None
             return
-        uri = self.config.redirect_uri or _DEFAULT_REDIRECT_URI
-        registered = map(str, self.client.redirect_uris or []) if self.client is not None else ()
-        # Many authorization servers take the port of the registration only.
-        first = self.config.redirect_uri or next(filter(is_loopback, registered), uri)
         listener = Listener(state)
         try:
-            await listener.listen(first)
+            await listener.listen(self.config.redirect_uri or _DEFAULT_REDIRECT_URI)
         except OSError as error:
-            if urlsplit(uri).port is not None:
-                msg = f"the port of the `redirect_uri` cannot be listened on ({error.strerror})"
-                raise MCPAuthorizationError(msg) from None
-            await listener.listen(uri)
+            msg = f"the port of the `redirect_uri` cannot be listened on ({error.strerror})"
+            raise MCPAuthorizationError(msg) from None
         try:
             yield listener
         finally:
@@ -170,22 +157,15 @@ class AuthorizationCode(Flow):
 
     async def _client_for(self, redirect_uri: str, scope: str | None, *, is_native: bool) -> OAuthClientInformationFull:
         """
-        Return the client with the metadata document, or that of an earlier registration, or register one.
+        Return the client with the metadata document, or register one.
+
+        Each login registers one, because many authorization servers take the port of the registration only.
         """
-        server, document, known = self.found.server, self.config.client_metadata_url, self.client
+        server, document = self.found.server, self.config.client_metadata_url
         if server.client_id_metadata_document_supported and document is not None:
-            uris = [AnyUrl(redirect_uri)]
             return OAuthClientInformationFull(
-                client_id=document, token_endpoint_auth_method="none", redirect_uris=uris, issuer=server.issuer
+                client_id=document, token_endpoint_auth_method="none", issuer=server.issuer
             )
-        if known is not None:
-            is_of_server = known.issuer is None or same_issuer(known.issuer, server.issuer)
-            has_uri = redirect_uri in map(str, known.redirect_uris or [])
-            # One that registered itself for fewer scopes may not ask for more.
-            demanded = set((super().scope(None) or "").split())
-            is_over = 0 < (known.client_secret_expires_at or 0) <= time.time()
-            if is_of_server and has_uri and not is_over and (not known.scope or demanded <= set(known.scope.split())):
-                return known
         if server.registration_endpoint is None:
             refused = "" if document is None else ", and it takes no `client_metadata_url`"
             msg = (

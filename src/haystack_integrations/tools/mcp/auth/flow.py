@@ -86,9 +86,6 @@ _OTHER_TYPES = frozenset({"dpop", "mac", "pop", "n_a"})
 # What refuses a refresh token without saying so (RFC 6749, 5.2). Others may come from what stands before the server.
 _REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
-# Errors of servers that do not have a registered client any more.
-_UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client"})
-
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
 
@@ -201,13 +198,6 @@ class Flow(ABC):
             client_id=config.client_id, client_secret=secret, token_endpoint_auth_method=method
         )
 
-    async def forget_client(self) -> None:
-        """
-        Take a registration out of the storage that the authorization server may have dropped.
-        """
-        self.record = {name: each for name, each in self.record.items() if name != "client"}
-        await self.storage.save(self.key, self.record)
-
     async def discover(self) -> Discovered:
         """
         Find the authorization server.
@@ -289,9 +279,6 @@ class Flow(ABC):
         response = await self._post_authenticated(endpoint, form, step)
         if self._proofs is not None and self._proofs.wants_another(response, json_object(response).get("error")):
             response = await self._post_authenticated(endpoint, form, step)
-        if "client" in self.record and json_object(response).get("error") in _UNKNOWN_CLIENT:
-            await self.forget_client()
-            self.client = self._known_client()
         return response
 
     async def _post_authenticated(self, endpoint: str, form: dict[str, str], step: str) -> httpx2.Response:
