@@ -123,31 +123,6 @@ def test_a_refused_refresh_asks_the_person_again(server: OAuthServer) -> None:
     assert server.count["authorizations"] == 2
 
 
-def test_a_refresh_that_comes_too_late_uses_the_token_of_the_process_that_was_faster(server: OAuthServer) -> None:
-    class RacedStorage(InMemoryTokenStorage):
-        """Another process saves its tokens while a refresh is under way."""
-
-        loads_until_raced = -1
-        faster: MCPTokenStorage
-
-        async def load(self, key: TokenKey) -> dict | None:
-            self.loads_until_raced -= 1
-            if self.loads_until_raced == -1:
-                await self.save(key, await self.faster.load(key) or {})
-            return await super().load(key)
-
-    storage, storage.faster = RacedStorage(), InMemoryTokenStorage()
-    server.refuses_refresh = True
-    with MCPConnection(info(server, token_storage=storage)) as connection:
-        assert said(connection) == "alice"
-        server.provider.access.clear()
-        with MCPConnection(info(server, token_storage=storage.faster)) as other:
-            assert said(other) == "alice"
-        storage.loads_until_raced = 1
-        assert said(connection) == "alice"
-    assert server.count["authorizations"] == 2
-
-
 SCRIPT = """
 import sys, time
 from pathlib import Path

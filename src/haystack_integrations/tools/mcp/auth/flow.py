@@ -54,9 +54,6 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     Record,
     TokenKey,
     client_of,
-    has_expired,
-    has_token,
-    is_same,
     secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
@@ -250,9 +247,6 @@ class Flow(ABC):
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
-            stored = await self.storage.load(self.key)
-            if has_token(stored) and not is_same(stored, self.record) and not has_expired(stored):
-                return stored  # of another process, which refreshed first although this one held the lock
             # What was refused is of no use any more.
             gone = ("tokens", "expires_at", "serial")
             self.record = {name: each for name, each in self.record.items() if name not in gone}
