@@ -197,7 +197,7 @@ def test_a_configuration_shows_no_secret() -> None:
                 "issuer": "https://auth.example.com",
                 "id_token": SECRET,
             },
-            "needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`",
+            "the grant 'id_jag' needs `idp_token_endpoint`",
         ),
     ],
 )

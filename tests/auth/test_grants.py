@@ -137,20 +137,17 @@ async def test_a_workload_needs_metadata_to_know_for_whom_its_assertion_is(netwo
     assert network.forms() == []
 
 
-def id_jag(network: TokenNetwork, **options: Any) -> dict[str, Any]:
+def exchange(network: TokenNetwork, **options: Any) -> dict[str, Any]:
     return {
         "grant_type": "id_jag",
         "client_id": "me",
         "client_secret": SECRET,
         "issuer": network.origin,
         "scopes": ["a"],
+        "id_token": Secret.from_token("the-id-token"),
+        "idp_token_endpoint": network.idp_url,
         **options,
     }
-
-
-def exchange(network: TokenNetwork, **options: Any) -> dict[str, Any]:
-    id_token = Secret.from_token("the-id-token")
-    return id_jag(network, id_token=id_token, idp_token_endpoint=network.idp_url, **options)
 
 
 @pytest.mark.parametrize("is_client_of_idp", [False, True])
@@ -180,13 +177,6 @@ async def test_an_id_jag_is_for_the_scopes_that_the_server_demands(network: Toke
         assert [form["scope"] for form in network.forms(path)] == ["read", "read write"]
     with pytest.raises(MCPAuthorizationError, match="the scope 'write', for which the token was asked already"):
         await network.use(auth)
-
-
-async def test_an_id_jag_may_come_from_a_function(network: TokenNetwork) -> None:
-    auth = network.auth(**id_jag(network, assertion_provider=an_assertion))
-    assert (await network.use(auth)).text == "welcome"
-    assert network.forms()[0]["assertion"] == f"for {network.origin} of None"
-    assert network.forms("/idp") == []
 
 
 @pytest.mark.parametrize(

@@ -461,8 +461,6 @@ class IdJag(JwtBearer):
         :raises MCPAuthorizationError: If the identity provider gives none.
         """
         config = self.config
-        if config.id_token is None:
-            return await super().assertion(scope)
         secret = config.idp_client_secret
         form = {
             "grant_type": _TOKEN_EXCHANGE,

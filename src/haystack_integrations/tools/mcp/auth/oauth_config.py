@@ -112,7 +112,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     _PERSON: (),
     _SERVICE: ("client_id",),
     _WORKLOAD: ("assertion_provider",),
-    _EMPLOYEE: ("client_id", "client_secret", "issuer"),
+    _EMPLOYEE: ("client_id", "client_secret", "issuer", "id_token", "idp_token_endpoint"),
 }
 
 
@@ -254,8 +254,8 @@ class OAuthConfig(Options):
         allows.
     :param key_id: The `kid` of the `private_key`.
     :param assertion_provider: Gives the assertion for an `MCPAssertionRequest`: a function, its import path, or a
-        Secret. For `"jwt_bearer"` the assertion of the workload, for `"id_jag"` the ID-JAG, unless `id_token` gets
-        one; for `"client_credentials"` the assertion by which the client authenticates, in place of a `private_key`.
+        Secret. For `"jwt_bearer"` the assertion of the workload, for `"client_credentials"` the assertion by which the
+        client authenticates, in place of a `private_key`.
     :param id_token: ID token of the user, which the identity provider exchanges for an ID-JAG: a Secret, or a function
         (or its import path) that gets an `MCPAssertionRequest`.
     :param idp_token_endpoint: Token endpoint of the identity provider.
@@ -296,7 +296,7 @@ class OAuthConfig(Options):
     private_key: _Secret = _for(_SERVICE, identifies=False)
     signing_algorithm: Text | None = _for(_SERVICE, identifies=False)
     key_id: Text | None = _for(_SERVICE, identifies=False)
-    assertion_provider: _Source = _for(_SERVICE, _WORKLOAD, _EMPLOYEE)
+    assertion_provider: _Source = _for(_SERVICE, _WORKLOAD)
     id_token: _Source = _for(_EMPLOYEE)
     idp_token_endpoint: _Url = _for(_EMPLOYEE)
     idp_client_id: Text | None = _for(_EMPLOYEE)
@@ -330,9 +330,6 @@ class OAuthConfig(Options):
             grants = each.metadata.get("grants") or (grant,)
             if grant not in grants and getattr(self, each.name) != each.default:
                 yield f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'"
-        exchange = (self.id_token, self.idp_token_endpoint)
-        if grant == "id_jag" and exchange.count(None) != (0 if self.assertion_provider is None else len(exchange)):
-            yield "the grant 'id_jag' needs either `id_token` and `idp_token_endpoint`, or an `assertion_provider`"
         if self.callback_handler is not None and self.redirect_uri is None:
             yield "a `callback_handler` needs the `redirect_uri` at which it gets the answer"
         if self.redirect_uri is not None and self.callback_handler is None and not is_loopback(self.redirect_uri):
