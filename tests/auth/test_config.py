@@ -127,10 +127,9 @@ def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_says_wh
         OAuthConfig.from_dict({"scope": "a"})
 
 
-def test_null_is_taken_for_what_is_not_wanted_and_a_tuple_for_a_list() -> None:
-    config = OAuthConfig.from_dict({"dpop": None, "client_name": None, "login_timeout": None, "scopes": ("a", "b")})
+def test_null_is_taken_for_what_is_not_wanted() -> None:
+    config = OAuthConfig.from_dict({"dpop": None, "client_name": None, "login_timeout": None})
     assert (config.dpop, config.client_name, config.login_timeout) == (None, None, None)
-    assert config.scopes == ["a", "b"]
 
 
 def test_equal_configurations_share_a_connection() -> None:
@@ -159,7 +158,6 @@ def test_a_configuration_shows_no_secret() -> None:
     ("options", "message"),
     [
         ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
-        ({"client_secret": SECRET}, "needs `client_id`"),
         ({"grant_type": "password"}, "`grant_type` must be 'authorization_code'"),
         ({"grant_type": "jwt_bearer"}, "the grant 'jwt_bearer' needs `assertion_provider`"),
         ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
@@ -167,24 +165,13 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"redirect_uri": "https://me.example.com/back"}, "needs a `callback_handler`"),
         ({"callback_handler": allow}, "needs the `redirect_uri`"),
         ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
-        ({"client_metadata_url": "https://me.example.com"}, "a URL that begins with https:// and has a path"),
         ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
         ({"scopes": "a b"}, "`scopes` must be a valid list"),
-        ({"scopes": {"a"}}, "`scopes` must be a valid list"),
-        ({"scopes": ["a b"]}, "`scopes` (0) must match"),
         ({"login_timeout": 0}, "`login_timeout` must be greater than 0"),
         ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
-        ({"token_endpoint_auth_method": "client_secret_basic"}, "needs a `client_secret`"),
-        ({"resource": True}, "`resource` must be a URI without a fragment, False to leave it out, or None"),
-        ({"resource": "https://mcp.example.com/#here"}, "`resource` must be a URI"),
         ({"idp_client_id": "me"}, "`idp_client_id` is for the grant 'id_jag'"),
         ({"token_endpoint_auth_method": "tls"}, "`token_endpoint_auth_method` must be 'client_secret_basic'"),
-        ({"client_id": "me", "client_secret": SECRET, "private_key": SECRET}, "does not go with 'client_secret_basic'"),
-        (
-            {"client_id": "me", "client_secret": SECRET, "token_endpoint_auth_method": "none"},
-            "a `client_secret` does not go with the authentication method 'none'",
-        ),
         (
             {"client_id": "me", "private_key": SECRET, "assertion_provider": SECRET},
             "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",

@@ -240,9 +240,7 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
     assert server.kinds() == expected * 2
 
 
-@pytest.mark.parametrize(
-    "kind", ["BearerToken", "", None, "absent", 5]
-)
+@pytest.mark.parametrize("kind", ["BearerToken", "", None, "absent", 5])
 async def test_a_token_of_whatever_bearer_type_is_used(kind: Any) -> None:
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"token_type": kind}))
     auth = server.auth(**PERSON)

@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import sys
 import uuid
 import webbrowser
@@ -25,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationInfo
+from pydantic import PlainValidator, ValidationInfo
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.auth.token_storage import (
@@ -156,18 +155,9 @@ def _is_function(value: Any) -> bool:
     return callable(value) or is_import_path(value)
 
 
-def _is_resource(value: Any) -> bool:
-    # RFC 8707, 2: absolute, and without a fragment.
-    return value is False or (isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w+.-]*:[^\s#]+", value) is not None)
-
-
 def _is_storage(value: Any) -> bool:
     methods = ("get_tokens", "set_tokens", "get_client_info", "set_client_info")
     return isinstance(value, MCPTokenStorage) or all(hasattr(value, method) for method in methods)
-
-
-def _as_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 _FUNCTION = "a function or its import path 'package.module:name'"
@@ -180,14 +170,6 @@ _Source: TypeAlias = Annotated[
     str | Secret | AssertionProvider | None,
     _must(lambda value: isinstance(value, Secret) or _is_function(value), f"a Secret, {_FUNCTION}"),
 ]
-_Document: TypeAlias = Annotated[
-    str | None,
-    _must(
-        lambda value: is_url(value, ("https",)) and urlsplit(value).path not in ("", "/"),
-        "a URL that begins with https:// and has a path",
-    ),
-]
-_Scope: TypeAlias = Annotated[str, Field(pattern=r"^\S+$")]
 
 
 @explains_options
@@ -272,7 +254,7 @@ class OAuthConfig(Options):
     client_id: Text | None = _for()
     client_secret: _Secret = _for(identifies=False)
     issuer: _Url = _for()
-    scopes: Annotated[list[_Scope], BeforeValidator(_as_list)] | None = _for()
+    scopes: list[str] | None = _for()
     token_endpoint_auth_method: AuthMethod | None = _for(identifies=False)
     grant_type: GrantType | None = _for()
     token_storage: Annotated[
@@ -284,7 +266,7 @@ class OAuthConfig(Options):
     ] = None
     _: KW_ONLY
     client_name: Text | None = _for(_PERSON, identifies=False, default="mcp-haystack")
-    client_metadata_url: _Document = _for(_PERSON)
+    client_metadata_url: _Url = _for(_PERSON)
     redirect_uri: Text | None = _for(_PERSON, identifies=False)
     redirect_handler: Annotated[str | RedirectHandler | None, _must(_is_function, _FUNCTION)] = _for(
         _PERSON, identifies=False
@@ -302,9 +284,7 @@ class OAuthConfig(Options):
     idp_client_id: Text | None = _for(_EMPLOYEE)
     idp_client_secret: _Secret = _for(_EMPLOYEE, identifies=False)
     dpop: bool | None = _for(_PERSON, _SERVICE, _WORKLOAD, default=False)
-    resource: Annotated[
-        str | Literal[False] | None, _must(_is_resource, "a URI without a fragment, False to leave it out, or None")
-    ] = _for()
+    resource: str | Literal[False] | None = _for()
 
     def __post_init__(self) -> None:
         """
@@ -319,10 +299,10 @@ class OAuthConfig(Options):
             self.token_endpoint_auth_method = "client_secret_basic"
         elif self.token_endpoint_auth_method is None and self.grant_type == "client_credentials":
             self.token_endpoint_auth_method = "private_key_jwt"
-        for problem in (*self._problems_of_grant(self.grant_type), *self._problems_of_authentication(self.grant_type)):
+        for problem in self._problems(self.grant_type):
             raise ValueError(problem)
 
-    def _problems_of_grant(self, grant: str) -> Iterator[str]:
+    def _problems(self, grant: str) -> Iterator[str]:
         for name in _NEEDS[grant]:
             if getattr(self, name) is None:
                 yield f"the grant '{grant}' needs `{name}`"
@@ -337,22 +317,11 @@ class OAuthConfig(Options):
                 "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
                 "`callback_handler`, because no listener in this process can get the answer"
             )
-
-    def _problems_of_authentication(self, grant: str) -> Iterator[str]:
-        method = self.token_endpoint_auth_method
-        if self.client_secret is not None and self.client_id is None:
-            yield "a `client_secret` needs its `client_id`"
-        if method in ("client_secret_basic", "client_secret_post") and self.client_secret is None:
-            yield f"`token_endpoint_auth_method` '{method}' needs a `client_secret`"
-        if method == "none" and self.client_secret is not None:
-            yield "a `client_secret` does not go with the authentication method 'none'"
-        if method == "private_key_jwt":
+        if self.token_endpoint_auth_method == "private_key_jwt":
             if grant != "client_credentials":
                 yield f"'private_key_jwt' is for the grant 'client_credentials', not for '{grant}'"
             if (self.private_key is None) == (self.assertion_provider is None):
                 yield "'private_key_jwt' needs either a `private_key` or an `assertion_provider`"
-        elif grant == "client_credentials" and (self.private_key or self.assertion_provider) is not None:
-            yield f"a `private_key` or an `assertion_provider` does not go with '{method}'"
 
     def create_auth(self, server_url: str) -> httpx2.Auth:
         """
