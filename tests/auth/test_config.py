@@ -106,7 +106,7 @@ CONFIGS = [
         idp_client_secret=SECRET,
     ),
     OAuthConfig(token_storage=FileTokenStorage("~/tokens"), resource=False, scopes=[]),
-    OAuthConfig(token_storage=KeyValueTokenStorage("tests.auth.test_config:make_store", collection="mine")),
+    OAuthConfig(token_storage=KeyValueTokenStorage("tests.auth.test_config:make_store")),
 ]
 
 

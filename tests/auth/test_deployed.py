@@ -371,7 +371,7 @@ async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used
         assert renewal is not None
         await asyncio.wait([renewal._task])
         # No other process waits for its lock.
-        assert await store.get(f"{key.digest}.lock", collection=storage.collection) is None
+        assert await store.get(f"{key.digest}.lock", collection=token_storage._COLLECTION) is None
         assert (await (using or network.use(auth))).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["first"]
     assert ((await storage.load(key)) or {})["tokens"]["refresh_token"] == "second"

@@ -183,10 +183,6 @@ def test_files_with_tokens_are_for_their_owner_only(server: OAuthServer, tmp_pat
     [path] = folder.glob("*.json")
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["tokens"]["access_token"] in server.issued
-    path.chmod(0o644)
-    with MCPConnection(info(server, token_storage=FileTokenStorage(str(folder)))) as connection:
-        said(connection)
-    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_file_fails_the_connect_and_says_so(server: OAuthServer, tmp_path: Path) -> None:
@@ -372,18 +368,9 @@ async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: P
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
-@rows(
-    ("kind", "options", "message"),
-    [
-        (FileTokenStorage, {"folder": None}, "`folder` must be a path, got"),
-        (KeyValueTokenStorage, {"store": 5}, "`store` must be a store of py-key-value-aio, a function that makes one"),
-        (KeyValueTokenStorage, {"store": MemoryStore(), "collection": ""}, "`collection` must be a string that"),
-    ],
-)
-def test_invalid_parameters_of_a_storage_are_refused(kind: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:
-        kind(**options)
-    assert message in str(caught.value)
+def test_a_folder_must_be_a_path() -> None:
+    with pytest.raises(ValueError, match="`folder` must be a path, got None"):
+        FileTokenStorage(None)  # type: ignore[arg-type]
 
 
 @rows("store", [MemoryStore, "key_value.aio.stores.memory:MemoryStore"])
@@ -420,7 +407,7 @@ async def test_a_process_that_was_forked_while_a_file_was_locked_does_not_keep_i
 async def test_a_lock_that_is_not_waited_for_any_more_is_free_again() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)
-    place = {"key": f"{KEY.digest}.lock", "collection": storage.collection}
+    place = {"key": f"{KEY.digest}.lock", "collection": token_storage._COLLECTION}
 
     async def lock() -> None:
         async with storage.lock(KEY):
@@ -438,7 +425,7 @@ async def test_a_lock_that_is_not_waited_for_any_more_is_free_again() -> None:
 async def test_a_lock_of_a_process_that_died_ends() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)
-    place = {"key": f"{KEY.digest}.lock", "collection": storage.collection}
+    place = {"key": f"{KEY.digest}.lock", "collection": token_storage._COLLECTION}
     await store.put(value={"owner": "dead", "until": time.time() - 1}, **place)
     async with storage.lock(KEY):
         assert (await store.get(**place))["owner"] != "dead"

@@ -33,17 +33,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard
 from urllib.parse import urljoin
 
 import anyio.to_thread
-from haystack import default_from_dict, default_to_dict, logging
+from haystack import default_from_dict, default_to_dict
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
-from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path, stored_in
+from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, stored_in
 
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # What is kept for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
 # `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
@@ -54,6 +52,9 @@ _POLL = 0.05
 
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
 _EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
+
+# The collection of a key-value store that has them.
+_COLLECTION = "mcp-haystack-tokens"
 
 # How long a process may hold a lock in a key-value store, in seconds: longer than any refresh takes. A login may take
 # longer, and then two processes may ask for one.
@@ -254,9 +255,6 @@ class FileTokenStorage(MCPTokenStorage):
     def _load(self, path: Path) -> Record | None:
         try:
             with path.open(encoding="utf-8") as file:
-                if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:
-                    logger.warning("{path} could be read by others; now only its owner can", path=str(path))
-                    os.fchmod(file.fileno(), 0o600)
                 record = json.load(file)
         except FileNotFoundError:
             return None
@@ -363,29 +361,9 @@ class KeyValueTokenStorage(MCPTokenStorage):
 
     :param store: The store (`AsyncKeyValue`), or a function that makes it, or the import path of either. It is used in
         the event loop of all connections only. Only an import path, or a function with one, can be saved to YAML.
-    :param collection: The collection of the store.
-    :raises ValueError: If a parameter is invalid.
     """
 
     store: Any = field(repr=False)
-    collection: str = "mcp-haystack-tokens"
-
-    def __post_init__(self) -> None:
-        """
-        Check the parameters.
-
-        :raises ValueError: Naming the parameter and what it takes.
-        """
-        is_store = all(hasattr(self.store, method) for method in ("get", "put", "delete"))
-        if not is_store and not callable(self.store) and not is_import_path(self.store):
-            msg = (
-                "KeyValueTokenStorage: `store` must be a store of py-key-value-aio, a function that makes one, "
-                f"or an import path 'package.module:name', got {type(self.store).__name__}"
-            )
-            raise ValueError(msg)
-        if not isinstance(self.collection, str) or not self.collection:
-            msg = f"KeyValueTokenStorage: `collection` must be a string that is not empty, got {self.collection!r}"
-            raise ValueError(msg)
 
     @cached_property
     def _made(self) -> Any:
@@ -403,7 +381,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :returns: The record, or None if there is none.
         """
         store = await self._store()
-        record: Record | None = await store.get(key.digest, collection=self.collection)
+        record: Record | None = await store.get(key.digest, collection=_COLLECTION)
         return record
 
     async def save(self, key: TokenKey, record: Record) -> None:
@@ -414,7 +392,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :param record: The record.
         """
         store = await self._store()
-        await store.put(key.digest, record, collection=self.collection)
+        await store.put(key.digest, record, collection=_COLLECTION)
 
     async def delete(self, key: TokenKey) -> None:
         """
@@ -423,7 +401,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :param key: Its key.
         """
         store = await self._store()
-        await store.delete(key.digest, collection=self.collection)
+        await store.delete(key.digest, collection=_COLLECTION)
 
     @asynccontextmanager
     async def lock(self, key: TokenKey) -> AsyncIterator[None]:
@@ -434,7 +412,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :returns: A context manager. The lock of a process that dies ends after two minutes.
         """
         store, owner = await self._store(), uuid.uuid4().hex
-        place = {"key": f"{key.digest}.lock", "collection": self.collection}
+        place = {"key": f"{key.digest}.lock", "collection": _COLLECTION}
         try:
             while (held := await store.get(**place) or {}).get("owner") != owner:
                 if held.get("until", 0) < time.time():
@@ -452,7 +430,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :returns: The dictionary.
         :raises ValueError: If the store has no import path.
         """
-        return default_to_dict(self, store=import_path_of(self, "store", self.store), collection=self.collection)
+        return default_to_dict(self, store=import_path_of(self, "store", self.store))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> KeyValueTokenStorage:
