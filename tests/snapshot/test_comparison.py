@@ -187,7 +187,6 @@ def test_a_report_shows_what_people_would_not_see():
     assert str(report) == (
         'tool \'search\': another text (/description)\n  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
     )
-    assert json.loads(json.dumps(report.to_dict()))["drifts"][0]["kind"] == "description"
 
 
 def test_a_report_is_written_like_any_other_object():

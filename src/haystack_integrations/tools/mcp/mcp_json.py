@@ -239,9 +239,6 @@ class Configuration:
         :returns: The toolsets by the names of their servers, without those that are disabled.
         :raises ValueError: If an entry cannot be used, or there is no such server.
         """
-        if isinstance(servers, str):
-            msg = f"`servers` must be a list of names, got {servers!r}"
-            raise ValueError(msg)
         if unknown := [name for name in servers or [] if name not in self.entries]:
             known = ", ".join(self.entries) or "none"
             msg = f"{self.where} has no server {', '.join(map(repr, unknown))}; it has {known}"
@@ -364,10 +361,8 @@ class Configuration:
             self._warn(place, f"`envFile` cannot be read: {error.strerror or type(error).__name__}")
             return entry
         given = entry.get("env")
-        known = [name for name in names if name.isascii() and name.isidentifier()]
-        if len(known) < len(names):  # a name may be part of a secret that has several lines
-            self._warn(place, f"`envFile` has lines that set no variable; passed over {len(names) - len(known)}")
-        added = {name: f"${{envFile:{file}:{name}}}" for name in known}
+        # Another name may be part of a secret that has several lines.
+        added = {name: f"${{envFile:{file}:{name}}}" for name in names if name.isascii() and name.isidentifier()}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
 
 

@@ -22,7 +22,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
@@ -119,14 +119,6 @@ class MCPToolDrift:
     before: Any = None
     after: Any = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Describe the drift as JSON.
-
-        :returns: The fields.
-        """
-        return asdict(self)
-
     def __str__(self) -> str:
         """
         Describe the drift in one line, or in three with the values. Invisible characters are escaped.
@@ -213,14 +205,6 @@ class MCPDriftReport:
         if unnamed := len(self) - len(named):
             shown.append(f"{unnamed} new {'tool' if unnamed == 1 else 'tools'}")
         return ", ".join(shown)
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Describe the report as JSON.
-
-        :returns: A dictionary with `drifts`, a list.
-        """
-        return {"drifts": [drift.to_dict() for drift in self]}
 
     def __str__(self) -> str:
         """
