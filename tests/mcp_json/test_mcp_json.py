@@ -214,7 +214,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     content = {
         "mcpServers": {
             "my server!": {"command": "x", "timeout": 90, "enabledTools": ["a", "b"], "disabledTools": ["b"]},
-            "my server?": {"command": "x", "timeout": 5_000, "required": False, "connection_timeout": 3},
+            "other server?": {"command": "x", "timeout": 5_000, "required": False, "connection_timeout": 3},
             "named": {"command": "x", "tool_name_prefix": "n", "allowedTools": ["*"]},
             "off": {"command": "x", "disabled": True},
         }
@@ -223,7 +223,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
 
     assert (first.tool_name_prefix, second.tool_name_prefix, named.tool_name_prefix) == (
         "my_server",
-        "my_server_2",
+        "other_server",
         "n",
     )
     assert (first.invocation_timeout, second.invocation_timeout) == (90, 5)

@@ -150,7 +150,6 @@ class TestFacade:
         assert "The call of 'echo' was refused: the limit of 2 turns of tool calls is reached" in results(messages)[1]
         assert inprocess.calls == []
         assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
-        assert results(mcp.refuse_completion_response(reply, "Enough.")) == ["Enough."] * 2
 
     async def test_the_same_holds_asynchronously(self, mcp):
         assert len(await mcp.get_tool_schemas_async()) == 4

@@ -11,7 +11,7 @@ import json
 import pytest
 from mcp import types
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, MCPToolSnapshot
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters, visible_text
 from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
@@ -43,9 +43,12 @@ def parameters(**changes):
     return schema(properties={**define().input_schema["properties"], **changes})
 
 
+def compared(before, after):
+    return MCPToolSnapshot.from_tools(before).compare(MCPToolSnapshot.from_tools(after))
+
+
 def kinds(before, after):
-    report = MCPToolSnapshot.from_tools([before]).compare([after])
-    return sorted({(drift.kind, drift.path) for drift in report})
+    return sorted({(drift.kind, drift.path) for drift in compared([before], [after])})
 
 
 def hints(**changes):
@@ -139,17 +142,14 @@ def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
     assert snapshot({"default": 1}).compare(snapshot({"default": True}))
 
 
-NEVER_ASKED = InProcessServerInfo("package.module:server")
-
-
-@rows("other", ["tools.json", NEVER_ASKED, [*MCPToolset(NEVER_ASKED, tool_names=["add"])]])
-def test_a_path_a_server_info_and_a_list_of_tools_are_told_what_can_be_compared(other):
+@rows("other", ["tools.json", InProcessServerInfo("package.module:server")])
+def test_a_path_and_a_server_info_are_told_what_can_be_compared(other):
     with pytest.raises(TypeError, match="is made of an MCPToolset, an MCPTool or an MCPConnection"):
         MCPToolSnapshot.from_tools([]).compare(other)
 
 
 def test_a_renamed_tool_is_gone_and_new():
-    report = MCPToolSnapshot.from_tools([define()]).compare([define(name="find")])
+    report = compared([define()], [define(name="find")])
     assert [(drift.tool, drift.kind) for drift in report] == [("find", "added"), ("search", "removed")]
     assert report.tools == ["find", "search"]
     assert report.kinds == ["added", "removed"]
@@ -157,7 +157,7 @@ def test_a_renamed_tool_is_gone_and_new():
 
 
 def test_a_summary_stays_short():
-    report = MCPToolSnapshot.from_tools([]).compare([define(name=f"tool_{number}") for number in range(500)])
+    report = compared([], [define(name=f"tool_{number}") for number in range(500)])
     assert len(report) == 500
     assert len(report.summary()) < 300
     assert report.summary().endswith(", and 490 more")
@@ -165,7 +165,7 @@ def test_a_summary_stays_short():
 
 def test_a_summary_for_models_does_not_name_new_tools():
     new = [define(name="a\nb\u200b"), define(name="x" * 500)]
-    report = MCPToolSnapshot.from_tools([define()]).compare([define(description="Other."), *new])
+    report = compared([define()], [define(description="Other."), *new])
     assert report.summary(names_of_new_tools=False) == "'search' (description), 2 new tools"
     assert report.summary() == f"'a\\nb\\u200b' (added), 'search' (description), '{'x' * 128}…' (added)"
 
@@ -183,14 +183,14 @@ def test_instructions_are_compared_if_both_sides_have_them():
 
 def test_a_report_shows_what_people_would_not_see():
     hidden = define(description="Search notes.\u200b\U000e0041")
-    report = MCPToolSnapshot.from_tools([define()]).compare([hidden])
+    report = compared([define()], [hidden])
     assert str(report) == (
         'tool \'search\': another text (/description)\n  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
     )
 
 
 def test_a_report_is_written_like_any_other_object():
-    report = MCPToolSnapshot.from_tools([]).compare([define()])
+    report = compared([], [define()])
     assert report == MCPDriftReport(drifts=(MCPToolDrift("search", "added", after=report.drifts[0].after),))
     assert "%s" % report == str(report) == "tool 'search': it is new"  # noqa: UP031 (as loggers do)
     assert repr(report).startswith("MCPDriftReport(drifts=(MCPToolDrift(tool='search', kind='added', after=")

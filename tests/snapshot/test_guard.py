@@ -425,7 +425,7 @@ def test_a_tool_for_apps_that_is_shown_to_models_has_drifted(on_drift, shown):
     with MCPConnection(server.info) as connection:
         snapshot = MCPToolSnapshot.capture(connection)
     server.tools = [definition("look"), definition("open")]
-    assert [drift.kind for drift in snapshot.compare(server.tools)] == ["added"]
+    assert [drift.kind for drift in snapshot.compare(MCPToolSnapshot.from_tools(server.tools))] == ["added"]
     with MCPToolset(server.info, snapshot=SnapshotCheck(snapshot, on_drift)) as toolset:
         if shown is None:
             with pytest.raises(MCPDriftError, match=r"'open' \(added\)"):

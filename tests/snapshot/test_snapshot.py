@@ -132,7 +132,7 @@ def test_a_snapshot_is_compared_with_what_a_server_has_now():
         snapshot = MCPToolSnapshot.capture(toolset)
         assert not snapshot.compare(toolset)
         assert not snapshot.compare(toolset.connection)
-        assert not snapshot.compare(toolset.connection.list_tools())
+        assert not snapshot.compare(MCPToolSnapshot.from_tools(toolset.connection.list_tools()))
     changed = build_server("Be rude.")
     changed.remove_tool("ask")
     with MCPToolset(InProcessServerInfo(changed)) as toolset:

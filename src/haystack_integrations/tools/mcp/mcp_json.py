@@ -163,7 +163,6 @@ class Configuration:
         self._inputs = inputs or {}
         self._prefix_tool_names = prefix_tool_names
         self._parameters = parameters or {}
-        self._prefixes: set[str] = set()
         # Of a link, the folder that it is in, as for the client.
         folder = Path.cwd() if self._file is None else Path(os.path.abspath(self._file)).parent
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
@@ -268,9 +267,8 @@ class Configuration:
         check = snapshot if isinstance(snapshot, Mapping) else {"snapshot": snapshot}
         if self._file is not None and isinstance(file := check.get("snapshot"), str):
             own["snapshot"] = {**check, "snapshot": self._file.parent / file}
-        prefix = {"tool_name_prefix": prefix_of(name, self._prefixes)} if self._prefix_tool_names else {}
+        prefix = {"tool_name_prefix": prefix_of(name)} if self._prefix_tool_names else {}
         options = _combined(self._parameters, prefix, own)
-        self._prefixes.add(str(options.get("tool_name_prefix")))
         if self._is_checked and (missing := missing_variables(server_info)):
             msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
             if options.get("required", True):

@@ -428,16 +428,9 @@ class MCPToolSnapshot:
         :param server_version: Its version.
         :param instructions: Its instructions; None to leave them out.
         :returns: The snapshot.
-        :raises TypeError: If they are no definitions, but tools of Haystack.
         """
         pinned: dict[str, PinnedTool] = {}
         for definition in definitions:
-            if not hasattr(definition, "input_schema"):
-                msg = (
-                    "A snapshot is made of an MCPToolset, an MCPTool or an MCPConnection, or of definitions as of its "
-                    f"`list_tools`, got one of {type(definition).__name__}"
-                )
-                raise TypeError(msg)
             if definition.name not in pinned and unusable_by_model(definition) is None:
                 pinned[definition.name] = PinnedTool.of(definition)
         return cls(
@@ -469,20 +462,18 @@ class MCPToolSnapshot:
         """
         return [tool.as_tool() for tool in self.tools]
 
-    def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource | Iterable[types.Tool]) -> MCPDriftReport:
+    def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource) -> MCPDriftReport:
         """
         Return what is different now.
 
-        :param current: Another snapshot, or definitions as of `MCPConnection.list_tools`, or an MCPToolset, MCPTool or
-            MCPConnection, whose server is asked. Instructions are compared if both sides have them.
+        :param current: Another snapshot, or an MCPToolset, MCPTool or MCPConnection, whose server is asked.
+            Instructions are compared if both sides have them.
         :returns: The differences; false if there are none.
         :raises MCPConnectionError: If a server has to be asked and cannot be reached.
         :raises TypeError: If `current` is something else, such as a path.
         """
         if not isinstance(current, MCPToolSnapshot):
-            is_list = isinstance(current, Iterable) and not isinstance(current, str)
-            is_asked = hasattr(current, "connection") or hasattr(current, "list_tools") or not is_list
-            current = MCPToolSnapshot.capture(current) if is_asked else MCPToolSnapshot.from_tools(current)  # type: ignore[arg-type]
+            current = MCPToolSnapshot.capture(current)
         before = {tool.name: tool for tool in self.tools}
         after = {tool.name: tool for tool in current.tools}
         return drift_report(before, after, self.instructions, current.instructions)

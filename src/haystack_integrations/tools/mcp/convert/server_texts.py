@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import AfterValidator
+from pydantic import Field
 
 # Invisible, but neither control nor format characters: fillers, variation selectors and other default-ignorable code
 # points of Unicode, assigned or not.
@@ -153,18 +153,7 @@ _NAME = re.compile(r"[^\w .:/-]+")
 _LONGEST_NAME = 100
 
 
-def _with_placeholders(template: str) -> str:
-    try:
-        is_complete = "\0" in template.format(server="", instructions="\0")
-    except (KeyError, IndexError, ValueError, AttributeError):
-        is_complete = False
-    if not is_complete:
-        msg = "`template` must have the placeholder {instructions}, and may have {server}"
-        raise ValueError(msg)
-    return template
-
-
-InstructionsTemplate: TypeAlias = Annotated[str, AfterValidator(_with_placeholders)]
+InstructionsTemplate: TypeAlias = Annotated[str, Field(pattern=r"\{instructions\}")]
 
 
 def fenced_instructions(

@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
@@ -124,20 +124,14 @@ def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[st
     return result, {safe: name for name, safe in renamed.items()}
 
 
-def prefix_of(name: str, taken: Collection[str] = ()) -> str:
+def prefix_of(name: str) -> str:
     """
     Make a tool name prefix of the name of a server.
 
     :param name: Any name.
-    :param taken: Prefixes that are not to be used again.
-    :returns: A valid prefix, with a number at its end if it would be one of those.
+    :returns: A valid prefix.
     """
-    base = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
-    prefix, number = base, 2
-    while prefix in taken:
-        ending = f"_{number}"
-        prefix, number = f"{base[: _LONGEST_PREFIX - len(ending)]}{ending}", number + 1
-    return prefix
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
 
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:

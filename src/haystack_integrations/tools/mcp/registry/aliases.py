@@ -60,9 +60,6 @@ class MCPAliasToolset(Compound, LiveToolset):
             raise MCPConfigurationError(msg)
         self._config = tool_config
         self._providers: dict[str, Provider] = {name: known[name] for name in tool_config.providers}
-        self._prefixes: dict[str, str] = {}
-        for name in tool_config.providers:
-            self._prefixes[name] = prefix_of(name, self._prefixes.values())
         # Of no server if no tool is allowed.
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
@@ -86,7 +83,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         if self._config.timeout_sec is not None:
             parameters["invocation_timeout"] = self._config.timeout_sec
         if self._config.prefix == "always":
-            parameters["tool_name_prefix"] = self._prefixes[name]
+            parameters["tool_name_prefix"] = prefix_of(name)
         kind = type(provider) if isinstance(provider, MCPToolset) else MCPToolset
         member = kind(**parameters)
         if self._config.timeout_sec is not None:
@@ -142,7 +139,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         for provider, tool in chosen:
             name = tool.name
             if owners[name] > 1 and self._config.prefix == "on_conflict":
-                name = provider_safe_name(name, self._prefixes[provider])
+                name = provider_safe_name(name, prefix_of(provider))
             if name in arranged:
                 first = arranged[name][0]
                 msg = (

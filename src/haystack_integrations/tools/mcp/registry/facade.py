@@ -188,12 +188,11 @@ class MCPFacade:
                 raise result
         return [message, *map(answer, calls, results)]
 
-    def refuse_completion_response(self, reply: Reply, refusal_message: str | None = None) -> list[ChatMessage]:
+    def refuse_completion_response(self, reply: Reply) -> list[ChatMessage]:
         """
         Refuse the tool calls of a reply, because their budget is used up.
 
         :param reply: The reply.
-        :param refusal_message: What the model is told. Default: that no more turns of tool calls are allowed.
         :returns: The reply, and a tool message with an error for each of its calls.
         """
         message = _first_reply(reply)
@@ -202,7 +201,7 @@ class MCPFacade:
         for call in message.tool_calls:
             limit = counts.reason_against(call.tool_name, {}, self.max_tool_call_turns) or ""
             note_refusal(call.tool_name, limit)
-            text = counts.refusal(call.tool_name, limit) if refusal_message is None else refusal_message
+            text = counts.refusal(call.tool_name, limit)
             messages.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
         return messages
 
