@@ -15,7 +15,6 @@ import re
 import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -334,7 +333,6 @@ def test_a_journal_with_many_runs_is_not_read_for_one_of_them(journal, monkeypat
 
 def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
     with journal.run("ann") as late:
-        journal._store.stop_renewing(late.beat)
         of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)
         with closing(sqlite3.connect(journal._store._url.database)) as database, database:
             database.execute("UPDATE mcp_runs SET lease_until = 0")
@@ -590,44 +588,6 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
     assert b"coffee" in written
     assert b"sk-hidden" not in written
     assert b"card-of-ann" not in written
-
-
-def test_one_thread_prolongs_the_leases_of_all_runs_and_ends_with_the_journal(new_journal, monkeypatch):
-    journal = new_journal(lease=0.3)
-    renew, renewed = journal._store.renew, Counter()
-
-    def counted(lease: Any, seconds: float) -> bool:
-        renewed[lease.run] += 1
-        if renewed.total() == 1:
-            raise RuntimeError("of one run only")
-        return renew(lease, seconds)
-
-    monkeypatch.setattr(journal._store, "renew", counted)
-    before = {*threading.enumerate()}
-    with journal.run("one"), journal.run("two"):
-        wait_until(lambda: len(renewed) == 2 and min(renewed.values()) > 2, "the renewals")
-        (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "mcp-haystack-journal")
-        assert [each.state for each in journal.runs()] == ["running", "running"]
-    journal.close()
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def test_leases_are_prolonged_after_a_thread_could_not_be_started(new_journal, monkeypatch):
-    journal = new_journal(lease=0.3)
-
-    def refused(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refused)
-        with pytest.raises(RuntimeError, match="new thread"):
-            journal.run("one").__enter__()
-    renewed = Counter()
-    monkeypatch.setattr(journal._store, "renew", lambda lease, _seconds: bool(renewed.update([lease.run])) or True)
-    with journal.run("two") as two:
-        wait_until(lambda: renewed[two._lease.run] > 2, "the renewals")
-    assert len(renewed) == 1
 
 
 def test_results_are_kept_whole(journal, bank):

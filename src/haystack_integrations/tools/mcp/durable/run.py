@@ -182,7 +182,7 @@ class OpenRun:
         self._deadline = deadline
         self._is_lost = False
         self._ended = threading.Event()
-        store.begin_renewing(self.beat, every=seconds / 3)
+        threading.Thread(target=self._keep_lease, name="mcp-haystack-journal", daemon=True).start()
 
     def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002 - a cassette has them
         """
@@ -197,16 +197,18 @@ class OpenRun:
 
     # The lease
 
+    def _keep_lease(self) -> None:
+        while not self._ended.wait(self._seconds / 3) and not self._is_lost:
+            self.beat()
+
     def beat(self) -> None:
         """
         Prolong the lease.
         """
-        if self._ended.is_set() or self._is_lost:
-            return
         asked = boot_clock()
         try:
             is_ours = self._store.renew(self._lease, self._seconds)
-        except Exception as error:  # perhaps it is there again before the lease ends; other runs have the same thread
+        except Exception as error:  # perhaps it is there again before the lease ends
             logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
             return
         if is_ours:
@@ -238,7 +240,6 @@ class OpenRun:
         :param error: Why the run ends, if it is to be continued.
         """
         self._ended.set()
-        self._store.stop_renewing(self.beat)
         if self._pid != os.getpid() or self._is_lost:
             return
         if self._under_way:

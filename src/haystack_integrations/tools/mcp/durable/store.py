@@ -17,7 +17,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -370,15 +370,11 @@ class Store:
         self._engine: sql.Engine | None = None
         self._held: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
-        # What prolongs the leases that this process has, in one thread while there are some; and what wakes the thread.
-        self._renewals: list[Callable[[], None]] = []
-        self._wakes: threading.Event | None = None
         _stores.add(self)
 
     def _forked(self) -> None:
         # A thread of the parent may have held the lock, and its connection is not ours to close.
         self._lock = threading.RLock()
-        self._renewals, self._wakes = [], None
         if self._engine is not None:
             _inherited.append((self._engine, self._held))
             self._engine = self._held = None
@@ -455,45 +451,6 @@ class Store:
         """
         return self._execute(statement, **values)[1] > 0
 
-    def begin_renewing(self, renew: Callable[[], None], *, every: float) -> None:
-        """
-        Prolong a lease again and again.
-
-        :param renew: Prolongs it. It must not raise.
-        :param every: After so many seconds.
-        """
-        with self._lock:
-            if self._wakes is None:
-                wakes = threading.Event()
-                arguments = wakes, every
-                threading.Thread(
-                    target=self._keep_renewing, args=arguments, name="mcp-haystack-journal", daemon=True
-                ).start()
-                self._wakes = wakes
-            self._renewals.append(renew)
-
-    def stop_renewing(self, renew: Callable[[], None]) -> None:
-        """
-        Prolong a lease no more.
-
-        :param renew: What prolonged it.
-        """
-        with self._lock:
-            self._renewals = [each for each in self._renewals if each != renew]
-
-    def _keep_renewing(self, wakes: threading.Event, every: float) -> None:
-        # A thread is kept for a while when the last run has ended, because the next one often begins then.
-        while True:
-            if wakes.wait(every):
-                wakes.clear()
-            with self._lock:
-                renewals = list(self._renewals)
-                if not renewals:
-                    self._wakes = None
-                    return
-            for renew in renewals:
-                renew()
-
     def describe(self) -> str:
         """
         Name the database without its password.
@@ -507,8 +464,6 @@ class Store:
         Close the connections.
         """
         with self._lock:
-            if self._wakes is not None and not self._renewals:
-                self._wakes.set()
             if self._held is not None:
                 self._held.close()
             if self._engine is not None:
