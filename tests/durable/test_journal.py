@@ -451,7 +451,7 @@ def test_a_heartbeat_keeps_the_lease(new_journal):
 
 
 def test_a_run_whose_opening_was_cancelled_is_free_again(new_journal, tmp_path):
-    journal = new_journal(lease=60)
+    journal = new_journal(lease=0.5)
     journal.runs()  # makes the tables
 
     async def give_up() -> None:

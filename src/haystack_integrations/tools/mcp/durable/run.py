@@ -29,7 +29,6 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -182,7 +181,6 @@ class OpenRun:
         self._deadline = deadline
         self._is_lost = False
         self._ended = threading.Event()
-        threading.Thread(target=self._keep_lease, name="mcp-haystack-journal", daemon=True).start()
 
     def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002 - a cassette has them
         """
@@ -197,7 +195,13 @@ class OpenRun:
 
     # The lease
 
-    def _keep_lease(self) -> None:
+    def keep_lease(self) -> None:
+        """
+        Prolong the lease again and again. One that nobody does this for ends by itself.
+        """
+        threading.Thread(target=self._beat_until_the_end, name="mcp-haystack-journal", daemon=True).start()
+
+    def _beat_until_the_end(self) -> None:
         while not self._ended.wait(self._seconds / 3) and not self._is_lost:
             self.beat()
 
@@ -640,6 +644,7 @@ class DurableRun:
         return self._opens(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
 
     def _enter(self, opened: OpenRun) -> OpenRun:
+        opened.keep_lease()
         self._opened = opened
         self._reset = call_recorder.set(opened), scope.set(Scope())
         return opened
@@ -685,20 +690,7 @@ class DurableRun:
 
         :returns: The open run.
         """
-        pool = ThreadPoolExecutor(1)
-        opening = pool.submit(self._open)
-        pool.shutdown(wait=False)
-
-        def end_if_open(_: Future[OpenRun]) -> None:
-            if not opening.cancelled() and opening.exception() is None:
-                opening.result().end(asyncio.CancelledError())
-
-        try:
-            return self._enter(await asyncio.wrap_future(opening))
-        except asyncio.CancelledError:
-            # The thread goes on, and would lease the run for as long as this process lives.
-            opening.add_done_callback(end_if_open)
-            raise
+        return self._enter(await asyncio.to_thread(self._open))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
