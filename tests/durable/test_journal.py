@@ -325,7 +325,7 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
 def test_a_journal_with_many_runs_is_not_read_for_one_of_them(journal, monkeypatch):
     monkeypatch.delattr(Store, "runs")
     with journal.run("run"):
-        with pytest.raises(MCPRunElsewhereError, match=r"until at least \d seconds"), journal.run("run"):
+        with pytest.raises(MCPRunElsewhereError, match="running elsewhere"), journal.run("run"):
             pass
         assert journal.unfinished() == []
     assert journal.prune(timedelta(seconds=-1)) == 1
@@ -396,7 +396,7 @@ def test_another_program_cannot_continue_a_run(journal, bank, change, difference
 def test_a_run_is_in_one_place_at_a_time(journal, new_journal):
     other = new_journal(lease=5)
     with journal.run("run"):
-        with pytest.raises(MCPRunElsewhereError, match=r"is running elsewhere, until at least [1-5] seconds from now"):
+        with pytest.raises(MCPRunElsewhereError, match="again after 5 seconds"):
             with other.run("run"):
                 pass
         with other.run("another"):

@@ -635,10 +635,9 @@ class DurableRun:
         asked = boot_clock()
         lease = self._store.claim(self.name, owner, self._seconds)
         if lease is None:
-            left = self._store.leased_for(self.name)
             msg = (
-                f"The run '{self.name}' is running elsewhere, until at least {left:.0f} seconds from now: in another "
-                "process, or in another block of this one. Try again then, or give this run a name of its own."
+                f"The run '{self.name}' is running elsewhere: in another process, or in another block of this one. Try "
+                f"again after {self._seconds:.0f} seconds, or give this run a name of its own."
             )
             raise MCPRunElsewhereError(msg)
         return self._opens(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)

@@ -136,10 +136,7 @@ class _Statements:
         )
         self.renew = sql.update(_RUNS).where(is_leased, runs.owner.is_not(None)).values(lease_until=until)
         self.release = sql.update(_RUNS).where(is_leased).values(owner=None, **new("state", "error", "changed"))
-        left = sql.case((is_free, 0.0), else_=runs.lease_until - now).label("left")
-        self.runs = sql.select(_RUNS, left).order_by(runs.created)
-        # There may be a million runs.
-        self.left = sql.select(left).where(runs.name == given("name"))
+        self.runs = sql.select(_RUNS, is_free.label("is_free")).order_by(runs.created)
         names, is_done = sql.select(runs.name).where(is_free).order_by(runs.created), runs.state == "done"
         self.unfinished = names.where(sql.not_(is_done))
         self.done_before = names.where(is_done, runs.changed < given("before", type_=sql.Float))
@@ -165,7 +162,7 @@ class _Statements:
         is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
         self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
-        self.repeatable = {self.claim, self.renew, self.release, self.format, self.left, self.runs, self.entries}
+        self.repeatable = {self.claim, self.renew, self.release, self.format, self.runs, self.entries}
         self.repeatable |= {self.unfinished, self.done_before}
 
 
@@ -238,7 +235,6 @@ class RecordedRun:
     :param attempts: How often it was begun or continued.
     :param worker: The process that had it last.
     :param error: Why it ended, if it was by an error: its type and, in a journal without a key, its text.
-    :param leased_for: For how many seconds from now a process has it, at least.
     """
 
     name: str
@@ -248,7 +244,6 @@ class RecordedRun:
     attempts: int
     worker: str | None
     error: str | None
-    leased_for: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -628,30 +623,19 @@ class Store:
         :returns: The runs, the oldest first.
         """
         rows, _ = self._execute(self._statements.runs)
-        found = [(dict(zip(_RUNS.c.keys(), columns, strict=True)), left) for *columns, left in rows]
+        found = [(dict(zip(_RUNS.c.keys(), columns, strict=True)), is_free) for *columns, is_free in rows]
         return [
             RecordedRun(
                 name=run["name"],
-                state="running" if left > 0 else "done" if run["state"] == "done" else "unfinished",
+                state="running" if not is_free else "done" if run["state"] == "done" else "unfinished",
                 created=run["created"],
                 changed=run["changed"],
                 attempts=run["epoch"],
                 worker=run["owner"],
                 error=run["error"],
-                leased_for=left,
             )
-            for run, left in found
+            for run, is_free in found
         ]
-
-    def leased_for(self, name: str) -> float:
-        """
-        Return for how long a process has a run, at least.
-
-        :param name: Its name.
-        :returns: Seconds from now.
-        """
-        rows, _ = self._execute(self._statements.left, name=name)
-        return float(sum(left for (left,) in rows))
 
     def unfinished(self) -> list[str]:
         """
