@@ -142,8 +142,6 @@ class _Statements:
         self.done_before = names.where(is_done, runs.changed < given("before", type_=sql.Float))
         self.delete = sql.delete(_RUNS).where(runs.name == given("name"), is_free).returning(runs.id)
         self.delete_entries = sql.delete(_ENTRIES).where(entries.run == given("run"))
-        has_run = sql.select(sql.literal(1)).where(runs.id == entries.run).exists()
-        self.delete_remains = sql.delete(_ENTRIES).where(sql.not_(has_run))
 
         is_of = entries.run == sql.select(runs.id).where(runs.name == given("name")).scalar_subquery()
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
@@ -647,15 +645,13 @@ class Store:
 
     def prune(self, before: float) -> int:
         """
-        Delete the runs that were done before a time, and what is left of deletions that were interrupted.
+        Delete the runs that were done before a time.
 
         :param before: The time, in seconds since 1970.
         :returns: How many runs were deleted.
         """
         old, _ = self._execute(self._statements.done_before, before=before)
-        count = sum(self.delete(name) for (name,) in old)
-        self._execute(self._statements.delete_remains)
-        return count
+        return sum(self.delete(name) for (name,) in old)
 
     def delete(self, name: str) -> bool:
         """
