@@ -557,10 +557,6 @@ class OpenRun:
                     )
                 has_failed = True
                 self._ended.wait(_PAUSE)
-        if not is_noted and has_failed:  # what failed may have been written nevertheless, and only the answer lost
-            written = self._store.entries(self.name, with_values=False)
-            own = (entry.number, entry.epoch, state)
-            is_noted = any((each.number, each.epoch, each.state) == own for each in written)
         if not is_noted:
             self._is_lost = True
             msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
