@@ -35,13 +35,13 @@ from sqlalchemy.pool import StaticPool
 
 from haystack_integrations.tools.mcp.errors import MCPRunError
 
-# Other processes may make the tables of a new database at the same time.
-_ATTEMPTS: Final = 5
-
-# For so many seconds, a process waits for others that use the database. SQLite does not wait by itself for one that
-# sets the journal mode, so that is tried again, after so many seconds.
+# For so many seconds, a process waits for others that use the database.
 _LONGEST_WAIT: Final = 30.0
-_PAUSE: Final = 0.02
+
+# Other processes may make the tables of a new database at the same time, or set the journal mode of SQLite, which does
+# not wait for them by itself.
+_ATTEMPTS: Final = 8
+_PAUSE: Final = 0.05
 
 # Journals of other formats are refused.
 FORMAT: Final = 3
@@ -160,8 +160,6 @@ class _Statements:
         is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
         self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
-        self.repeatable = {self.claim, self.renew, self.release, self.format, self.runs, self.entries}
-        self.repeatable |= {self.unfinished, self.done_before}
 
 
 _statements: Final = lru_cache(_Statements)
@@ -380,36 +378,33 @@ class Store:
             return self._engine
 
     def _connect(self) -> sql.Engine:
-        options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+        # A connection may be over since long, as after a restart of the database.
+        options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_pre_ping": not self._is_sqlite}
         if self._is_sqlite:
             # One connection, which is kept: a pool costs more than the writes.
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
-        attempts, give_up = 0, time.monotonic() + _LONGEST_WAIT
-        while True:
+        for attempt in range(1, _ATTEMPTS + 1):
             try:
                 _tables.create_all(engine)
-                return engine
-            except SQLAlchemyError as error:
-                is_busy = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-                attempts += not is_busy
-                if attempts == _ATTEMPTS or time.monotonic() > give_up:
+                break
+            except SQLAlchemyError:
+                if attempt == _ATTEMPTS:
                     raise
-                if is_busy:
-                    time.sleep(_PAUSE)
+                time.sleep(_PAUSE * attempt)
+        return engine
 
     def _prepare(self, connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
-    def _execute(self, statement: Any, *, is_first: bool = True, **values: Any) -> tuple[Sequence[Any], int]:
+    def _execute(self, statement: Any, **values: Any) -> tuple[Sequence[Any], int]:
         """
         Execute a statement.
 
         :param statement: One of `_statements`.
-        :param is_first: Whether it was not tried before.
         :param values: Its parameters.
         :returns: The rows, and how many were changed.
         :raises IntegrityError: If there is an equal entry. SQLite raises one of its own.
@@ -430,10 +425,6 @@ class Store:
         except (IntegrityError, sqlite3.IntegrityError):
             raise
         except (SQLAlchemyError, sqlite3.Error) as error:
-            # It was over since long, as after a restart of the database. Other writes may be done once only.
-            is_over = getattr(error, "connection_invalidated", False)
-            if is_first and is_over and statement in self._statements.repeatable:
-                return self._execute(statement, is_first=False, **values)
             reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
             raise MCPRunError(msg) from error
