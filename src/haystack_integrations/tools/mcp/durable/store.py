@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import threading
 import time
 import uuid
@@ -166,9 +165,9 @@ _statements: Final = lru_cache(_Statements)
 
 
 @lru_cache(maxsize=64)  # each engine has a dialect of its own
-def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str]]:
+def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any]]:
     compiled = statement.compile(dialect=dialect)
-    return compiled.string, dict(compiled.params), compiled.positiontup or []
+    return compiled.string, dict(compiled.params)
 
 
 @dataclass(frozen=True)
@@ -359,7 +358,6 @@ class Store:
         self._boot = _boot_id() if self._is_sqlite else ""
         self._statements = _statements(is_sqlite=self._is_sqlite)
         self._engine: sql.Engine | None = None
-        self._held: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
         _stores.add(self)
 
@@ -367,14 +365,13 @@ class Store:
         # A thread of the parent may have held the lock, and its connection is not ours to close.
         self._lock = threading.RLock()
         if self._engine is not None:
-            _inherited.append((self._engine, self._held))
-            self._engine = self._held = None
+            _inherited.append(self._engine)
+            self._engine = None
 
     def _connected(self) -> sql.Engine:
         with self._lock:
             if self._engine is None:
                 self._engine = self._connect()
-                self._held = self._engine.raw_connection() if self._is_sqlite else None
             return self._engine
 
     def _connect(self) -> sql.Engine:
@@ -383,6 +380,7 @@ class Store:
         if self._is_sqlite:
             # One connection, which is kept: a pool costs more than the writes.
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
+            options["paramstyle"] = "named"
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
@@ -407,25 +405,21 @@ class Store:
         :param statement: One of `_statements`.
         :param values: Its parameters.
         :returns: The rows, and how many were changed.
-        :raises IntegrityError: If there is an equal entry. SQLite raises one of its own.
+        :raises IntegrityError: If there is an equal entry.
         :raises MCPRunError: If the journal cannot be used.
         """
         try:
             with self._lock if self._is_sqlite else nullcontext():
                 engine = self._connected()
-                text, constants, order = _compiled(statement, engine.dialect)
+                text, constants = _compiled(statement, engine.dialect)
                 given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
-                if self._held is None:
-                    with engine.connect() as connection:
-                        result = connection.exec_driver_sql(text, given)
-                        return result.fetchall() if result.returns_rows else [], result.rowcount
-                cursor = self._held.cursor()  # by SQLAlchemy's connection, it would take twice as long
-                cursor.execute(text, [given[name] for name in order])
-                return cursor.fetchall(), cursor.rowcount
-        except (IntegrityError, sqlite3.IntegrityError):
+                with engine.connect() as connection:
+                    result = connection.exec_driver_sql(text, given)
+                    return result.fetchall() if result.returns_rows else [], result.rowcount
+        except IntegrityError:
             raise
-        except (SQLAlchemyError, sqlite3.Error) as error:
-            reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
+        except SQLAlchemyError as error:
+            reason = getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
             raise MCPRunError(msg) from error
 
@@ -448,11 +442,9 @@ class Store:
         Close the connections.
         """
         with self._lock:
-            if self._held is not None:
-                self._held.close()
             if self._engine is not None:
                 self._engine.dispose()
-            self._engine = self._held = None
+            self._engine = None
 
     def claim(self, name: str, owner: str, seconds: float) -> Lease | None:
         """
@@ -546,7 +538,7 @@ class Store:
         }
         try:
             done, _ = self._execute(self._statements.insert, **vars(place), **own, **values)
-        except (IntegrityError, sqlite3.IntegrityError):
+        except IntegrityError:
             return None
         if not done:
             return None
@@ -659,7 +651,7 @@ class Store:
 
 # All stores of the process; and the connections of the process that this one was forked from.
 _stores: Final[WeakSet[Store]] = WeakSet()
-_inherited: Final[list[tuple[sql.Engine, sql.PoolProxiedConnection | None]]] = []
+_inherited: Final[list[sql.Engine]] = []
 
 
 def _after_fork() -> None:
