@@ -60,6 +60,7 @@ def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Store, "insert", insert_and_wait)
         stopped = fork(setting, "invoice", is_async=is_async)
+    os.close(wrote)  # so that reading ends with the worker
     try:
         assert os.read(written, 1) == b"."  # the call is written down, and not sent yet
         os.kill(stopped, signal.SIGSTOP)

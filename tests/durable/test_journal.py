@@ -15,6 +15,7 @@ import re
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
@@ -582,6 +583,26 @@ def test_declared_secrets_are_not_written(journal, tmp_path):
     assert b"coffee" in written
     assert b"sk-hidden" not in written
     assert b"card-of-ann" not in written
+
+
+def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
+    journal = new_journal(lease=0.3)
+    renew, renewed = journal._store.renew, Counter()
+
+    def counted(lease: Any, seconds: float) -> bool:
+        renewed[lease.run] += 1
+        if renewed.total() == 1:
+            raise RuntimeError("of one run only")
+        return renew(lease, seconds)
+
+    monkeypatch.setattr(journal._store, "renew", counted)
+    before = {*threading.enumerate()}
+    with journal.run("one"), journal.run("two"):
+        wait_until(lambda: len(renewed) == 2 and min(renewed.values()) > 2, "the renewals")
+        (thread,) = (each for each in {*threading.enumerate()} - before if each.name == "mcp-haystack-journal")
+        assert [each.state for each in journal.runs()] == ["running", "running"]
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_results_are_kept_whole(journal, bank):

@@ -195,24 +195,16 @@ class OpenRun:
 
     # The lease
 
-    def keep_lease(self) -> None:
-        """
-        Prolong the lease again and again. One that nobody does this for ends by itself.
-        """
-        threading.Thread(target=self._beat_until_the_end, name="mcp-haystack-journal", daemon=True).start()
-
-    def _beat_until_the_end(self) -> None:
-        while not self._ended.wait(self._seconds / 3) and not self._is_lost:
-            self.beat()
-
     def beat(self) -> None:
         """
         Prolong the lease.
         """
+        if self._ended.is_set() or self._is_lost:
+            return
         asked = boot_clock()
         try:
             is_ours = self._store.renew(self._lease, self._seconds)
-        except Exception as error:  # perhaps it is there again before the lease ends
+        except Exception as error:  # perhaps it is there again before the lease ends; other runs have the same thread
             logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
             return
         if is_ours:
@@ -244,6 +236,7 @@ class OpenRun:
         :param error: Why the run ends, if it is to be continued.
         """
         self._ended.set()
+        self._store.stop_renewing(self.beat)
         if self._pid != os.getpid() or self._is_lost:
             return
         if self._under_way:
@@ -639,7 +632,8 @@ class DurableRun:
         return self._opens(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
 
     def _enter(self, opened: OpenRun) -> OpenRun:
-        opened.keep_lease()
+        # Not before: the lease of a run whose opening was cancelled ends by itself.
+        self._store.begin_renewing(opened.beat, every=self._seconds / 3)
         self._opened = opened
         self._reset = call_recorder.set(opened), scope.set(Scope())
         return opened

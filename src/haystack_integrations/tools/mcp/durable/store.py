@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
@@ -359,11 +359,15 @@ class Store:
         self._statements = _statements(is_sqlite=self._is_sqlite)
         self._engine: sql.Engine | None = None
         self._lock = threading.RLock()
+        # What prolongs the leases of the runs that are open here, and whether there is a thread that does it.
+        self._renewals: list[Callable[[], None]] = []
+        self._is_renewing = False
         _stores.add(self)
 
     def _forked(self) -> None:
         # A thread of the parent may have held the lock, and its connection is not ours to close.
         self._lock = threading.RLock()
+        self._renewals, self._is_renewing = [], False
         if self._engine is not None:
             _inherited.append(self._engine)
             self._engine = None
@@ -428,6 +432,41 @@ class Store:
         Execute a statement, and return whether it changed something.
         """
         return self._execute(statement, **values)[1] > 0
+
+    def begin_renewing(self, renew: Callable[[], None], *, every: float) -> None:
+        """
+        Prolong a lease again and again, in one thread for all leases.
+
+        :param renew: Prolongs it. It must not raise.
+        :param every: After so many seconds.
+        """
+        with self._lock:
+            if not self._is_renewing:
+                threading.Thread(
+                    target=self._keep_renewing, args=(every,), name="mcp-haystack-journal", daemon=True
+                ).start()
+                self._is_renewing = True
+            self._renewals.append(renew)
+
+    def stop_renewing(self, renew: Callable[[], None]) -> None:
+        """
+        Prolong a lease no more.
+
+        :param renew: What prolonged it.
+        """
+        with self._lock:
+            self._renewals = [each for each in self._renewals if each != renew]
+
+    def _keep_renewing(self, every: float) -> None:
+        while True:
+            time.sleep(every)
+            with self._lock:
+                renewals = list(self._renewals)
+                self._is_renewing = bool(renewals)
+            if not renewals:
+                return
+            for renew in renewals:
+                renew()
 
     def describe(self) -> str:
         """
