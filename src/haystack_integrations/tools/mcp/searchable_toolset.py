@@ -292,7 +292,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         self._shared.clear()
 
-    def _search(self, found: _Found, arguments: dict[str, Any]) -> str:
+    def _search(self, found: ToolsFound, arguments: dict[str, Any]) -> str:
         fitted = fit_arguments_of_own(self.search_tool_name, _ARGUMENTS, arguments)
         tool_keywords, k = fitted.get("tool_keywords", ""), fitted.get("k")
         admit_call(self.search_tool_name, is_servers=False)
@@ -436,24 +436,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return f"{type(self).__name__}({self.catalog!r}{cold})"
 
 
-class _Found:
-    """
-    What was found. Apart from the ToolsFound, so that the end of a run, which frees that, ends its use of the servers.
-    """
-
-    def __init__(self, toolset: MCPSearchableToolset, names: set[str] | None) -> None:
-        self._toolset = toolset
-        self.names = names
-        self.tools: dict[str, Tool] = {}
-
-    def search(self, **arguments: Any) -> str:
-        return self._toolset._search(self, arguments)
-
-    def show(self, tools: Iterable[Tool]) -> None:
-        # The best one first. In one assignment, so that another thread sees either the old tools or the new ones.
-        self.tools = {**self.tools, **{each.name: each for each in tools}}
-
-
 class ToolsFound(RunToolset):
     """
     What one run of an Agent, or everybody outside of runs, sees of an MCPSearchableToolset.
@@ -472,7 +454,7 @@ class ToolsFound(RunToolset):
         super().__init__(toolset, names)
         self._toolset = toolset
         self._is_small = is_small
-        self._found = _Found(toolset, names)
+        self._found: dict[str, Tool] = {}
         # A run of Haystack 3 goes on with the tools that it began with, if it sees all of them.
         self._all = [_of_run(item, names) for item in tool_items(toolset.catalog)] if is_small else None
         description = toolset.search_tool_description
@@ -480,14 +462,26 @@ class ToolsFound(RunToolset):
             name=toolset.search_tool_name,
             description=DESCRIPTION if description is None else description,
             parameters=toolset._parameters,
-            function=self._found.search,
+            function=self._search,
         )
+
+    def _search(self, **arguments: Any) -> str:
+        return self._toolset._search(self, arguments)
+
+    def show(self, tools: Iterable[Tool]) -> None:
+        """
+        Show tools that were found.
+
+        :param tools: The tools, the best one first.
+        """
+        # In one assignment, so that another thread sees either the old tools or the new ones.
+        self._found = {**self._found, **{each.name: each for each in tools}}
 
     def clear(self) -> None:
         """
         Show no tools that were found.
         """
-        self._found.tools = {}
+        self._found = {}
 
     def __iter__(self) -> Iterator[Tool]:
         """
@@ -495,7 +489,7 @@ class ToolsFound(RunToolset):
         """
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
-            return iter(with_instructions([self.search_tool, *self._found.tools.values()]))
+            return iter(with_instructions([self.search_tool, *self._found.values()]))
         tools = flatten_tools_or_toolsets(self._toolset.catalog if self._all is None else self._all)
         return iter(with_instructions(filter(self._is_selected, tools)))
 
