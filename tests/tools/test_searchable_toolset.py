@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     call_budget,
 )
-from haystack_integrations.tools.mcp.errors import MCPConfigurationError
+from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPDriftedCallError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
@@ -331,15 +331,11 @@ class TestChangingLists:
         ):
             assert search(toolset, "add two numbers") == ["add"]
             toolset["add"].invoke(a=1, b=2)
-            toolset.clear()
             rug_pulling_server.pull(puller, "description")
-            assert search(toolset, "number3", k=1) == ["routine_3"]
-            answer = toolset["search_tools"].invoke(tool_keywords="add two numbers")
-            assert "add" not in toolset
-            assert "Not searched: the tools of in-process server 'sums', which are not those of the snapshot." in answer
-            assert "Some tools are left out of the search" in caplog.text
-            rug_pulling_server.pull(puller, "back")
-            assert "add" in search(toolset, "add two numbers")
+            assert "routine_3" in search(toolset, "number3", k=1)
+            assert "Some tools are searched as they were known last" in caplog.text
+            with pytest.raises(MCPDriftedCallError, match="are not those of the snapshot"):
+                toolset["add"].invoke(a=1, b=2)
 
     def test_a_server_that_lost_a_tool_does_not_stop_the_search_for_others(self, server, caplog):
         losing = many(2, "chore")

@@ -55,7 +55,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
 )
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
-from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import (
@@ -298,48 +297,33 @@ class MCPSearchableToolset(Compound, LiveToolset):
         admit_call(self.search_tool_name, is_servers=False)
         if not tool_keywords.strip():
             return "Say what the tool should do, in words that its name or description is likely to have."
-        drifted: list[MCPToolset] = []
         if self._is_small is None:
             self.warm_up()
         else:
-            drifted = self._refresh()
-        tools = {
-            name: tool
-            for name, tool in self._tools_now(strictly=False).items()
-            if not (isinstance(tool, MCPTool) and tool._owner in drifted)
-        }
-        missing = "".join(
-            f"\nNot searched: the tools of {each.server_info.describe()}, which are not those of the snapshot."
-            for each in drifted
-        )
+            self._refresh()
+        tools = self._tools_now(strictly=False)
         self._index.update(tools.values())
         best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
         names = [name for name in best if name in tools]  # another thread may have indexed other ones
         if not names:
-            return f"None of {len(tools)} tools was found with these words. Try others.{missing}"
+            return f"None of {len(tools)} tools was found with these words. Try others."
         found.show(tools[name] for name in names)
-        return f"Loaded, and can be called now: {', '.join(names)}{missing}"
+        return f"Loaded, and can be called now: {', '.join(names)}"
 
-    def _refresh(self) -> list[MCPToolset]:
-        # Of sessions that are open. What was lost is opened by the next call, or warm-up. Returns the toolsets of which
-        # no call would be sent, because their servers say something else than the snapshot.
+    def _refresh(self) -> None:
+        # Of sessions that are open. What was lost is opened by the next call, or warm-up.
         servers = connected_items(self.catalog)
         due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
         try:
             errors = try_to_warm_up(due) if due else []
         except MCPConnectionError as reason:
             errors = [reason]
-        drifted = []
         # One server must not end the search for the tools of others.
-        for toolset, error in zip(due, errors, strict=False):
-            if isinstance(error, MCPDriftError):
-                drifted.append(toolset)
-                logger.warning("Some tools are left out of the search: {error}", error=str(error))
-            elif isinstance(error, MCPConnectionError | MCPToolNotFoundError | ValueError):
+        for error in errors:
+            if isinstance(error, MCPConnectionError | MCPDriftError | MCPToolNotFoundError | ValueError):
                 logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
             elif error is not None:
                 raise error
-        return drifted
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
