@@ -467,18 +467,12 @@ class TestCatalogs:
         server.tools.append(definition("search_tools", description="Search for stars."))
         assert "search_tools" not in search(toolset, "stars")
 
-    def test_a_name_that_is_taken_later_is_found_once_and_said_once(self, server, caplog):
+    def test_a_name_that_is_taken_later_stays_with_the_first_tool(self, server):
         other = many(2, "chore")
-        catalog = [MCPToolset(server.info), uncached(other)]
-        with MCPSearchableToolset(catalog) as toolset:
+        with MCPSearchableToolset([MCPToolset(server.info), uncached(other)]) as toolset:
             other.tools.append(definition("routine_1", description="Something else."))
-            with caplog.at_level(logging.WARNING):
-                assert search(toolset, "number1", k=1) == ["routine_1"]
-                search(toolset, "number1", k=1)
+            assert search(toolset, "number1", k=1) == ["routine_1"]
             assert toolset["routine_1"].description == "Do routine number1."
-        [warning] = [record.message for record in caplog.records if "more than one tool" in record.message]
-        assert "more than one tool is called 'routine_1'" in warning
-        assert warning.endswith("Only the first one is found.")
 
     @rows(
         ("parameters", "message"),

@@ -176,8 +176,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
             item._holds.count_those_of(self._holds)
         self._index = ToolIndex(**{name: getattr(self, name) for name in _COMPONENTS})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
-        # Names that more than one tool has.
-        self._twice: list[str] = []
         # None before warm-up.
         self._is_small: bool | None = None
         # What is found outside of runs of Agents of Haystack 3, each of which has its own.
@@ -200,15 +198,13 @@ class MCPSearchableToolset(Compound, LiveToolset):
         for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
             if tool.name == self.search_tool_name or tools.setdefault(tool.name, tool) is not tool:
                 twice.append(tool.name)
-        if twice and (strictly or twice != self._twice):
+        # During a run, the first one that has a name keeps it.
+        if twice and strictly:
             msg = (
                 f"{type(self).__name__}: more than one tool is called {', '.join(map(repr, twice))}. Pass "
                 "`tool_name_prefix` to the MCPToolset of one of them."
             )
-            if strictly:
-                raise MCPConfigurationError(msg)
-            logger.warning("{problem} Only the first one is found.", problem=msg)
-        self._twice = twice
+            raise MCPConfigurationError(msg)
         return tools
 
     def _settle(self) -> None:
