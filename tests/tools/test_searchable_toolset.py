@@ -477,9 +477,8 @@ class TestCatalogs:
     @rows(
         ("parameters", "message"),
         [
-            ({"catalog": "tools"}, "`catalog` must be a Toolset or a list of Tools and Toolsets, got str"),
-            ({"catalog": ["tools"]}, "`catalog` must be a Toolset or a list of Tools and Toolsets, got list"),
-            ({"catalog": [MCPSearchableToolset([])]}, "`catalog` must not have a toolset that searches"),
+            ({"catalog": "tools"}, "`catalog` must be an instance of Toolset, got str"),
+            ({"catalog": ["tools"]}, "`catalog` (0) must be an instance of Tool, got str"),
             ({"top_k": 0}, "`top_k` must be greater than or equal to 1, got 0"),
             ({"top_k": 21}, "`top_k` must be less than or equal to 20, got 21"),
             ({"search_threshold": True}, "`search_threshold` must be a valid integer, got True"),

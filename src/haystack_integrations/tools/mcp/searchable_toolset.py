@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -26,7 +26,7 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from pydantic import Field, PlainValidator
+from pydantic import Field
 
 from haystack_integrations.tools.mcp.any_tools import (
     close_tools,
@@ -93,17 +93,6 @@ _EMBEDDINGS: Final = {"query_embedding": "embedding", "query_sparse_embedding": 
 _NAME_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 
 
-def _checked_catalog(catalog: Any) -> Any:
-    items = [catalog] if isinstance(catalog, Toolset) else catalog
-    if not isinstance(items, list | tuple) or not all(isinstance(item, Tool | Toolset) for item in items):
-        msg = f"must be a Toolset or a list of Tools and Toolsets, got {type(catalog).__name__}"
-        raise ValueError(msg)
-    if any(isinstance(item, MCPSearchableToolset | ToolsFound) for item in items):
-        msg = "must not have a toolset that searches; pass what that one searches"
-        raise ValueError(msg)
-    return catalog
-
-
 @stored_in("haystack_integrations.tools.mcp")
 class MCPSearchableToolset(Compound, LiveToolset):
     """
@@ -132,7 +121,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     @checked(MCPConfigurationError)
     def __init__(
         self,
-        catalog: Annotated[Toolset | Sequence[Tool | Toolset], PlainValidator(_checked_catalog)],
+        catalog: Toolset | list[Tool | Toolset],
         *,
         top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 3,
         search_threshold: Positive = 8,
