@@ -28,7 +28,6 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.document_stores.in_memory import document_store as in_memory
 from haystack.tools import Tool, Toolset
 from haystack.tools.errors import ToolInvocationError
-from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -37,7 +36,6 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolset,
     MCPToolSnapshot,
-    SnapshotCheck,
     StdioServerInfo,
     ToolConfig,
     ToolSelection,
@@ -392,30 +390,6 @@ class TestCatalogs:
             assert pinned.connection.status().sessions == 0
             assert toolset["routine_3"].invoke() is not None
             assert pinned.connection.status().sessions == 1
-
-    def test_instructions_are_those_of_all_servers(self):
-        said = [("notes", "Read first."), ("lamps", "Mind the glass."), ("lamps", "Mind the heat.")]
-        servers = [MCPServer(name, instructions=text) for name, text in said]
-        toolset = MCPSearchableToolset([MCPToolset(InProcessServerInfo(server)) for server in servers])
-        assert toolset.instructions is None
-        with toolset:
-            assert all(text in toolset.instructions for _, text in said)
-
-    def test_instructions_of_a_snapshot_stay_as_they_are_there(self):
-        server = rug_pulling_server.build_server()
-        with MCPToolset(InProcessServerInfo(server)) as captured:
-            snapshot = MCPToolSnapshot.capture(captured)
-        rug_pulling_server.pull(server, "instructions")
-        pinned = MCPToolset(
-            InProcessServerInfo(server),
-            snapshot=SnapshotCheck(snapshot, on_drift="quarantine"),
-        )
-        with MCPSearchableToolset(pinned) as toolset:
-            cold = toolset.instructions
-            assert rug_pulling_server.INSTRUCTIONS in cold
-            pinned.refresh()
-            assert pinned.connection.instructions != rug_pulling_server.INSTRUCTIONS
-            assert toolset.instructions == cold
 
     async def test_it_is_opened_and_closed_asynchronously(self, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info))

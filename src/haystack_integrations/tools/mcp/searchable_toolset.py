@@ -58,7 +58,6 @@ from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import (
-    instructions_for_model,
     with_instructions,
     without_instructions,
 )
@@ -170,16 +169,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         # What is found outside of runs of Agents of Haystack 3, each of which has its own.
         self._shared = ToolsFound(self)
         super().__init__(tools=[self._shared.search_tool])
-
-    @property
-    def instructions(self) -> str | None:
-        """
-        What the servers that are warm say about the use of their tools, each fenced as the text of a third party.
-
-        Those with a snapshot need not be warm. For a system message: MCPInstructionsHook knows the servers of tools
-        that are shown.
-        """
-        return instructions_for_model(self.catalog)
 
     def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
         tools: dict[str, Tool] = {}
