@@ -449,7 +449,7 @@ class TestAddingTools:
         for tool in toolset:
             tool.close()
         warm_up(toolset)
-        assert [tool.connection.is_ready for tool in toolset] == [True, False, False]
+        assert [tool.connection.is_ready for tool in toolset] == [True, True, True]
         toolset.close()
 
     @rows("invoke", [MCPTool.invoke, lambda tool: asyncio.run(tool.invoke_async())])
@@ -466,14 +466,6 @@ class TestAddingTools:
         with pytest.raises(MCPToolNotFoundError, match="'three' of the pending call"):
             continues(toolset, MCPPendingCall(tool_name="three"))
         toolset.close()
-
-    def test_a_toolset_without_tools_yet_adds_none_and_a_warning_says_so(self, caplog):
-        toolset, cold = MCPToolset(COUNTER), MCPToolset(ForeignServer(definition("one")).info)
-        toolset.add(cold)
-        assert "The MCPToolset that was added has no tools now" in caplog.text
-        with cold:
-            toolset.add(cold)
-            assert names(toolset) == ["one"]
 
     def test_a_name_that_is_taken_is_refused(self):
         with MCPToolset(ForeignServer(definition("one")).info) as toolset:

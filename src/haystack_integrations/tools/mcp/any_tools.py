@@ -140,17 +140,6 @@ def _executor() -> AsyncExecutor:
         raise MCPConnectionError(msg, operation="warm_up") from error
 
 
-def cold_tools(added: Sequence[Tool]) -> list[Tool]:
-    """
-    Choose the tools that may have to be warmed up.
-
-    :param added: Tools that were added to a toolset.
-    :returns: Those that do not have their definition. The others connect when they are called, so that nothing waits
-        for a server that was lost.
-    """
-    return [tool for tool in added if not isinstance(tool, MCPTool) or tool._definition is None]
-
-
 def warm_up_tools(tools: Any) -> None:
     """
     Warm tools up, those of MCP servers at the same time.

@@ -9,12 +9,9 @@ What toolsets have in common whose tools are others at another time, and what ru
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from haystack import logging
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
@@ -25,8 +22,6 @@ from haystack_integrations.tools.mcp.haystack_compat import combine
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 __all__ = ["MCPToolsChange"]
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
 @short_repr
@@ -119,32 +114,6 @@ class LiveToolset(Toolset):
         :param item: Tool instance or tool name.
         """
         return any(tool is item or tool.name == item for tool in self._shown())
-
-    @staticmethod
-    def _to_add(tool: Any, present: Iterable[Tool]) -> list[Tool]:
-        """
-        Return the tools that are to be added.
-
-        :param tool: A Tool, or a Toolset whose tools are added.
-        :param present: The tools that are there.
-        :raises ValueError: If a tool of the same name is already there.
-        :raises TypeError: If `tool` is neither.
-        """
-        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
-        if added is None:
-            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
-            raise TypeError(msg)
-        if not added:
-            logger.warning(
-                "The {kind} that was added has no tools now, so none were added. Warm it up before, or pass both "
-                "toolsets to the Agent in a list",
-                kind=type(tool).__name__,
-            )
-        owners = Counter(each.name for each in [*present, *added])
-        if twice := sorted(name for name, count in owners.items() if count > 1):
-            msg = f"Duplicate tool names found: {', '.join(twice)}"
-            raise ValueError(msg)
-        return added
 
     def get_selectable_tools(self) -> list[Tool]:
         """

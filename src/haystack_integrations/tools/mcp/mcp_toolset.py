@@ -21,6 +21,7 @@ import contextvars
 import os
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -31,8 +32,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 from pydantic import SkipValidation
 
-from haystack_integrations.tools.mcp.any_tools import cold_tools, warm_up_tools, warm_up_tools_async
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.any_tools import warm_up_tools, warm_up_tools_async
 from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Delivery, Watching
@@ -359,8 +359,16 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: If a tool of the same name is already there.
         :raises TypeError: If `tool` is neither.
         """
+        added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
+        if added is None:
+            msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
+            raise TypeError(msg)
         with self._lock():
-            self.tools = [*self.tools, *self._to_add(tool, [*self._own, *self._added])]
+            owners = Counter(each.name for each in [*self._own, *self._added, *added])
+            if twice := sorted(name for name, count in owners.items() if count > 1):
+                msg = f"Duplicate tool names found: {', '.join(twice)}"
+                raise ValueError(msg)
+            self.tools = [*self.tools, *added]
         self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -392,7 +400,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             name is unusable.
         """
         super().warm_up()
-        warm_up_tools(cold_tools(self._added))
+        warm_up_tools(self._added)
 
     async def warm_up_async(self) -> None:
         """
@@ -404,14 +412,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: As `warm_up`.
         """
         await super().warm_up_async()
-        added = cold_tools(self._added)
-        if not added:
-            return
-        # The loop of all sessions must not wait for tools of the user.
-        if AsyncExecutor.get_instance().in_loop_thread():
-            await start_in_thread(warm_up_tools, added, name="mcp-haystack-warm-up")
-        else:
-            await warm_up_tools_async(added)
+        await warm_up_tools_async(self._added)
 
     def _is_current(self) -> bool:
         # A server that refuses connections is tried at once. One that does not answer would hold up every run of an
