@@ -23,7 +23,6 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
@@ -43,7 +42,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_param
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback, call
+from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, MCPToolsChange, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
@@ -430,14 +429,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
-        self._load_or_leave(self._connection._list())
+        self._load_listing(self._connection._list())
         self._note_presence()
 
     async def refresh_async(self) -> None:
         """
         List the tools of the server now like `refresh`, without blocking the event loop.
         """
-        await self._load_or_leave_async(await self._connection._list_async())
+        self._load_listing(await self._connection._list_async())
         self._note_presence()
 
     @property
@@ -485,7 +484,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             return True
         try:
             if not super()._is_current():
-                await self._load_or_leave_async(await self._connection._open_async())
+                self._load_listing(await self._connection._open_async())
         except MCPConnectionError as error:
             if self._absence is not None:
                 self._absence = error.with_traceback(None)
@@ -715,9 +714,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         if not connection._has_own_session():
             return False  # the next warm-up lists them, and a background task opens no session
         try:
-            listing = await connection._list_if_open_async()
-            # In a thread: `tool_filter` is the user's.
-            await call(partial(self._load_listing, publish=False), listing)
+            self._load_listing(await connection._list_if_open_async(), publish=False)
         except (MCPConnectionError, TimeoutError) as error:
             if connection._has_own_session():  # and was not closed meanwhile, by the user or with a warning of its own
                 logger.info("The tools may have changed, but could not be listed: {error}", error=str(error))

@@ -230,7 +230,7 @@ class ToolSelection(Options):
 
     :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
     :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It is
-        called at warm-up, in the caller's thread, and must not block.
+        called whenever the tools are listed, and must not block.
     :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
         `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
         hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it only

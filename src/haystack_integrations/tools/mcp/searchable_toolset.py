@@ -186,13 +186,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return tools
 
     def _settle(self) -> None:
-        try:
-            tools = self._tools_now(strictly=True)
-        except MCPConfigurationError:
-            # Servers whose tools could never be used need not keep running.
-            if self._is_small is None:
-                self._leave()
-            raise
+        tools = self._tools_now(strictly=True)
         self._is_small = len(tools) < self.search_threshold
         if not self._is_small:
             self._index.update(tools.values())

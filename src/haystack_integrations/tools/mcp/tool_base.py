@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
 
-from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HANDLERS
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
@@ -432,7 +430,7 @@ class ToolBase(Connected):
         if not self._is_current():
             with self._reaching():
                 connection = self._connection
-                self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
+                self._load_listing(connection._list() if self._is_warm() else connection._open(self._requested()))
 
     async def warm_up_async(self) -> None:
         """
@@ -443,7 +441,7 @@ class ToolBase(Connected):
                 connection = self._connection
                 is_warm = self._is_warm()
                 listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
-                await self._load_or_leave_async(listing)
+                self._load_listing(listing)
 
     @abstractmethod
     def _requested(self) -> Sequence[str]:
@@ -474,22 +472,6 @@ class ToolBase(Connected):
         choices = describe_choices(missing, available, "The server")
         msg = f"{what} {', '.join(map(repr, missing))} not found on {self.server_info.describe()}. {choices}"
         raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
-
-    def _load_or_leave(self, listing: ToolListing) -> None:
-        try:
-            self._load_listing(listing)
-        except (MCPDriftError, MCPToolNotFoundError, ValueError):
-            # A server whose definitions could never be used need not keep running.
-            if not self._generation and not self._holds.is_held:
-                self._leave()
-            raise
-
-    async def _load_or_leave_async(self, listing: ToolListing) -> None:
-        # The loop of all sessions, where several are warmed up at once, must not wait for the user's `tool_filter`.
-        if AsyncExecutor.get_instance().in_loop_thread():
-            await start_in_thread(self._load_or_leave, listing, name="mcp-haystack-warm-up")
-        else:
-            self._load_or_leave(listing)
 
     # The class whose parameters are stored; one that is derived from it has the same.
     _stored_as: ClassVar[str]
