@@ -304,7 +304,6 @@ def test_workers_make_servers_of_their_own(shelf: Path) -> None:
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["forbidden.yaml"], "forbidden"),
         (["nameless.py"], "as in nameless.py:name"),
-        (["shelf.py", "--max-concurrency", "2", "--input", "a=b.c"], "what --input, --max-concurrency would say"),
     ],
 )
 def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], told: str) -> None:

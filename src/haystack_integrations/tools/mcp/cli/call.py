@@ -179,11 +179,8 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
     required = required_in(schema)
     values: dict[str, Any] = {}
     for name, each in properties_of(schema).items():
-        default = each.get("default")
-        options, is_list = options_of(each), each.get("type") == "array"
-        titles = {title.lower(): value for value, title in options.items()}
-        has_titles = any(value != title for value, title in options.items())
-        facts = [one_line(described_options(options)) if has_titles else describe_type(each, schema)]
+        default, options, is_list = each.get("default"), options_of(each), each.get("type") == "array"
+        facts = [one_line(described_options(options)) if options else describe_type(each, schema)]
         if is_list:
             facts.append("separated by commas")
         if default is not None:
@@ -194,11 +191,8 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         question = f"  {meaning} ({', '.join(facts)}): "
         while True:
             text = output.ask(question)
-            is_several = is_list and text[:1] != "[" and text not in options
-            chosen = [part.strip() for part in text.split(",")] if is_several else [text]
-            # As it is written, before a title or another case.
-            chosen = [each if each in options else titles.get(each.lower(), each) for each in chosen]
-            value = typed(name, chosen, schema) if text else default
+            texts = [part.strip() for part in text.split(",")] if is_list else [text]
+            value = typed(name, texts, schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
                 break

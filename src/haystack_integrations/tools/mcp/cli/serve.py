@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -85,7 +85,7 @@ class Look:
     input: Annotated[list[str] | None, Parameter(metavar="NAME=SOCKET")] = None
     output: Annotated[list[str] | None, Parameter(metavar="NAME=SOCKET")] = None
     show_errors: bool = False
-    max_concurrency: Annotated[int | None, Parameter(metavar="N", group=_LOAD)] = None
+    max_concurrency: Annotated[int, Parameter(metavar="N", group=_LOAD)] = 32
 
 
 @Parameter(name="*", group=Group("Over HTTP", sort_key=2))
@@ -170,12 +170,6 @@ def serve(
     return ExitCode.OK
 
 
-def _given(options: Any) -> Iterator[str]:
-    for field in fields(options):
-        if getattr(options, field.name) != field.default:
-            yield f"--{field.name.replace('_', '-')}"
-
-
 def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     """
     Return the server of a target.
@@ -193,10 +187,7 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     with contextlib.redirect_stdout(sys.stderr):
         name, things = _things(target)
         if "server" in things:
-            if given := list(_given(look)):
-                msg = f"{target} is a server already, which says for itself what {', '.join(given)} would say"
-                raise CommandError(msg)
-            made: FastMCP[Any] = things["server"]
+            made: FastMCP[Any] = things["server"]  # says for itself what the options would say
             return made
         inputs: dict[str, list[str]] = {}
         for name_of_input, socket in _sockets(look.input or [], "--input"):
@@ -207,13 +198,12 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
             "outputs": dict(_sockets(look.output or [], "--output")),
         }
         own = {key: value for key, value in own.items() if value}
-        limit: dict[str, Any] = {} if look.max_concurrency is None else {"max_concurrency": look.max_concurrency}
         return create_mcp_server(
             look.name or name,
             **things,
             options={name: ServeOptions(**own)} if own else None,
             mask_error_details=not look.show_errors,
-            **limit,
+            max_concurrency=look.max_concurrency,
         )
 
 
