@@ -87,13 +87,6 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
     assert json.loads((settings / "logins.json").read_text()) == {}
 
 
-def test_a_command_with_oauth_logs_in_when_it_has_to(server: OAuthServer, log_in: LogIn, run: Run) -> None:
-    ran = log_in(server, "call", server.url, "whoami", "--oauth")
-    assert ran.screen.endswith("alice\n")
-    assert run("call", server.url, "whoami", "--oauth").screen == "alice\n"
-    assert server.count["authorizations"] == 1
-
-
 def test_a_server_of_a_file_is_logged_in(server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))

@@ -82,18 +82,6 @@ class Server:
             raise CommandError(self.error or f"{self.place} is disabled. Enable it there to use it.")
         return self.info
 
-    def check_variables(self, info: MCPServerInfo) -> None:
-        """
-        Check that the environment variables are set that are needed to reach it.
-
-        :param info: How it is reached: as its file says, or as options have changed that.
-        :raises CommandError: If some are not.
-        """
-        if missing := missing_variables(info):
-            these = f"{self.place}: these" if self.place else "These"
-            msg = f"{these} environment variables are not set: {', '.join(missing)}"
-            raise CommandError(msg)
-
 
 def settings_folder() -> Path:
     """
@@ -307,22 +295,20 @@ def token_folder() -> Path:
     return settings_folder() / "mcp-haystack" / "tokens"
 
 
-def with_login(info: MCPServerInfo, *, wants_oauth: bool = False) -> MCPServerInfo:
+def with_login(info: MCPServerInfo) -> MCPServerInfo:
     """
-    Use a login, where the person has logged in at a server.
+    Use the login of this person at a server, or OAuth if its file wants that.
 
     :param info: The server info.
-    :param wants_oauth: Whether to use OAuth even if there is no login yet.
     :returns: The server info, with an `oauth_config` if there is a login.
     """
     if not isinstance(info, HttpServerInfo) or info.token:
         return info
     if any(name.lower() == "authorization" for name in info.headers or {}):
         return info
-    stored = _logins().get(shown(info.url))
-    if stored is not None:
-        return with_oauth(info, stored)
-    if wants_oauth or info.auth == "oauth":
+    if (login := _logins().get(shown(info.url))) is not None:
+        return with_oauth(info, login)
+    if info.auth == "oauth":
         return with_oauth(info, OAuthConfig(token_storage=FileTokenStorage(str(token_folder()))))
     return info
 

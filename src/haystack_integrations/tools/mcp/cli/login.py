@@ -110,10 +110,8 @@ def logout(
 
     """
     info = _info_of(target, config)
-    try:
-        had_tokens = log_out(with_login(info, wants_oauth=True))
-    except ValueError as error:
-        raise CommandError(str(error)) from error
+    known = with_login(info)
+    had_tokens = isinstance(known, HttpServerInfo) and known.oauth_config is not None and log_out(known)
     remember_login(info, None)
     _report("Logged out at" if had_tokens else "There was no login at", info, options.output)
 

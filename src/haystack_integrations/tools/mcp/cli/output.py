@@ -218,10 +218,6 @@ def stdout_for_protocol() -> AbstractContextManager[Any]:
     return redirect_stdout(_results_stream or sys.stdout)
 
 
-# The first column wraps only beyond this.
-_WIDEST_FIRST = 40
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: str = "") -> Table | str:
     """
     Return a table of texts of servers, or, if there are no rows, another text.
@@ -230,14 +226,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: s
     if not lines:
         return otherwise
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for number, column in enumerate(columns):
-        widest = max(len(line[number]) for line in lines)
-        made.add_column(
-            column,
-            overflow="fold",
-            no_wrap=number == 0 and widest <= _WIDEST_FIRST,
-            header_style="bold",
-        )
+    for column in columns:
+        made.add_column(column, overflow="fold", header_style="bold")
     for line in lines:
         made.add_row(*map(Text, line))
     return made

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,15 +117,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
 
 
 def _as_json(run: RecordedRun) -> dict[str, Any]:
-    return {
-        "name": run.name,
-        "state": run.state,
-        "begun": _iso(run.created),
-        "changed": _iso(run.changed),
-        "attempts": run.attempts,
-        "worker": run.worker,
-        "error": _kind(run) or None,
-    }
+    return {**asdict(run), "error": _kind(run) or None}
 
 
 def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
@@ -135,9 +128,9 @@ def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
         "scope": entry.place.scope,
         "step": entry.place.step,
         "outcome": _outcome(entry, run),
-        "begun": _iso(entry.started),
-        "ended": None if entry.ended is None else _iso(entry.ended),
-        "attempts": entry.attempt,
+        "started": entry.started,
+        "ended": entry.ended,
+        "attempt": entry.attempt,
     }
 
 
@@ -153,10 +146,6 @@ def _outcome(entry: Entry, run: RecordedRun) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def _took(entry: Entry) -> str:

@@ -60,6 +60,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
+from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.error_texts import leaves
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -109,7 +110,6 @@ class ServerOptions(OutputOptions):
     :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
     :param header: An HTTP header, as 'Name: value'. ${NAME} in it is an environment variable. Repeatable.
     :param token_env: The environment variable with the bearer token.
-    :param oauth: Log in with OAuth if the server wants that. Not needed after 'mcp-haystack login'.
     :param env: An environment variable of the command, as NAME=value. Repeatable.
     :param cwd: The folder in which the command starts.
     :param timeout: Seconds for connecting, and for each answer. Default: 30; in a terminal, 600 for the answer of a
@@ -119,7 +119,6 @@ class ServerOptions(OutputOptions):
     config: Annotated[Path | None, Parameter(metavar="FILE")] = None
     header: Annotated[list[str] | None, Parameter(metavar="TEXT")] = None
     token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
-    oauth: bool = False
     env: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None
     cwd: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
     timeout: Annotated[float | None, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=LONGEST_TIMEOUT))] = None
@@ -138,9 +137,9 @@ class ServerOptions(OutputOptions):
         :raises CommandError: If an option is not for servers of this kind.
         """
         changes: dict[str, Any] = {}
-        if self.header or self.token_env or self.oauth:
+        if self.header or self.token_env:
             if not isinstance(info, HttpServerInfo):
-                msg = f"--header, --token-env and --oauth are for servers with a URL, not for the {info.describe()}"
+                msg = f"--header and --token-env are for servers with a URL, not for the {info.describe()}"
                 raise CommandError(msg)
             pairs = (_pair(text, ":", "--header", "'Name: value'", "'X-Tenant: acme'") for text in self.header or ())
             headers = dict(pairs)
@@ -163,7 +162,7 @@ class ServerOptions(OutputOptions):
             if self.cwd:
                 changes["cwd"] = str(self.cwd)
         changed = dataclasses.replace(info, **changes) if changes else info  # type: ignore[type-var]
-        return with_login(changed, wants_oauth=self.oauth)
+        return with_login(changed)
 
 
 def secret_of(option: str, variable: str) -> Secret:
@@ -252,9 +251,6 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
             continue
         for server in found:
             servers.setdefault(server.name, server)
-    if not servers:
-        msg = f"There is no target, and there are no servers in {', '.join(map(str, files))}. {_CHOICES}"
-        raise CommandError(msg)
     return list(servers.values())
 
 
@@ -434,7 +430,10 @@ def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | No
     :raises MCPConnectionError: If it cannot be opened.
     """
     info = options.apply(server.usable())
-    server.check_variables(info)
+    if missing := missing_variables(info):
+        these = f"{server.place}: these" if server.place else "These"
+        msg = f"{these} environment variables are not set: {', '.join(missing)}"
+        raise CommandError(msg)
     connection = MCPConnection(
         info,
         connection_timeout=options.seconds(),
