@@ -23,18 +23,6 @@ def words_for(server: StdioServer) -> list[str]:
     return [shlex.join([server.command, *server.args]), *variables, "--timeout", "100"]
 
 
-def test_the_time_server_is_called_and_healthy(run: Run, time_server: StdioServer, tmp_path: Path) -> None:
-    command, *options = words_for(time_server)
-    called = run("call", command, "get_current_time", "timezone=Europe/Berlin", *options)
-    assert json.loads(called.screen)["timezone"] == "Europe/Berlin"
-    assert run("call", command, "get_current_time", *options).code == 2
-    assert run("call", command, "get_current_time", "timezone=Nowhere/City", *options).code == 1
-    snapshot = str(tmp_path / "time.json")
-    assert "source_timezone" in run("inspect", command, "--snapshot", snapshot, *options).screen
-    checked = run("doctor", command, "--check", snapshot, *options)
-    assert (checked.code, "as they were in the snapshot" in checked.screen) == (0, True), checked.screen
-
-
 def test_all_that_the_everything_server_offers_is_shown(
     run: Run, everything_stdio: StdioServer, tmp_path: Path
 ) -> None:

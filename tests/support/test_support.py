@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from haystack import tracing
 from haystack.marshal.yaml import YamlMarshaller
@@ -31,11 +30,11 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-from tests.support import external, secrecy
+from tests.support import secrecy
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.leaks import Footprint, assert_nothing_left
 from tests.support.prepared import PreparedProcess
-from tests.support.processes import ROOT, CallLog, end, is_alive, leader, run_to_end
+from tests.support.processes import ROOT, CallLog, is_alive, run_to_end
 from tests.support.rows import rows
 from tests.support.secrecy import SecretWatch
 from tests.support.waiting import LIMIT
@@ -94,15 +93,6 @@ def test_what_was_told_of_a_call_is_compared_with_what_the_server_executed(tmp_p
         assert_told_the_truth({"x": outcome(call, 1)}, log, "echo", "text")
 
 
-def test_the_leak_check_names_a_child_process_and_ends_it():
-    before = Footprint.take()
-    child = leader([sys.executable, "-c", "import signal; signal.pause()"])
-    with pytest.raises(AssertionError, match=rf"process {child.pid}: .*signal.pause"):
-        assert_nothing_left(before, limit=0)
-    end(child)
-    assert_nothing_left(before)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_the_leak_check_names_a_process_whose_parent_has_ended():
     before = Footprint.take()
@@ -135,28 +125,6 @@ def test_the_leak_check_names_a_thread_and_a_listening_socket():
         thread.join(LIMIT)
         listener.close()
     assert_nothing_left(before)
-
-
-def test_a_missing_runner_skips_here_and_fails_in_ci(monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="npx was not found"):
-        external.npx()
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="npx was not found"):
-        external.npx()
-
-
-@pytest.mark.integration
-def test_the_everything_server_listens_on_the_loopback_interface_only(everything_http):
-    processes = [psutil.Process(everything_http.pid), *psutil.Process(everything_http.pid).children(recursive=True)]
-    listening = [
-        connection.laddr
-        for process in processes
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert listening == [("127.0.0.1", everything_http.port)]
 
 
 def _log_debug(secret: str) -> None:
