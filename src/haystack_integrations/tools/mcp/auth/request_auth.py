@@ -236,8 +236,10 @@ class OAuth(httpx2.Auth):
         :param user: The user, or None.
         :returns: What holds them.
         """
-        key = TokenKey(self.server_url, self._client_digest, user)
-        self._used[user] = _holders.setdefault((_identity(self.storage), key), _Holder(key, self.storage))
+        key, storage = TokenKey(self.server_url, self._client_digest, user), self.storage
+        # The holder keeps the storage, so that nothing else gets its id.
+        place = id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
+        self._used[user] = _holders.setdefault((place, key), _Holder(key, storage))
         return self._used[user]
 
     async def _current(self, tries: _Tries) -> Record | None:
@@ -347,14 +349,6 @@ class OAuth(httpx2.Auth):
         outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
         flow = _FLOWS[str(config.grant_type)]
         return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge())
-
-
-def _identity(storage: MCPTokenStorage) -> Any:
-    try:
-        hash(storage)
-    except TypeError:  # a data class, or around one; the holder keeps it, so that nothing else gets its id
-        return id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
-    return storage
 
 
 def _covers(record: Record | None, challenge: Challenge | None) -> bool:
