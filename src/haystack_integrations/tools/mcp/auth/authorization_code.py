@@ -153,7 +153,7 @@ class AuthorizationCode(Flow):
         try:
             yield listener
         finally:
-            await listener.close()
+            listener.close()
 
     async def _client_for(self, redirect_uri: str, scope: str | None, *, is_native: bool) -> OAuthClientInformationFull:
         """
@@ -213,7 +213,7 @@ class AuthorizationCode(Flow):
         if self.config.redirect_handler is not None:
             await self._asked("redirect_handler", request)
         else:
-            await self._open_browser(request.url, listener)
+            await self._open_browser(request.url)
             logger.info("Waiting for a login in the browser")
         self.outgoing.step = "waiting for the login"
         try:
@@ -231,12 +231,11 @@ class AuthorizationCode(Flow):
             raise MCPAuthorizationError(msg)
         return answer
 
-    async def _open_browser(self, url: str, listener: Listener | None) -> None:
+    async def _open_browser(self, url: str) -> None:
         # In a thread: it starts a program, and may wait for it until it is closed.
         opening = start_in_thread(webbrowser.open, url, name="mcp-haystack-browser")
-        waited_for: set[asyncio.Future[Any]] = {opening} if listener is None else {opening, listener.answer}
         try:
-            await asyncio.wait(waited_for, timeout=_OPENING_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({opening}, timeout=_OPENING_TIMEOUT)
             if opening.done() and not opening.result():
                 msg = "the browser does not open"
                 raise MCPAuthorizationError(msg)
@@ -280,7 +279,6 @@ class Listener:
         """
         self._state = state
         self._server: asyncio.Server
-        self._connections: set[asyncio.StreamWriter] = set()
         self.redirect_uri: str = ""
         self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -298,19 +296,15 @@ class Listener:
         netloc = f"{name}:{self._server.sockets[0].getsockname()[1]}"
         self.redirect_uri = urlunsplit(("http", netloc, parts.path, parts.query, ""))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """
         Stop listening.
         """
+        # Without `wait_closed`, which waits for spare connections of the browser, too.
         self._server.close()
-        # Browsers open spare ones, for which `wait_closed` waits from Python 3.12 on.
-        for connection in self._connections:
-            connection.close()
-        await self._server.wait_closed()
         self.answer.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections.add(writer)
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -319,7 +313,6 @@ class Listener:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a browser
         finally:
-            self._connections.discard(writer)
             writer.close()
 
     def _respond(self, head: str) -> bytes:
