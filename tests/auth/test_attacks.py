@@ -197,22 +197,6 @@ async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp
             await transport.handle_async_request(request)
 
 
-async def test_a_dead_address_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[tuple[str, float]] = []
-
-    async def connect(_: Any, request: httpx2.Request) -> httpx2.Response:
-        tried.append((request.url.host, request.extensions["timeout"]["connect"]))
-        if len(tried) == 1:
-            raise httpx2.ConnectTimeout("no answer")
-        return httpx2.Response(200)
-
-    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", connect)
-    extensions = {outgoing._CHECKED: ["192.0.2.1", "192.0.2.2"], "timeout": httpx2.Timeout(20.0).as_dict()}
-    request = httpx2.Request("GET", "https://as.test/", extensions=extensions)
-    assert (await outgoing.PinnedTransport().handle_async_request(request)).status_code == 200
-    assert tried == [("192.0.2.1", 3.0), ("192.0.2.2", 20.0)]
-
-
 async def test_a_proxy_looks_up_names_itself() -> None:
     lines: list[bytes] = []
 

@@ -27,7 +27,6 @@ import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from math import inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -43,9 +42,6 @@ _BODY_LIMIT = 1024 * 1024
 
 # Seconds that one request may take, from connecting to the end of its answer.
 REQUEST_TIMEOUT = 20.0
-
-# Seconds after which the next address of a host is tried.
-_CONNECT_TIMEOUT = 3.0
 
 # What is secret in forms.
 _SECRET_FIELDS = frozenset(
@@ -93,16 +89,13 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
         failure: httpx2.TransportError = httpx2.ConnectError("the name of its host is not known", request=request)
         # The pool knows connections by address: another host there must not get one with this host's certificate.
         headers = {**request.headers, "Connection": "close"}
-        phases = request.extensions.get("timeout", {})
-        shorter = {**phases, "connect": min(phases.get("connect") or inf, _CONNECT_TIMEOUT)}
         for address in addresses:
-            timeout = phases if address == addresses[-1] else shorter
             pinned = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=str(address)),
                 headers=headers,
                 stream=request.stream,
-                extensions={**request.extensions, "sni_hostname": request.url.host, "timeout": timeout},
+                extensions={**request.extensions, "sni_hostname": request.url.host},
             )
             try:
                 return await super().handle_async_request(pinned)
