@@ -139,20 +139,6 @@ def test_the_login_of_a_user_extends_no_timeout_of_another(server: OAuthServer) 
         assert ann.result(LIMIT) == "ann"
 
 
-async def test_a_spare_connection_of_the_browser_ends_with_the_login(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Python waits for it from 3.12 on.
-    monkeypatch.setattr(authorization_code, "_REQUEST_TIMEOUT", 10 * LIMIT)
-    listener = authorization_code.Listener("the-state")
-    await listener.listen("http://127.0.0.1/callback")
-    url = urlsplit(listener.redirect_uri)
-    spare, own_end = await asyncio.open_connection(url.hostname, url.port)
-    async with httpx2.AsyncClient() as browser, asyncio.timeout(LIMIT):
-        await browser.get(f"{listener.redirect_uri}?code=c&state=the-state")
-        await listener.close()
-        assert await spare.read() == b""
-    own_end.close()
-
-
 BACK = "https://me.example.com/back"
 
 
@@ -298,6 +284,7 @@ class Pages(webbrowser.BaseBrowser):
 async def test_the_browser_of_this_machine_shows_the_page(works: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     network, pages = TokenNetwork(), Pages(works)
     use_browser(monkeypatch, pages)
+    monkeypatch.setattr(authorization_code, "_OPENING_TIMEOUT", 0.5)
     auth = network.auth()
     if works:
         async with asyncio.timeout(LIMIT / 2):

@@ -21,7 +21,7 @@ import codecs
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NoReturn, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 from urllib.parse import urljoin
 
 import httpx2
@@ -230,10 +230,9 @@ class Discovery:
     server_url: str
     issuer: str | None
     resource: str | None
-    # What is wrong at which URL; whether something is there that is wrong; and whether that may be so for a while.
+    # What is wrong at which URL, and whether something is there that is wrong.
     _problems: dict[str, str] = field(default_factory=dict)
     _is_broken: bool = False
-    _is_down: bool = False
 
     async def run(self, challenge: Challenge) -> Discovered:
         """
@@ -276,7 +275,9 @@ class Discovery:
         if not self._is_broken and resource is None and same_issuer(expected, origin):
             endpoints = {f"{kind}_endpoint": f"{origin}/{path}" for kind, path in _GUESSED.items()}
             return Discovered(ServerMetadata.model_validate({"issuer": origin, **endpoints}), is_guessed=True)
-        self._give_up(f"the authorization server {expected}")
+        shown = "; ".join(f"{url}: {problem}" for url, problem in self._problems.items())
+        msg = f"there are no usable metadata of the authorization server {expected} ({shown})"
+        raise MCPAuthorizationError(msg)
 
     async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
         own = resource_url_from_server_url(self.server_url)
@@ -300,8 +301,6 @@ class Discovery:
             return found
         if failure is not None and self.issuer is None:
             raise failure
-        if self._is_down and self.issuer is None:  # which says nothing about whether there are metadata
-            self._give_up("the MCP server")
         return None
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
@@ -311,7 +310,6 @@ class Discovery:
                 response = await self._ask(str(response.request.url), response.headers["location"], step)
         if response.status_code != httpx2.codes.OK:
             is_down = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
-            self._is_down |= is_down
             self._note(url, f"HTTP {response.status_code}", is_broken=is_down)
             return None
         try:
@@ -333,8 +331,3 @@ class Discovery:
     def _note(self, url: str, problem: str, *, is_broken: bool = True) -> None:
         self._problems[url] = problem
         self._is_broken |= is_broken
-
-    def _give_up(self, whose: str) -> NoReturn:
-        shown = "; ".join(f"{url}: {problem}" for url, problem in self._problems.items())
-        msg = f"there are no usable metadata of {whose} ({shown})"
-        raise MCPAuthorizationError(msg)

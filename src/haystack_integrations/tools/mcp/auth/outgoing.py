@@ -28,7 +28,6 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
 import httpx2
 
@@ -106,13 +105,11 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
 
 def json_object(response: httpx2.Response) -> dict[str, Any]:
     """
-    Read the body of a response. Some servers answer with a form, whatever they are asked for.
+    Read the body of a response.
 
     :param response: The response.
     :returns: The object, empty if the body is something else.
     """
-    if response.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return dict(parse_qsl(response.text))
     try:
         body = json.loads(response.content)
     except (ValueError, RecursionError):
