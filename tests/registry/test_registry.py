@@ -266,13 +266,6 @@ class TestAliases:
         await registry.warm_up_async()
         await registry.close_async()
 
-    async def test_many_who_ask_at_once_cause_one_listing(self):
-        shop = server("look")
-        configs = [ToolConfig(alias, ["a"]) for alias in ("x", "y")]
-        with MCPRegistry({"a": shop.info}, configs) as registry:
-            await asyncio.gather(*(registry.tool_schemas_async(alias) for alias in ("x", "y") * 5))
-            assert shop.listings == 1
-
 
 class TestConfiguration:
     def test_a_tool_config_has_the_fields_and_defaults_of_data_designer(self):
@@ -318,7 +311,6 @@ class TestConfiguration:
             ([COUNTER], [], "got InProcessServerInfo"),
             ({"a": 7}, [], "provider 'a': "),
             ({"": COUNTER}, [], "the name of a provider must be a non-empty string, got ''"),
-            ({5: COUNTER}, [], "the name of a provider must be a non-empty string, got 5"),
             ({"a": COUNTER}, ToolConfig("x", ["a"]), "`tool_configs` must be a list of ToolConfigs, got ToolConfig"),
             ({"a": COUNTER}, {"x": {"providers": ["a"]}}, "`tool_configs` must be a list of ToolConfigs, got dict"),
         ],

@@ -61,9 +61,6 @@ class SecretTemplate(Secret):
         :param template: The text with variables.
         :raises ValueError: If something between `${` and `}` is no variable, or there is no variable.
         """
-        if not isinstance(template, str):
-            msg = f"SecretTemplate: `template` must be a string, got {type(template).__name__}"
-            raise ValueError(msg)
         variables = list(_variables(template))
         if not variables:
             msg = f"SecretTemplate: `template` must contain a variable, like {VARIABLE_FORMS}"

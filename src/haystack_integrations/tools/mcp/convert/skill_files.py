@@ -108,10 +108,10 @@ def read_skill(entry: Any) -> MCPSkill:
     if not uri.endswith(f"/{name}/{_MAIN_FILE}"):
         msg = f"its URI does not end in its name and {_MAIN_FILE}"
         raise ValueError(msg)
+    resources = rest.get("resources")
     if not _is_one_visible_line(uri):
         msg = "its URI has invisible characters"
         raise ValueError(msg)
-    resources = rest.get("resources")
     if resources == "dynamic":
         return MCPSkill(uri, frontmatter)
     if not isinstance(resources, list):
@@ -130,9 +130,7 @@ def _read_file(resource: Any) -> MCPSkillFile:
         case {"uri": str(uri), "digest": str(digest), "size": int(size)} if _DIGEST.fullmatch(digest):
             if _is_one_visible_line(uri):
                 return MCPSkillFile(uri, digest, size)
-            msg = "the URI of one of its `resources` has invisible characters"
-            raise ValueError(msg)
-    msg = "one of its `resources` lacks a `uri`, a SHA-256 `digest` or a `size`"
+    msg = "one of its `resources` lacks a `uri` of visible characters, a SHA-256 `digest` or a `size`"
     raise ValueError(msg)
 
 
