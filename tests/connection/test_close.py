@@ -14,7 +14,6 @@ import pytest
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
-    InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
@@ -23,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     warm_up_toolsets,
 )
-from tests.support.background import in_thread, text, together
+from tests.support.background import text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
@@ -40,22 +39,6 @@ def test_closing_in_the_thread_of_the_executor_does_not_block_it(stdio_server):
 
     AsyncExecutor.get_instance().run(close(), timeout=LIMIT)
     server.wait_until_gone()
-
-
-def test_closing_by_a_tool_that_runs_in_process_does_not_block():
-    from mcp.server import MCPServer
-
-    server = MCPServer("suicidal")
-    tool = MCPTool("leave", InProcessServerInfo(server), invocation_timeout=LONG)
-
-    def leave() -> str:
-        tool.close()
-        return "bye"
-
-    server.add_tool(leave)
-    call = in_thread(tool.invoke)
-    call.exception(timeout=LIMIT)  # an answer or an error, but soon
-    tool.close()
 
 
 def test_closing_by_many_threads_at_once_closes_once(stdio_server):
@@ -98,15 +81,6 @@ def test_shutting_the_executor_down_ends_the_servers_and_tools_reconnect(stdio_s
     assert len(server.pids()) == 2
 
 
-def test_after_a_shutdown_a_new_executor_is_given():
-    old = AsyncExecutor.get_instance()
-    old.shutdown()
-    old.shutdown()
-    new = AsyncExecutor.get_instance()
-    assert new is not old
-    assert new is AsyncExecutor.get_instance()
-
-
 def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server):
     server = stdio_server()
     with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool:
@@ -120,16 +94,6 @@ def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server)
     server.wait_until_gone()
 
 
-def test_shutting_the_executor_down_ends_a_server_that_ignores_everything(stdio_server) -> None:
-    server = stdio_server("--stubborn")
-    connection = MCPConnection(server.info())
-    connection.open()
-    AsyncExecutor.get_instance().shutdown()
-    wait_until(lambda: not server.alive(), "the end of the server process")
-    assert connection.status().state == "lost"
-    connection.close()
-
-
 @pytest.mark.parametrize("use", [lambda info: MCPTool("add", info), MCPToolset], ids=["tool", "toolset"])
 def test_collecting_a_user_ends_its_server(stdio_server, use):
     server = stdio_server()
@@ -138,18 +102,6 @@ def test_collecting_a_user_ends_its_server(stdio_server, use):
     del user
     gc.collect()
     server.wait_until_gone()
-
-
-def test_dropping_a_connection_ends_its_server_without_a_cycle_to_collect(stdio_server):
-    server = stdio_server()
-    connection = MCPConnection(server.info())
-    connection.call_tool("add", {"a": 1, "b": 2})
-    gc.disable()
-    try:
-        del connection
-        server.wait_until_gone()
-    finally:
-        gc.enable()
 
 
 def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):

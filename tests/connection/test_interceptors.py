@@ -482,20 +482,6 @@ class TestCancellation:
             await _arrived(server.log, "sleep-cancelled")
             await wait_until_async(_no_threads, "the threads of the interceptors end")
 
-    async def test_a_blocking_interceptor_does_not_hold_up_other_calls(self, stdio_server: StdioServerFactory) -> None:
-        may_go_on = threading.Event()
-
-        def slow(call: MCPToolCall, call_next: Any) -> Any:
-            assert may_go_on.wait(30)
-            return call_next(call)
-
-        info = stdio_server().info()
-        with MCPTool("add", info, interceptors=[slow]) as tool, MCPTool("echo", info) as other:
-            call = asyncio.create_task(tool.call_async(a=1, b=2))
-            assert (await other.call_async(text="meanwhile")).text == "meanwhile"
-            may_go_on.set()
-            assert (await call).structured == {"result": 3}
-
 
 async def _arrived(log: CallLog, event: str) -> None:
     await wait_until_async(lambda: log.events(event), f"{event} is recorded")
@@ -525,22 +511,6 @@ class TestProgress:
 
 
 class TestParameter:
-    @rows(
-        "interceptors",
-        [[outer, middle], [f"{HERE}:add_ten"], [f"{HERE}.add_hundred", Adding(5)]],
-    )
-    @rows("kind", [MCPTool, MCPToolset])
-    def test_interceptors_are_stored_and_loaded(self, kind: Any, interceptors: list[Any]) -> None:
-        info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
-        arguments = ("add", info) if kind is MCPTool else (info,)
-        made = kind(*arguments, interceptors=interceptors)
-        stored = made.to_dict()
-        loaded = kind.from_dict(stored)
-        assert loaded.to_dict() == stored
-        assert made.interceptors == interceptors
-        assert len(loaded.interceptors) == len(interceptors)
-        assert "interceptors" not in kind(*arguments).to_dict()["data"]
-
     def test_loaded_interceptors_wrap_calls(self, stdio_server: StdioServerFactory) -> None:
         made = MCPTool(
             "add",

@@ -65,21 +65,6 @@ def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(sc
         assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
 
 
-def test_a_program_that_ends_with_an_error_shows_that_error_only(script_with):
-    script = script_with()
-    failing = """
-        tool = MCPTool("fail", server_info)
-        tool.invoke(message="no luck")
-        """
-    with script.started(failing) as process:
-        _, errors = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1
-    script.server.wait_until_gone()
-    assert "MCPInvocationError: Failed to invoke Tool `fail`" in errors.splitlines()[-1]
-    assert "Exception ignored" not in errors
-    assert "never awaited" not in errors
-
-
 def test_calls_and_connects_in_daemon_threads_do_not_hold_up_the_end_of_a_program(script):
     script.run(
         """

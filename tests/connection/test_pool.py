@@ -7,7 +7,6 @@ Who shares what: users of equal servers have one process and one session, howeve
 """
 
 import dataclasses
-import gc
 
 import pytest
 from haystack.utils import Secret
@@ -16,11 +15,10 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
-    MCPTool,
     MCPToolset,
     StdioServerInfo,
 )
-from tests.support.background import in_thread, text, together
+from tests.support.background import text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
@@ -50,18 +48,6 @@ def test_16_threads_whose_server_does_not_start_share_one_attempt_and_its_error(
     assert all(isinstance(error, MCPConnectionError) and "exit code 4" in str(error) for error in errors), errors
     assert starts.read_text().splitlines() == ["start"]
     toolset.close()
-
-
-def test_an_impatient_user_leaves_the_connect_to_the_others(stdio_server):
-    server = stdio_server("--slow-list", "1.2")
-    impatient = MCPConnection(server.info(), connection_timeout=0.5)
-    patient = MCPConnection(server.info(), connection_timeout=LONG)
-    first, second = in_thread(impatient.open), in_thread(patient.open)
-    assert isinstance(first.exception(timeout=LIMIT), TimeoutError)
-    assert second.result(timeout=LIMIT)[0] > 0
-    assert len(server.pids()) == 1
-    impatient.close()
-    patient.close()
 
 
 def test_users_with_share_false_have_a_session_of_their_own(stdio_server):
@@ -118,16 +104,3 @@ def test_in_process_servers_are_shared_by_identity():
             "one",
         ]
         assert first.status().users == 2
-
-
-def test_a_user_that_was_collected_leaves_the_session_to_the_others(stdio_server):
-    server = stdio_server()
-    with MCPConnection(server.info()) as kept:
-        dropped = MCPTool("add", server.info())
-        dropped.warm_up()
-        assert kept.status().users == 2
-        del dropped
-        gc.collect()
-        wait_until(lambda: kept.status().users == 1, "the release")
-        assert text(kept.call_tool("add", {"a": 1, "b": 1})) == "2"
-    assert len(server.pids()) == 1

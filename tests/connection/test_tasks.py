@@ -14,7 +14,6 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from fastmcp import FastMCP
 from fastmcp_tasks import TasksExtension
@@ -128,23 +127,6 @@ def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(patie
         proxy.accept()
         assert text(calling.result(LIMIT)) == "a plain cake"
     assert len(server.log.events("bake")) == 1
-
-
-def test_a_proxy_that_refuses_a_question_for_a_task_does_not_end_it(patient_http_server: Any) -> None:
-    server, refused = patient_http_server(), []
-
-    class Proxy(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            if b'"tasks/get"' in await request.aread() and len(refused) < 2:
-                refused.append(request)
-                return httpx2.Response(503)
-            return await super().handle_async_request(request)
-
-    info = StreamableHttpServerInfo(server.url, http_transport=Proxy)
-    with MCPConnection(info) as connection:
-        assert text(connection.call_tool("bake", {"seconds": 0.5})) == "a plain cake"
-    assert len(server.log.events("bake")) == 1
-    assert len(refused) == 2
 
 
 def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio_server: Any) -> None:

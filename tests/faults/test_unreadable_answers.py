@@ -19,7 +19,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
     MCPTool,
-    MCPToolset,
 )
 from haystack_integrations.tools.mcp.convert.content import model_text
 from tests.support.background import in_thread, text
@@ -272,13 +271,6 @@ def test_both_ends_of_a_large_error_are_shown(shared_raw_server):
             connection.call_tool("say", {"raw": raw})
     assert str(caught.value).endswith("block 29998\nblock 29999")
     assert len(str(caught.value)) < 11_000
-
-
-def test_thousands_of_tools_are_listed(raw_server):
-    names = [*(f"t{number}" for number in range(3000)), "n" * 1001]
-    listing = json.dumps([{"name": name, "inputSchema": {"type": "object"}} for name in names])
-    with MCPToolset(raw_server("json", "--listing", listing), connection_timeout=LIMIT) as toolset:
-        assert len(toolset) == 3001
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
