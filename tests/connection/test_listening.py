@@ -477,7 +477,6 @@ def test_a_subscription_is_on_nobodys_behalf(reach):
         (lambda connection: connection.on_list_change(None), "callback"),
         (lambda connection: connection.on_list_change(print, ["skills"]), "lists"),
         (lambda connection: connection.subscribe_resource(NOTE, "print"), "callback"),
-        (lambda connection: connection.subscribe_resource(3, print), "resource"),
     ],
 )
 def test_invalid_parameters_are_named(call, named):

@@ -86,21 +86,19 @@ def _import(modules: tuple[str, ...]) -> None:
             importlib.import_module(module)
 
 
-def begin_import(*modules: str) -> threading.Thread | None:
+def begin_import(*modules: str) -> threading.Thread:
     """
     Begin to import modules in a thread, and return at once. A fork waits for the end.
 
     :param modules: Their names.
-    :returns: The thread, the same one for the same modules; None if none can be started.
+    :returns: The thread, the same one for the same modules.
+    :raises RuntimeError: If none can be started.
     """
     with _lock:
         if modules not in _threads:
             # A daemon, so that a program may end meanwhile.
             thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # this process has too many threads
-                return None
+            thread.start()
             _threads[modules] = thread
         return _threads[modules]
 
@@ -113,8 +111,7 @@ async def imported(*modules: str) -> None:
     :raises TimeoutError: If it takes so long that it may never end.
     """
     thread = begin_import(*modules)
-    # Without a thread, whoever waits goes on and imports it where it is.
-    if thread is not None and thread.is_alive():
+    if thread.is_alive():
         await start_in_thread(thread.join, _LONGEST_IMPORT)
         if thread.is_alive():
             msg = (

@@ -375,7 +375,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         :param call: The call.
         :returns: Whether it was asked. False for a call that is no task, of which the server need not know.
         :raises MCPConnectionError: If that fails, e.g. because the server does not know the task any more.
-        :raises ValueError: If `call` is no pending call, or that of another server.
+        :raises ValueError: If `call` is that of another server.
         """
         task_id = self._checked_call(call).task_id
         if task_id is not None:
@@ -385,10 +385,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     cancel_call: Final = blocking(_cancel_call)
     cancel_call_async: Final = asynchronous(_cancel_call)
 
-    def _checked_call(self, call: Any) -> MCPPendingCall:
-        if not isinstance(call, MCPPendingCall):
-            msg = f"`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got {type(call).__name__}"
-            raise ValueError(msg)
+    def _checked_call(self, call: MCPPendingCall) -> MCPPendingCall:
         here = self._describe_server()
         if call.server and call.server != here:
             msg = (
@@ -410,9 +407,6 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 "`call` has nothing to go on with, neither a task nor questions nor a request state, so it would begin "
                 "anew. Pass what was stored, or begin a call with `begin_call`."
             )
-            raise ValueError(msg)
-        if answers is not None and not isinstance(answers, Mapping):
-            msg = f"`answers` must be a dict from the keys of `call.questions` to answers, got {type(answers).__name__}"
             raise ValueError(msg)
         given = dict(withheld or {})
         if set(given) != set(call.withheld):

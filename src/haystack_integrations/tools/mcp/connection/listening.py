@@ -42,6 +42,8 @@ from haystack_integrations.tools.mcp.protocol.changes import (
 from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
 
 if TYPE_CHECKING:
+    import mcp_types as types
+
     from haystack_integrations.tools.mcp.connection.session import Session
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -133,7 +135,7 @@ class Watching(UsesSessions):
             raise ValueError(msg)
         return self._sessions._watch(Watcher(WantedChanges(lists=names), lambda change: delivery.put(change.kind)))
 
-    async def _subscribe_resource(self, resource: Any, callback: Callable[[str], Any]) -> Unsubscribe:
+    async def _subscribe_resource(self, resource: str | types.Resource, callback: Callable[[str], Any]) -> Unsubscribe:
         """
         Call a function whenever the server says that a resource changed.
 
@@ -148,10 +150,7 @@ class Watching(UsesSessions):
         :raises ValueError: If a parameter is invalid.
         """
         delivery = Delivery(callback, "The function of `subscribe_resource`")
-        uri = str(resource if isinstance(resource, str) else getattr(resource, "uri", None) or "")
-        if not uri:
-            msg = f"`resource` must be a URI or a Resource, got {type(resource).__name__}"
-            raise ValueError(msg)
+        uri = resource if isinstance(resource, str) else resource.uri
         watcher = Watcher(WantedChanges(uris=frozenset([uri])), lambda change: delivery.put(change.uri))
         unsubscribe = self._sessions._watch(watcher)
         try:

@@ -41,7 +41,7 @@ def preload() -> None:
 
     Without it, the import, which takes some tenths of a second, begins with the first connection. Call it when the
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
-    of the import. If no thread can be started, the import is left to the first connection.
+    of the import.
     """
     begin_import(*_COMMON, *_USUAL)
 
