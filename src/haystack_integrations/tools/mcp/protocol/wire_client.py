@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from itertools import islice
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import mcp_types as types
 from haystack import logging
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
@@ -100,9 +100,6 @@ class WireClient(MCPClient):
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
-    # Causes of a failed connect of which its message tells all that is known.
-    _told: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
-
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
         self._channel: Channel | None = None
@@ -136,10 +133,6 @@ class WireClient(MCPClient):
     async def _advice(self) -> str | None:
         """Describe what to do about a failed connect."""
         return None
-
-    def _combine(self, what: str, advice: str | None) -> str:
-        """Describe what went wrong with a connect and what to do about it, each thing once."""
-        return f"{with_full_stop(what)} {advice}" if advice else with_full_stop(what)
 
     def _note_error(self, error: ProtocolError) -> None:
         """Look whether an error of the server says that the session has ended."""
@@ -199,9 +192,7 @@ class WireClient(MCPClient):
             await self._close()
             if isinstance(error, MCPConnectionError) or not isinstance(error, Exception):
                 raise
-            failure = await self._connect_error(error)
-            # If the message says it all, a traceback is to end there. Debuggers find the cause in the context.
-            raise failure from (None if isinstance(error, self._told) else error)
+            raise await self._connect_error(error) from error
 
     async def _load_handlers(self) -> None:
         callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)
@@ -267,10 +258,11 @@ class WireClient(MCPClient):
         # What would find out more sends requests without a token.
         asks_nobody = is_unauthorized or self.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
+        what = with_full_stop(what)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
         kind = MCPAuthorizationError if wants_login else MCPConnectionError
         return kind(
-            f"Failed to connect to {self._describe()}: {self._combine(what, advice)}",
+            f"Failed to connect to {self._describe()}: {f'{what} {advice}' if advice else what}",
             server_info=self._server_info,
             operation="connect",
             code=protocol.code if protocol is not None else None,

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Self
 
 import httpx2
@@ -19,7 +18,7 @@ from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http_route import find_route, open_transport
-from haystack_integrations.tools.mcp.transports.posting import NO_CONNECTION, HttpSender
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, says_unknown_session
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
@@ -104,15 +103,6 @@ class _HttpClient(WireClient):
         # Not every server says so with a status.
         if self.life.state is SessionState.OPEN and says_unknown_session(error.message):
             self.life.end(UNKNOWN_SESSION, SessionState.DRAINING)
-
-    def _combine(self, what: str, advice: str | None) -> str:
-        # The diagnosis tried the same once more. If the same came out, it tells all of it.
-        status = self._connect_status
-        if advice is not None and (
-            status in advice if status else what.startswith(NO_CONNECTION) and " answers " not in advice
-        ):
-            return re.sub(r"^https?://\S+ answers ", "it answers ", advice)
-        return super()._combine(what, advice)
 
     @property
     def _is_stateless(self) -> bool:

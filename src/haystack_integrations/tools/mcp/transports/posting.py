@@ -57,7 +57,6 @@ CONNECT_ERRORS = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-NO_CONNECTION = "no connection could be made"
 
 _MAX_REDIRECTS = 10
 
@@ -402,7 +401,7 @@ def describe_failure(error: Exception) -> str:
     """
     if isinstance(error, CONNECT_ERRORS):
         place = "" if error._request is None else f" to {error._request.url.netloc.decode()}"
-        return f"{NO_CONNECTION}{place} ({type(error).__name__}: {error})"
+        return f"no connection could be made{place} ({type(error).__name__}: {error})"
     if isinstance(error, MCPAuthorizationError):
         return str(error)
     if isinstance(error, httpx2.DecodingError):
