@@ -144,7 +144,7 @@ def test_a_resource_that_takes_too_long_is_left_out_and_the_others_are_not(fetch
 
 
 def test_what_cannot_be_read_is_an_error_if_that_is_wanted(fetch, library):
-    with pytest.raises(MCPConnectionError, match="Failed to read a resource"):
+    with pytest.raises(MCPConnectionError, match="`read_resource` of"):
         fetch(MCPResourceFetcher(library.info, raise_on_failure=True), uris=["notes://today", "notes://nothing"])
 
 

@@ -368,7 +368,7 @@ def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
 def test_a_server_without_subscriptions_is_an_error_that_says_so(stdio_server):
     server = stdio_server()
     with MCPConnection(server.info()) as connection:
-        with pytest.raises(MCPConnectionError, match=r"subscribe to a resource of.*the server does not offer it"):
+        with pytest.raises(MCPConnectionError, match=r"`subscribe_resource` of.*the server does not offer it"):
             connection.subscribe_resource("memo://x", print)
 
 

@@ -57,6 +57,6 @@ def test_a_server_without_the_extension_has_no_skills_and_is_not_asked():
 
 def test_a_skill_that_the_server_does_not_know_is_an_error_with_its_code():
     with MCPConnection(SkillServer().info) as connection:
-        with pytest.raises(MCPConnectionError, match=r"Failed to get a skill of .*no such skill") as failed:
+        with pytest.raises(MCPConnectionError, match=r"`get_skill` of .*no such skill") as failed:
             connection.get_skill("skill://nothing/SKILL.md")
         assert failed.value.code == types.INVALID_PARAMS

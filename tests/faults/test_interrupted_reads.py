@@ -66,9 +66,7 @@ def test_a_server_of_tools_only_has_empty_lists_and_is_not_even_asked(stdio_serv
 @every_way
 def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
     with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG) as connection:
-        with pytest.raises(
-            MCPConnectionError, match=r"Failed to send a request 'no/such' to .*Method not found"
-        ) as failed:
+        with pytest.raises(MCPConnectionError, match=r"`no/such` of .* failed: .*Method not found") as failed:
             connection.request("no/such", {"secret": "s3cr3t-value"})
         assert failed.value.code == -32601
         assert failed.value.operation == "no/such"
@@ -128,7 +126,9 @@ def test_a_reading_that_takes_too_long_is_given_up(proxied_peer, kind):
         MCPConnection(info, connection_timeout=LONG, invocation_timeout=0.3) as connection,
         MCPConnection(info, invocation_timeout=LONG) as patient,
     ):
-        with pytest.raises(MCPConnectionTimeoutError, match=r"read a resource of .* timed out after 0.3 seconds"):
+        with pytest.raises(
+            MCPConnectionTimeoutError, match=r"`read_resource` of .* failed: timed out after 0.3 seconds"
+        ):
             connection.read_resource("memo://slow/60")
         assert resource_contents(patient.read_resource("memo://hello")) == ["hello"]
 

@@ -97,7 +97,9 @@ async def test_a_server_that_never_has_enough_is_left(monkeypatch):
     with pytest.raises(RuntimeError, match="wanted input more than 10 times"):
         await call(client)
     assert len(client.sent) == 11
-    with pytest.raises(MCPConnectionError, match="read a resource of a server: the server wanted input more than 10"):
+    with pytest.raises(
+        MCPConnectionError, match="`read_resource` of a server failed: the server wanted input more than 10"
+    ):
         await client.read_resource("memo://a")
 
 

@@ -119,7 +119,9 @@ async def test_what_a_server_says_of_keeping_never_fails_a_reading(version, resu
 )
 async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
     client = ScriptedClient(lambda *_: result)
-    with pytest.raises(MCPConnectionError, match=r"read a resource of a server: .*answer is no valid result") as raised:
+    with pytest.raises(
+        MCPConnectionError, match=r"`read_resource` of a server failed: .*answer is no valid result"
+    ) as raised:
         await client.read_resource("memo://a")
     assert "s3cr3t" not in str(raised.value)
     assert raised.value.__cause__ is None

@@ -93,7 +93,7 @@ def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_con
     failing = False
     assert connection.list_tools() == []
     failing = True
-    with pytest.raises(MCPConnectionError, match=f"Failed to list .*the server raised {type(error).__name__}"):
+    with pytest.raises(MCPConnectionError, match=f"`list_tools` of .*the server raised {type(error).__name__}"):
         connection.list_tools()
     failing = False
     assert connection.list_tools() == []

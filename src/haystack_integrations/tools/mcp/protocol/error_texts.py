@@ -161,24 +161,6 @@ def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
     return f"{culprit} cannot be sent as JSON: {what}"
 
 
-_READS = {
-    "list_tools": "list the tools of",
-    "list_resources": "list the resources of",
-    "list_resource_templates": "list the resource templates of",
-    "read_resource": "read a resource of",
-    "list_prompts": "list the prompts of",
-    "get_prompt": "get a prompt of",
-    "list_skills": "list the skills of",
-    "get_skill": "get a skill of",
-    "complete": "get completions of",
-    "cancel_task": "cancel a task of",
-    "subscribe_resource": "subscribe to a resource of",
-    "unsubscribe_resource": "unsubscribe from a resource of",
-    "listen": "listen to the changes of",
-    "request": "send a request to",
-}
-
-
 def failed_to(operation: str, server: str) -> str:
     """
     Describe which operation failed.
@@ -187,5 +169,4 @@ def failed_to(operation: str, server: str) -> str:
     :param server: The server.
     :returns: A clause.
     """
-    what = _READS.get(operation, f"send a request '{operation}' to")
-    return f"Failed to {what} {server}"
+    return f"`{operation}` of {server} failed"
