@@ -23,7 +23,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--discover", choices=["answer", "refuse", "exit", "silence"], default="answer")
     parser.add_argument("--initialize", type=int, metavar="CODE", help="refuse the handshake with this error")
     parser.add_argument("--version", default="2025-06-18", help="what the answer to the handshake names")
-    parser.add_argument("--silent-listing", action="store_true", help="do not answer tools/list")
     parser.add_argument("--listing", metavar="FILE", help="the result of tools/list, as JSON")
     parser.add_argument("--result", metavar="FILE", help="the result of tools/call, as JSON")
     return parser.parse_args()
@@ -73,8 +72,6 @@ def main() -> None:
             info = {"name": "picky", "version": "1"}
             answer = {"result": {"protocolVersion": options.version, "capabilities": {"tools": {}}, "serverInfo": info}}
         elif method == "tools/list":
-            if options.silent_listing:
-                continue
             hello = {"name": "hello", "inputSchema": {"type": "object"}}
             answer = {"result": stored(options.listing, {"tools": [hello]})}
         elif method == "tools/call":

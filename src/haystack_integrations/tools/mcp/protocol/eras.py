@@ -11,7 +11,7 @@ the question of the other, so one is asked first, and the other if the first is 
 
 .. code-block:: text
 
-    handshake first    initialize ──refused──> server/discover ──refused──> failed, with both refusals
+    handshake first    initialize ──refused──> server/discover ──refused──> failed
     discover first     server/discover ──refused, silent, unreadable──> initialize ──refused──> failed
 
 The specification recommends to discover first (https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning).
@@ -82,14 +82,12 @@ class Negotiation:
     :param send: Sends a request.
     :param client_info: Name and version of the client, as in the protocol.
     :param capabilities: Returns the capabilities of the client in a revision.
-    :param refusal: How the server refused the handshake, if it did.
     """
 
     send: Send
     _: KW_ONLY
     client_info: dict[str, Any]
     capabilities: Callable[[str], dict[str, Any]]
-    refusal: ProtocolError | None = None
 
     async def handshake_first(self) -> Opening:
         """
@@ -101,16 +99,14 @@ class Negotiation:
         """
         try:
             return await self.shake_hands()
-        except ProtocolError as refusal:
-            self.refusal = refusal
+        except ProtocolError as error:
+            refusal = error
         try:
             return await self.discover()
-        except ProtocolError as error:
-            if error.code == types.UNSUPPORTED_PROTOCOL_VERSION:
+        except (ProtocolError, ValidationError) as error:
+            if isinstance(error, ProtocolError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION:
                 raise
-            raise self.refusal from error
-        except ValidationError as error:
-            raise self.refusal from error
+            raise refusal from error
 
     async def discover_first(self) -> Opening:
         """

@@ -60,8 +60,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_REFUSED = "the server refused the handshake ({}), and then"
-
 # How many items that cannot be read are logged.
 _MOST_SHOWN = 50
 
@@ -104,7 +102,6 @@ class WireClient(MCPClient):
         super().__init__(max_retries, base_delay, max_delay)
         self._channel: Channel | None = None
         self._opening: Opening | None = None
-        self._negotiation: Negotiation | None = None
         # What each request says of the client since revision 2026-07-28.
         self._envelope: dict[str, Any] = {}
         self._failure: str | None = None
@@ -208,7 +205,7 @@ class WireClient(MCPClient):
             return await channel.request(Exchange(channel.next_id(), method, params, version=version))
 
         own = self.handlers.client_info
-        negotiation = self._negotiation = Negotiation(
+        negotiation = Negotiation(
             send,
             client_info=dict(own) if own is not None else client_info(),
             capabilities=self._server_requests.capabilities,
@@ -250,9 +247,6 @@ class WireClient(MCPClient):
             what = await self.find_reason()  # the transport noticed the end before whoever reads did
         what = what or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
-        refusal = self._refusal()
-        if refusal is not None and (protocol is None or describe_error(protocol) != refusal):
-            what = f"{_REFUSED.format(refusal)} {what}"
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
@@ -269,19 +263,12 @@ class WireClient(MCPClient):
             data=protocol.data if protocol is not None else None,
         )
 
-    def _refusal(self) -> str | None:
-        refusal = self._negotiation.refusal if self._negotiation is not None and self._opening is None else None
-        return None if refusal is None else describe_error(refusal)
-
     def progress(self) -> str:
         """
         Describe how far `connect` has come, for the message of a timeout.
 
         :returns: A clause, or the empty string.
         """
-        refusal = self._refusal()
-        if self._failure is None and refusal is not None:
-            return f"{_REFUSED.format(refusal)} did not answer the question for its revisions"
         return self._failure or ""
 
     async def find_reason(self) -> str:
