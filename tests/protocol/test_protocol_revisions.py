@@ -117,7 +117,7 @@ def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_th
         assert connection.status().protocol_version == NEWEST_WITH_HANDSHAKE
     with (
         MCPConnection(info, handlers=handlers) as connection,
-        pytest.raises(MCPInvocationError, match=f'(?s)unavailable on {NEWEST}.*negotiation="handshake"'),
+        pytest.raises(MCPInvocationError, match=f"unavailable on {NEWEST}"),
     ):
         connection.call_tool("ask_name", {})
 

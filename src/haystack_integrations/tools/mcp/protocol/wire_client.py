@@ -65,13 +65,6 @@ _MOST_SHOWN = 50
 
 _SERVER_CLOSED = "the server closed the connection"
 
-# What servers on the Python SDK and on FastMCP say where their code asks the client in the middle of a call, which the
-# revisions since 2026-07-28 do not have.
-_ASKS_DURING_CALL = "server-initiated requests"
-_HANDSHAKE_INSTEAD = (
-    'It can ask its client in the revisions with a handshake only: give the server info `negotiation="handshake"`.'
-)
-
 
 @cache
 def client_info() -> dict[str, Any]:
@@ -534,7 +527,7 @@ class WireClient(MCPClient):
             text, outcome = f"{with_full_stop(reason)} The tool did not run.", "did_not_run"
         elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
-            if (advice := self._advice_on(error.message, wanted, code, data)) is not None:
+            if (advice := self._callbacks.advice(wanted, code, data)) is not None:
                 text = f"{with_full_stop(text or '')} {advice}"
             if self.life.state is SessionState.DRAINING:
                 text = f"{with_full_stop(text or '')} The next call opens a new session."
@@ -550,14 +543,8 @@ class WireClient(MCPClient):
             failure.__cause__ = error
         return failure
 
-    def _advice_on(self, text: str, wanted: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
-        if self._is_modern and _ASKS_DURING_CALL in text:
-            return _HANDSHAKE_INSTEAD
-        return self._callbacks.advice(wanted, code, data)
-
     def _with_advice(self, result: types.CallToolResult, wanted: dict[str, int]) -> types.CallToolResult:
-        text = " ".join(block.text for block in result.content if isinstance(block, types.TextContent))
-        advice = self._advice_on(text, wanted)
+        advice = self._callbacks.advice(wanted)
         if advice is None:
             return result
         return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
