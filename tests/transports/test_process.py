@@ -90,14 +90,12 @@ class TestStarting:
             assert await read_line(process) is None
             assert process.has_exited()
             await process._exited.wait()
-            assert process.exit_code_is_unknown
 
     @on_each_loop
     async def test_tells_the_exit_code_of_a_process_for_which_nobody_else_waits(self):
         async with process_of("import time; time.sleep(1000)") as process:
             os.kill(process._process.pid, 9)
             assert await process.exit_code(LIMIT) == -9
-            assert not process.exit_code_is_unknown
 
 
 class TestReading:

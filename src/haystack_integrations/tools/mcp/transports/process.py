@@ -169,8 +169,6 @@ class ServerProcess:
         # Called with what the process writes to its standard output, and with nothing at the end. Must not raise.
         self.on_output: Callable[[bytes], object] = bool
         self.output_is_over: bool = False
-        # Whether the process has exited, and somebody else has its exit code.
-        self.exit_code_is_unknown: bool = False
         # The Popen and its pipes, once it is started.
         self._process: Any = None
         self._stdin: Any = None
@@ -333,18 +331,7 @@ class ServerProcess:
 
         :returns: True if it certainly has.
         """
-        process = self._process
-        if process is None or process.returncode is not None:
-            return process is not None
-        try:
-            pid, status = os.waitpid(process.pid, os.WNOHANG)
-        except ChildProcessError:
-            # Other code of this program waited for it, as init processes of containers do. Popen would say 0.
-            self.exit_code_is_unknown = True
-            pid, status = process.pid, 0
-        if pid:
-            process.returncode = os.waitstatus_to_exitcode(status)
-        return bool(pid)
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def has_closed_output(self) -> bool:

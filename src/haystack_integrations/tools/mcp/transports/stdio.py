@@ -256,8 +256,6 @@ class StdioClient(WireClient):
         code = await process.exit_code()
         if code is None:
             what = f"closed its {'output' if process.has_closed_output else 'input'}"
-        elif process.exit_code_is_unknown:
-            what = "ended with an unknown exit code"
         else:
             what = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {what}{self._last_lines()}"
@@ -279,7 +277,7 @@ class StdioClient(WireClient):
             kept = sorted((os.environ.keys() - self._env.keys()).intersection(_VARIABLE.findall(said)))
             advice = f"It does not inherit {', '.join(kept)}: name it in `inherit_env`, or pass it in `env`."
             return advice if kept else None
-        if process is not None and await process.exit_code() == 0 and not process.exit_code_is_unknown:
+        if process is not None and await process.exit_code() == 0:
             if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
                 return "A script must run its server, and not only make it: e.g. `server.run()`."
         advice = "Run its command in a terminal to see why."
