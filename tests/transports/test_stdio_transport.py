@@ -303,23 +303,6 @@ class TestFates:
             assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
 
     @on_each_loop
-    async def test_what_waits_for_a_server_that_reads_nothing_did_not_run_when_its_time_is_nearly_over(self, tmp_path):
-        go = tmp_path / "go"
-        async with served(time_left=lambda: 0.1) as channel:
-            _, sleeping = channel.start(params={"code": f'wait_for({str(go)!r}); write({{"id": 0, "result": {{}}}})'})
-            _, writing = channel.start(params={"text": BIG})
-            unsent = channel.exchange(params={"text": "later"})
-            await asyncio.sleep(0)  # the others are written
-            error = await channel.failure(unsent)
-            assert (unsent.fate, error.reason) == (
-                Fate.REFUSED,
-                "the server process does not read what was sent before",
-            )
-            go.touch()
-            assert [await sleeping, await writing] == [{}, {"text": BIG}]
-            assert await channel.request(channel.exchange(params={})) == {}
-
-    @on_each_loop
     async def test_a_request_that_is_given_up_is_cancelled_at_the_server(self):
         async with served() as channel:
             exchange, request = channel.start(params={"code": "later.append(m)"})

@@ -283,20 +283,17 @@ class ServerProcess:
             self._writable.set()  # what is not written yet would not be answered
             self.on_output(b"")
 
-    async def write(self, data: bytes, patience: Callable[[], float | None] = lambda: None) -> None:
+    async def write(self, data: bytes) -> None:
         """
         Write a message to the process, once it has read most of the earlier ones.
 
         Whoever is cancelled before that has written nothing. Once the first byte can have left, nothing is awaited.
 
         :param data: The message.
-        :param patience: Returns for how many seconds to wait for that; None for any number.
         :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
-        :raises TimeoutError: If it has not read the earlier ones. Likewise.
         """
         while not self._writable.is_set():  # of those who waited, another may have been first
-            async with asyncio.timeout(patience()):
-                await self._writable.wait()
+            await self._writable.wait()
         if self.output_is_over or self._stdin.closed:
             raise BrokenPipeError
         try:

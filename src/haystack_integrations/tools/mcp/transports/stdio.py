@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Self
@@ -18,7 +18,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
@@ -30,10 +30,6 @@ from haystack_integrations.tools.mcp.transports.server_infos import StdioServerI
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 
-# How much of the time of a request may pass until it is written. If that is over before the time, nothing was sent.
-_WAITING_SHARE = 0.9
-
-
 class StdioTransport(Transport):
     """
     The lines that a server process reads and writes.
@@ -41,21 +37,14 @@ class StdioTransport(Transport):
     Requests are written in the task of the caller, and lines are read in the callbacks of the pipe.
     """
 
-    def __init__(
-        self,
-        process: ServerProcess,
-        max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE,
-        time_left: Callable[[], float | None] = lambda: None,
-    ) -> None:
+    def __init__(self, process: ServerProcess, max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE) -> None:
         """
         Initialize the StdioTransport.
 
         :param process: The process, not yet started.
         :param max_message_size: How many bytes a line of its output may have.
-        :param time_left: Returns how many seconds the request of the running task may still take; None for any number.
         """
         self._process = process
-        self._time_left = time_left
         self._max_message_size = max_message_size
         # What has been read of a line that is not complete.
         self._unfinished: list[bytes] = []
@@ -78,20 +67,14 @@ class StdioTransport(Transport):
         :param exchange: The request.
         """
         try:
-            await self._process.write(content + b"\n", self._patience)
-        except TimeoutError:  # nothing of it was written
-            exchange.settle(RefusedError("the server process does not read what was sent before", is_final=True))
-        except BrokenPipeError:  # likewise
+            await self._process.write(content + b"\n")
+        except BrokenPipeError:  # nothing of it was written
             # A process that lives may still answer what it has read, but takes nothing more.
             if not self._process.output_is_over and await self._process.exit_code() is None:
                 self.channel.drained("the server process closed its input")
             exchange.lose()
         else:
             exchange.mark_sent()
-
-    def _patience(self) -> float | None:
-        left = self._time_left()
-        return None if left is None else _WAITING_SHARE * left
 
     async def tell(self, content: bytes) -> None:
         """
@@ -239,7 +222,7 @@ class StdioClient(WireClient):
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         secrets, redact = self.redactor.secrets, self.redactor.text
         self._process = ServerProcess(command, self.args, env, self.cwd, secrets=secrets, redact=redact)
-        self._lines = StdioTransport(self._process, info.max_message_size, self.time_left)
+        self._lines = StdioTransport(self._process, info.max_message_size)
         return self._lines
 
     def kill(self) -> None:
