@@ -133,12 +133,3 @@ def test_of_a_server_that_ends_without_a_word_the_command_and_the_names_of_its_v
     assert "was started as `/bin/sh -c exit 3 sh --token ***`, with API_KEY, LEVEL from `env`" in said
     assert "inherit_env" in said
     assert not [value for value in ("s3same", "l0ud", "company-ca") if value in said]
-
-
-def test_a_variable_that_a_server_asks_for_and_does_not_inherit_is_named(monkeypatch):
-    monkeypatch.setenv("MODEL_API_KEY", "s3same-open")
-    info = StdioServerInfo(sys.executable, ["-c", "raise SystemExit('MODEL_API_KEY or OTHER_KEY is not set')"])
-    connection = MCPConnection(info, connection_timeout=LIMIT)
-    with pytest.raises(MCPConnectionError, match="It does not inherit MODEL_API_KEY: name it in `inherit_env`"):
-        connection.open()
-    connection.close()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -94,13 +93,6 @@ class StdioTransport(Transport):
         finally:
             self._process.end_children()
 
-    @property
-    def has_odd_output(self) -> bool:
-        """
-        Whether the process wrote something that is no message, or no whole line.
-        """
-        return self._has_warned or bool(self._unfinished)
-
     def _output(self, data: bytes) -> None:
         if not data:
             self.channel.ended(None)
@@ -145,13 +137,6 @@ class StdioTransport(Transport):
         )
 
 
-# How variables are named that programs ask for. Words in capitals may be anything.
-_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]*\b")
-
-# Ends of the names of files that an interpreter runs.
-_SCRIPTS = (".py", ".js", ".mjs", ".cjs")
-
-
 class StdioClient(WireClient):
     """
     MCP client that connects to servers using stdio transport.
@@ -191,10 +176,7 @@ class StdioClient(WireClient):
         self.cwd: str | None = None
         # The variables from `env`, with the values that Secrets had.
         self._given: dict[str, str] = {}
-        # All variables of the process.
-        self._env: dict[str, str] = {}
         self._process: ServerProcess | None = None
-        self._lines: StdioTransport | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
     @classmethod
@@ -217,13 +199,12 @@ class StdioClient(WireClient):
         self.cwd = None if info.cwd is None else resolved(info.cwd)
         self._given = resolve_secrets(self.env)
         command = check_command(self.command, self.env, info.inherit_env)
-        env = self._env = {**inherited_environment(info.inherit_env), **self._given}
+        env = {**inherited_environment(info.inherit_env), **self._given}
         if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         secrets, redact = self.redactor.secrets, self.redactor.text
         self._process = ServerProcess(command, self.args, env, self.cwd, secrets=secrets, redact=redact)
-        self._lines = StdioTransport(self._process, info.max_message_size)
-        return self._lines
+        return StdioTransport(self._process, info.max_message_size)
 
     def kill(self) -> None:
         """
@@ -254,19 +235,12 @@ class StdioClient(WireClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        process = self._process
-        said = "" if process is None else process.stderr.text()
-        if not self.life.loss or said:  # its standard error says it
-            kept = sorted((os.environ.keys() - self._env.keys()).intersection(_VARIABLE.findall(said)))
-            advice = f"It does not inherit {', '.join(kept)}: name it in `inherit_env`, or pass it in `env`."
-            return advice if kept else None
-        if process is not None and await process.exit_code() == 0:
-            if any(word.endswith(_SCRIPTS) for word in (self.command, *self.args)):
-                return "A script must run its server, and not only make it: e.g. `server.run()`."
-        advice = "Run its command in a terminal to see why."
-        if self._server_info.inherit_env is True:
-            return advice
-        return f"{advice} If it works there, it may need a variable that it does not inherit (see `inherit_env`)."
+        if not self.life.loss or (self._process is not None and self._process.stderr.text()):
+            return None  # its standard error says it
+        return (
+            "Run its command in a terminal to see why. If it works there, it may need a variable that it does not "
+            "inherit (see `inherit_env`)."
+        )
 
     def _last_lines(self) -> str:
         if self._process is None:  # on Windows
@@ -284,10 +258,7 @@ class StdioClient(WireClient):
 
         :returns: A clause.
         """
-        said = f"the process was started, but did not answer{self._last_lines()}"
-        if self._lines is not None and self._lines.has_odd_output:
-            said += "; its standard output has something that is no message, so it may be no server over stdio"
-        return super().progress() or said
+        return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
 
 
 def _process_of_the_sdk(
