@@ -31,7 +31,7 @@ _LINE_LENGTH = 500
 _TEXT_LENGTH = 1000
 
 # How much of a line is kept: more than is shown, because redaction and the removal of white space make lines shorter.
-_KEPT_LENGTH = 4 * _LINE_LENGTH
+_KEPT_LENGTH = 65_536
 
 # Sequences of ECMA-48 that set colours, titles and links or move the cursor, also where the line cuts one off.
 _ESCAPE_SEQUENCE = re.compile(
@@ -39,10 +39,6 @@ _ESCAPE_SEQUENCE = re.compile(
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
     r"|\x1b[ -/]*(?:[0-~]|$)"
 )
-# Box drawing, of which the tracebacks that servers of the Python SDK write with Rich have more than of letters.
-_FRAMES = dict.fromkeys(range(0x2500, 0x2580), " ")
-# A word, even a redacted one, as opposed to the frames of banners.
-_WORD = re.compile(r"\w|\*{3}")
 _CONTROL_CHARACTERS = dict.fromkeys(
     number for number in (*range(0x20), *range(0x7F, 0xA0)) if not chr(number).isspace()
 )
@@ -65,7 +61,6 @@ class StderrTail:
         """
         # As they show: a value of several lines is printed as several lines.
         self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
-        self._kept_length = _KEPT_LENGTH + max(map(len, self._redactor.forms), default=0)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -78,8 +73,8 @@ class StderrTail:
         :returns: The lines that are now complete, redacted.
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
-        *lines, self._unfinished = (line[: self._kept_length] for line in text.split("\n"))
-        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < self._kept_length))]
+        *lines, self._unfinished = (line[:_KEPT_LENGTH] for line in text.split("\n"))
+        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < _KEPT_LENGTH))]
         self._lines.extend(cleaned)
         return cleaned
 
@@ -90,7 +85,7 @@ class StderrTail:
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
         lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
-        text = " | ".join(" ".join(line.translate(_FRAMES).split()) for line in lines if _WORD.search(line))
+        text = " | ".join(" ".join(line.split()) for line in lines if line)
         return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
