@@ -80,10 +80,7 @@ async def get(url: str) -> int:
 
 
 # Values of NO_PROXY that name mcp.test, at port 8080.
-EXEMPT = (
-    "*", " *", "other.test,*", "mcp.test", "MCP.TEST", ".mcp.test", "*mcp.test", "mcp.test:8080",
-    "other.test, mcp.test", "test", ".test", "*.test",
-)  # fmt: skip
+EXEMPT = ("*", "mcp.test", "MCP.TEST", ".mcp.test", "mcp.test:8080", "other.test, mcp.test", ".test")
 
 
 class TestProxies:
@@ -109,15 +106,12 @@ class TestProxies:
             *(("http://mcp.test:8080/mcp", names, False) for names in ("", "cp.test", "mcp.test:80", "127.0.0.0/8")),
             ("http://127.0.0.1:8080/mcp", "127.0.0.0/8", True),
             ("http://127.0.0.1:8080/mcp", "10.0.0.0/8,127.0.0.1", True),
-            ("https://m\u00fcnchen.test/mcp", "m\u00fcnchen.test", True),
-            ("https://m\u00fcnchen.test/mcp", "xn--mnchen-3ya.test", True),
-            ("http://10.1.2.3:8080/mcp", "10.0.0.0/8:8080", True),
-            ("http://10.1.2.3:9090/mcp", "10.0.0.0/8:8080", False),
             ("http://[::1]:8080/mcp", "[::1]:8080", True),
             ("http://[::1]:9090/mcp", "[::1]:8080", False),
+            ("http://[::1]:8080/mcp", "::1", True),
         ],
     )
-    def test_no_proxy_names_hosts_domains_and_networks_in_all_their_forms(self, url, no_proxy, is_exempt):
+    def test_no_proxy_names_hosts_domains_and_networks(self, url, no_proxy, is_exempt):
         proxy = "http://proxy.test:3128"
         found = environment_proxy(httpx2.URL(url), {"http": proxy, "https": proxy, "no": no_proxy})
         assert found == (None if is_exempt else proxy)

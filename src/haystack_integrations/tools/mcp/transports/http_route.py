@@ -300,21 +300,14 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
 
     :param url: The URL.
     :param proxies: What `urllib.request.getproxies` returned.
-    :returns: The proxy; None if there is none, or if `NO_PROXY` names the host: by a domain, which includes those below
-        it, by an address, or by a network.
+    :returns: The proxy; None if there is none, or if `NO_PROXY` names the host or a network.
     """
-    hosts = {url.host, url.raw_host.decode()}  # one with other letters than those of ASCII has two names
-    for entry in filter(None, map(str.strip, proxies.get("no", "").lower().split(","))):
-        has_port = entry.count(":") == 1 or "]:" in entry
-        name, _, port = entry.rpartition(":") if has_port else (entry, "", "")
-        if port and port != str(url.port):
-            continue
+    for entry in proxies.get("no", "").split(","):
         with suppress(ValueError):  # a domain is no network
-            if ipaddress.ip_address(url.host) in ipaddress.ip_network(name.strip("[]"), strict=False):
+            if ipaddress.ip_address(url.host) in ipaddress.ip_network(entry.strip(), strict=False):
                 return None
-        domain = name.removeprefix("*").removeprefix(".")
-        if name == "*" or any(f".{host}".endswith(f".{domain}") for host in hosts):
-            return None
+    if urllib.request.proxy_bypass_environment(url.netloc.decode(), proxies):  # type: ignore[attr-defined]
+        return None
     return proxies.get(url.scheme) or proxies.get("all")
 
 
