@@ -17,7 +17,6 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 
@@ -161,38 +160,6 @@ class TestSockets:
                 async with http.stream("GET", f"http://127.0.0.1:{port}/") as response:
                     connected = response.extensions["network_stream"].get_extra_info("socket")
                     assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-
-    @pytest.fixture
-    def reset_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        # As anyio's stream is on uvloop when the server has reset the connection: it has no socket.
-        class ResetStream:
-            _raw_socket = None
-
-        async def connect_tcp(**_: Any) -> ResetStream:
-            return ResetStream()
-
-        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
-
-    @pytest.mark.usefixtures("reset_at_once")
-    async def test_a_connection_that_is_reset_at_once_was_not_made(self) -> None:
-        async with client() as http:
-            with pytest.raises(httpx2.ConnectError, match="reset at once"):
-                await http.get("http://127.0.0.1:9/")
-
-    @pytest.mark.usefixtures("reset_at_once")
-    async def test_diagnose_explains_a_connection_that_is_reset_at_once(self) -> None:
-        said = await diagnose("https://127.0.0.1:9/mcp", {}, transport="sse")
-        assert said is not None and said == "Cannot connect to 127.0.0.1:9."
-
-    async def test_other_attribute_errors_are_not_hidden(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def connect_tcp(**_: Any) -> None:
-            msg = "something else"
-            raise AttributeError(msg)
-
-        monkeypatch.setattr(anyio, "connect_tcp", connect_tcp)
-        async with client() as http:
-            with pytest.raises(AttributeError, match="something else"):
-                await http.get("http://127.0.0.1:9/")
 
 
 class TestLogs:

@@ -247,7 +247,7 @@ async def open_client(
 
 class _Transport(PinnedTransport):
     """
-    The transport, without the errors that httpcore2 leaks.
+    The transport, without the error that httpcore2 leaks.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -255,15 +255,6 @@ class _Transport(PinnedTransport):
             return await super().handle_async_request(request)
         except ssl.SSLError as error:  # since TLS 1.3, a client certificate is refused after the handshake
             raise httpx2.ReadError(str(error), request=request) from error
-        except AttributeError as error:
-            if "setsockopt" not in str(error):
-                raise
-            # httpcore2 2.16.2, `AnyIOBackend.connect_tcp` (_backends/anyio.py:127) calls `setsockopt` on
-            # `stream._raw_socket`, which is None on uvloop if the server reset the connection right after accepting it.
-            # No report was found upstream. To reproduce: under uvloop, request something with `socket_options` from a
-            # server that accepts, sets SO_LINGER to (1, 0) and closes; 3 to 20 % of the attempts end so.
-            msg = "the connection was reset at once"
-            raise httpx2.ConnectError(msg, request=request) from error
 
 
 class _EnvironmentTransport(httpx2.AsyncBaseTransport):
