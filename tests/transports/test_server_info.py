@@ -198,12 +198,7 @@ class TestValidation:
             ({"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
             ({"proxy": 5}, "`proxy`.* must be"),
             ({"http_transport": "not a path"}, "`http_transport` must be a function"),
-            ({"timeout": {"conect": 5}}, "`timeout` has no phase 'conect'"),
-            ({"timeout": {"connect": 0}}, r"`timeout` \(connect\) must be greater than 0, got 0"),
             ({"timeout": 0}, "`timeout` must be greater than 0, got 0"),
-            ({"timeout": {"connect": None}}, r"`timeout` \(connect\) must be a number"),
-            ({"timeout": {"read": 5, "pool": None}}, r"`timeout` \(pool\) must be a number"),
-            ({"timeout": {"read": True}}, r"`timeout` \(read\) must be a valid number"),
         ],
     )
     def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):

@@ -232,18 +232,6 @@ class TestProxy:
         assert [made["verify"] for made in transports_made] == [True, False, False]
 
 
-class TestTimeouts:
-    def test_a_silent_server_is_given_up_after_the_read_timeout(self, http_server: Any) -> None:
-        server = http_server("streamable-http", "--hang-at-start")
-        info = StreamableHttpServerInfo(server.url, timeout={"connect": 5, "read": 0.2})
-        assert "ReadTimeout" in failure(info) or "does not answer" in failure(info)
-        assert info == MCPServerInfo.from_dict(info.to_dict())
-
-    def test_a_phase_that_is_left_out_has_its_default(self) -> None:
-        info = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", timeout={"connect": 5})
-        assert info._phase_timeouts() == {"connect": 5, "write": 30, "pool": 30, "read": None}
-
-
 def test_a_function_without_an_import_path_cannot_be_stored() -> None:
     info = StreamableHttpServerInfo("https://127.0.0.1:9/mcp", http_transport=lambda **_: None)
     with pytest.raises(ValueError, match="`http_transport` holds an object of type function that cannot be stored"):

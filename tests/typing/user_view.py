@@ -207,7 +207,7 @@ async def headers_of(context: MCPRequestContext) -> dict[str, str]:
 def on_behalf_of(user: str, tool: MCPTool) -> None:
     info = StreamableHttpServerInfo(
         "https://127.0.0.1:8000/mcp",
-        timeout={"connect": 5, "read": None},
+        timeout=5,
         verify="ca.pem",
         client_cert=("client.pem", "client.key", Secret.from_env_var("PASSWORD")),
         proxy=Secret.from_env_var("PROXY"),

@@ -61,7 +61,7 @@ class _HttpClient(WireClient):
         self._server_info: HttpServerInfo = server_info
         # With the values of its variables once `connect` is called.
         self.url: str = shown(server_info.url)
-        self.timeout: float | dict[str, float | None] = server_info.timeout
+        self.timeout: float = server_info.timeout
         self._headers: dict[str, str] = {}
 
     @classmethod
@@ -93,7 +93,7 @@ class _HttpClient(WireClient):
             self.url,
             {**self._headers, **current_identity.get().headers},
             transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
-            timeout=min(5.0, self._server_info._phase_timeouts()["connect"] or 5.0),
+            timeout=min(5.0, self.timeout),
             route=await find_route(self._server_info),
             has_auth=self._server_info._has_auth,
             redact=self.redactor.text,
@@ -117,9 +117,9 @@ class _HttpClient(WireClient):
         except (ValueError, ImportError) as error:  # such as a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._server_info, operation="connect") from error
-        timeout = self._server_info._phase_timeouts()
-        if self._over_sse and timeout["read"] is None:  # messages are only acknowledged
-            timeout["read"] = timeout["connect"]
+        # Over SSE, messages are only acknowledged; otherwise a response is the answer, and calls have a timeout.
+        read = self.timeout if self._over_sse else None
+        timeout = {**dict.fromkeys(("connect", "write", "pool"), self.timeout), "read": read}
         sender = HttpSender(
             open_transport(route, of_session=True),
             headers=self._headers,

@@ -298,8 +298,6 @@ class InProcessServerInfo(BuiltInServerInfo):
         return {"type": self._serialized_type(), "server": self.describe()}
 
 
-# The phases of a request, and the timeouts of those that a dictionary leaves out.
-_PHASES: dict[str, float | None] = {"connect": 30, "write": 30, "pool": 30, "read": None}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # The fields that may hold an object, which is stored by its import path.
@@ -371,10 +369,7 @@ class HttpServerInfo(BuiltInServerInfo):
     :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
         `Authorization` of their own, which takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
-        connection. Or a dictionary with an own number for `"connect"`, `"write"` (without effect over aiohttp, which
-        the extra `fast` brings) and `"pool"` (default: 30), and one
-        for `"read"`: how long the server may be silent after a message was posted (default: None, no limit, because
-        the calls have `invocation_timeout`).
+        connection. Over SSE, also to wait for the acknowledgement of a message. The calls have `invocation_timeout`.
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
@@ -419,7 +414,7 @@ class HttpServerInfo(BuiltInServerInfo):
     url: Any
     token: Annotated[str | Secret | TokenSource | None, _UNCHECKED] = None
     headers: Annotated[Secrets | None, BeforeValidator(_without_none)] = None
-    timeout: Seconds | dict[str, Seconds | None] = 30.0
+    timeout: Seconds = 30.0
     max_retries: Retries = 3
     base_delay: Delay = 1.0
     max_delay: Delay = 30.0
@@ -447,11 +442,6 @@ class HttpServerInfo(BuiltInServerInfo):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        for phase, seconds in self.timeout.items() if isinstance(self.timeout, Mapping) else ():
-            if phase not in _PHASES:
-                self._refuse(f"`timeout` has no phase {phase!r}; the phases are {', '.join(map(repr, _PHASES))}")
-            if seconds is None and phase != "read":
-                self._refuse(f"`timeout` ({phase}) must be a number greater than 0; only 'read' may be None, no limit")
         self._check_tls()
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy)
@@ -543,12 +533,6 @@ class HttpServerInfo(BuiltInServerInfo):
     @property
     def _has_providers(self) -> bool:
         return self.token_provider is not None or self.headers_provider is not None
-
-    def _phase_timeouts(self) -> dict[str, float | None]:
-        """Return the timeout of each phase of a request, in seconds; None for no limit, which only `read` may have."""
-        if isinstance(self.timeout, Mapping):
-            return {**_PHASES, **self.timeout}
-        return {phase: None if phase == "read" else float(self.timeout) for phase in _PHASES}
 
     def _resolved_url(self) -> str:
         """Return the URL with the values of its variables. A ValueError says what is wrong with either."""
