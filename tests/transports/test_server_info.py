@@ -8,7 +8,6 @@ import inspect
 import json
 import logging
 import pickle
-import ssl
 import warnings
 from pathlib import Path
 from typing import Any
@@ -185,15 +184,9 @@ class TestValidation:
             ({"max_message_size": 0}, "`max_message_size` must be greater than or equal to 1024, got 0"),
             ({"max_in_flight": 0}, "`max_in_flight` must be"),
             ({"negotiation": None}, NEGOTIATION),
-            ({"verify": 1}, "`verify` must be True, False, the path of a CA bundle"),
-            ({"verify": ""}, "`verify` must be"),
-            ({"client_cert": ("a", "b", "plain")}, "`client_cert` must be .*password of the key as a Secret"),
-            ({"client_cert": ("a",)}, "`client_cert` must be the path"),
-            ({"client_cert": 5}, "`client_cert` must be the path"),
-            ({"client_cert": ""}, "`client_cert` must be the path"),
-            ({"client_cert": ("a", "")}, "`client_cert` must be the path"),
-            ({"client_cert": "a", "verify": ssl.create_default_context}, "exclude each other"),
-            ({"client_cert": "a", "verify": "module:make"}, "exclude each other"),
+            ({"verify": 1}, "`verify` must be"),
+            ({"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
+            ({"client_cert": 5}, "`client_cert`"),
             ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
             ({"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
             ({"proxy": 5}, "`proxy`.* must be"),

@@ -30,7 +30,7 @@ import httpx2
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
-from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
+from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, check_proxy_url
@@ -84,30 +84,29 @@ def _find_route(info: HttpServerInfo) -> Route:
     if info.http_transport is None:
         # Nobody else gets the shared context, so that nobody can change whom it trusts.
         return Route(_trusted_by_default() if verify is True else verify, proxy)
-    transport = _result("http_transport", info.http_transport, proxy=proxy, **_transport_arguments(verify))
+    make = info.http_transport
+    try:
+        function = import_object(make) if isinstance(make, str) else make
+        transport = function(proxy=proxy, **_transport_arguments(verify))
+    except Exception as error:
+        name = getattr(make, "__qualname__", make)
+        msg = f"`http_transport`: '{name}' failed ({type(error).__name__}: {error})"
+        raise ValueError(msg) from error
     if not isinstance(transport, httpx2.AsyncBaseTransport):
         msg = f"`http_transport` must give an httpx2.AsyncBaseTransport, it gave {type(transport).__name__}"
         raise ValueError(msg)
     return Route(verify, proxy, transport)
 
 
-def _verify(verify: Any) -> ssl.SSLContext | bool:
-    if isinstance(verify, (bool, ssl.SSLContext)):
+def _verify(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext | bool:
+    if not isinstance(verify, str):
         return verify
-    if isinstance(verify, str) and not is_import_path(verify):
-        try:
-            is_folder = Path(verify).is_dir()
-            return ssl.create_default_context(
-                cafile=None if is_folder else verify, capath=verify if is_folder else None
-            )
-        except OSError as error:
-            msg = f"`verify`: the CA bundle '{verify}' cannot be read ({error.strerror or error})"
-            raise ValueError(msg) from error
-    context = _result("verify", verify)
-    if not isinstance(context, ssl.SSLContext):
-        msg = f"`verify` must give an ssl.SSLContext, it gave {type(context).__name__}"
-        raise ValueError(msg)
-    return context
+    try:
+        is_folder = Path(verify).is_dir()
+        return ssl.create_default_context(cafile=None if is_folder else verify, capath=verify if is_folder else None)
+    except OSError as error:
+        msg = f"`verify`: the CA bundle '{verify}' cannot be read ({error.strerror or error})"
+        raise ValueError(msg) from error
 
 
 def _trusted_by_default() -> ssl.SSLContext:
@@ -139,19 +138,6 @@ def _changed_at(file: str | None) -> int | None:
     with suppress(OSError):
         return os.stat(file).st_mtime_ns if file else None
     return None
-
-
-def _result(parameter: str, function: Any, **arguments: Any) -> Any:
-    """
-    Import what a parameter names, and call it if it is a function.
-    """
-    try:
-        function = import_object(function) if isinstance(function, str) else function
-        return function(**arguments) if callable(function) else function
-    except Exception as error:
-        name = getattr(function, "__qualname__", function)
-        msg = f"`{parameter}`: '{name}' failed ({type(error).__name__}: {error})"
-        raise ValueError(msg) from error
 
 
 def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:

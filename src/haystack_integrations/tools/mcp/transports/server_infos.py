@@ -313,6 +313,10 @@ def _without_none(headers: Any) -> Any:
     return {name: value for name, value in headers.items() if value is not None}
 
 
+def _tuple_of_list(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # from YAML
+
+
 # What `auth="oauth"` is short for.
 _ALL_BY_DEFAULT = OAuthConfig()
 
@@ -378,8 +382,7 @@ class HttpServerInfo(BuiltInServerInfo):
         Streamable HTTP, the session goes on; over SSE it ends, and so do the other calls under way.
     :param verify: Which certificates of servers to trust: True for those that the system and the environment
         (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
-        any; or an `ssl.SSLContext` or a function that makes one. Of these two, only an import path
-        (`"package.module:name"`) or a function with one can be saved to YAML.
+        any; or an `ssl.SSLContext`, which cannot be saved to YAML.
     :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
         (certificate, key), or (certificate, key, password of the key as a Secret).
     :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
@@ -421,8 +424,8 @@ class HttpServerInfo(BuiltInServerInfo):
     oauth_config: OAuthConfig | None = None
     _: KW_ONLY
     max_message_size: MessageSize = DEFAULT_MAX_MESSAGE_SIZE
-    verify: Annotated[bool | str | ssl.SSLContext | Callable[[], ssl.SSLContext], _UNCHECKED] = True
-    client_cert: Annotated[ClientCert | None, _UNCHECKED] = None
+    verify: bool | str | ssl.SSLContext = True
+    client_cert: Annotated[ClientCert | None, BeforeValidator(_tuple_of_list)] = None
     proxy: str | Secret | None = None
     http_transport: str | Callable[..., Any] | None = None
     token_provider: str | TokenProvider | None = None
@@ -442,7 +445,6 @@ class HttpServerInfo(BuiltInServerInfo):
         if not isinstance(self.url, Secret) and not is_url(self.url):  # a Secret is a URL only when it is resolved
             msg = f"Invalid url: {redact_url(str(self.url))}. `url` must be like https://host/path."
             raise ValueError(msg)
-        self._check_tls()
         if isinstance(self.proxy, str):
             check_proxy_url(self.proxy)
         for parameter in ("http_transport", "token_provider", "headers_provider"):
@@ -450,32 +452,6 @@ class HttpServerInfo(BuiltInServerInfo):
             if isinstance(value, str) and not is_import_path(value):
                 self._refuse(f"`{parameter}` must be a function, or its import path 'package.module:name'")
         self._check_auth()
-
-    def _check_tls(self) -> None:
-        verify = self.verify
-        is_context = isinstance(verify, ssl.SSLContext) or callable(verify) or is_import_path(verify)
-        if not is_context and (not isinstance(verify, (bool, str)) or verify == ""):
-            self._refuse(
-                "`verify` must be True, False, the path of a CA bundle, an ssl.SSLContext, or a function that makes "
-                f"one, by object or by its import path 'package.module:name', got {type(verify).__name__}",
-            )
-        if isinstance(self.client_cert, list):  # from YAML
-            self.client_cert = tuple(self.client_cert)  # pyright: ignore[reportAttributeAccessIssue]
-        match self.client_cert:
-            case None:
-                return
-            case str() | (str(), str()) | (str(), str(), Secret()) if self.client_cert and all(self.client_cert):
-                pass
-            case _:
-                self._refuse(
-                    "`client_cert` must be the path of a PEM file with certificate and key, a pair (certificate, key), "
-                    "or (certificate, key, password of the key as a Secret, e.g. Secret.from_env_var('KEY_PASSWORD'))"
-                )
-        if is_context:
-            self._refuse(
-                "`client_cert` and an ssl.SSLContext as `verify` exclude each other; load the certificate into the "
-                "context (`load_cert_chain`)",
-            )
 
     def _check_auth(self) -> None:
         source = self._token_source
