@@ -31,7 +31,7 @@ _LINE_LENGTH = 500
 _TEXT_LENGTH = 1000
 
 # How much of a line is kept: more than is shown, because redaction and the removal of white space make lines shorter.
-_KEPT_LENGTH = 65_536
+_KEPT_LENGTH = 4 * _LINE_LENGTH
 
 # Sequences of ECMA-48 that set colours, titles and links or move the cursor, also where the line cuts one off.
 _ESCAPE_SEQUENCE = re.compile(
