@@ -153,8 +153,8 @@ class TestClientCertificateFaults:
         other, _ = authority.sign("client")
         password, wrong = Secret.from_token(KEY_PASSWORD), Secret.from_token("wrong-pa55word")
         for files, expected in (
-            ((certificate, key), "the key is encrypted, and there is no password"),
-            ((certificate, key, wrong), "the password of the key is wrong"),
+            ((certificate, key), "is the password of the key missing or wrong?"),
+            ((certificate, key, wrong), "is the password of the key missing or wrong?"),
             ((other, key, password), "key values mismatch"),
         ):
             said = failure(StreamableHttpServerInfo(self.URL, client_cert=files))
@@ -167,7 +167,10 @@ class TestClientCertificateFaults:
     @rows(
         ("options", "expected"),
         [
-            ({"client_cert": "/none.pem"}, "`client_cert`: '/none.pem' cannot be loaded (No such file or directory)"),
+            (
+                {"client_cert": "/none.pem"},
+                "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file or directory)",
+            ),
             ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
             ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
             ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),

@@ -142,23 +142,16 @@ def _changed_at(file: str | None) -> int | None:
 
 def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
     certificate, key, *secret = client_cert if isinstance(client_cert, tuple) else (client_cert, None)
-    was_asked = False
 
     def password() -> str:  # without it, OpenSSL would ask in the terminal
-        nonlocal was_asked
-        was_asked = True
         return str((secret[0].resolve_value() if secret else None) or "")
 
     try:
         context.load_cert_chain(certificate, key, password)
     except OSError as error:
-        if was_asked and getattr(error, "reason", None) != "KEY_VALUES_MISMATCH":
-            what = "the password of the key is wrong" if secret else "the key is encrypted, and there is no password"
-            msg = f"`client_cert`: {what}; pass (certificate, key, password of the key as a Secret)"
-        else:
-            files = " and ".join(map(repr, filter(None, (certificate, key))))
-            what = error.strerror or getattr(error, "reason", None) or type(error).__name__
-            msg = f"`client_cert`: {files} cannot be loaded ({what})"
+        files = " and ".join(map(repr, filter(None, (certificate, key))))
+        reason = f"{error}; is the password of the key missing or wrong?" if isinstance(error, ssl.SSLError) else error
+        msg = f"`client_cert`: {files} cannot be loaded ({reason})"
         raise ValueError(msg) from error
 
 
