@@ -169,7 +169,7 @@ class TestClientCertificateFaults:
         [
             (
                 {"client_cert": "/none.pem"},
-                "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file or directory)",
+                "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file",
             ),
             ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
             ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, cast
 import anyio
 import httpx2
 
-from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.exchange import (
@@ -406,20 +406,7 @@ def describe_failure(error: Exception) -> str:
         return str(error)
     if isinstance(error, httpx2.DecodingError):
         return "the server's answer is not compressed as its header Content-Encoding says"
-    refusal = tls_refusal(error)
-    why = type(error).__name__ if refusal is None else f"{type(error).__name__}: {refusal}"
-    return f"the connection was cut before the answer came ({why})"
-
-
-def tls_refusal(error: Exception) -> str | None:
-    """
-    Return what one side had against the TLS connection, which is mostly the certificate of the other.
-
-    :param error: The failure of a request.
-    :returns: OpenSSL's name of it, such as "TLSV13_ALERT_CERTIFICATE_REQUIRED"; None if the failure is another.
-    """
-    reasons = [getattr(cause, "reason", None) or "" for cause in causes(error) if isinstance(cause, ssl.SSLError)]
-    return next((reason for reason in reasons if "ALERT" in reason or "CERTIFICATE" in reason), None)
+    return f"the connection was cut before the answer came ({type(error).__name__})"
 
 
 def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
+from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, UnreadableError
 from haystack_integrations.tools.mcp.transports.posting import (
@@ -31,7 +32,6 @@ from haystack_integrations.tools.mcp.transports.posting import (
     HttpTransport,
     TooLargeError,
     describe_failure,
-    tls_refusal,
 )
 from haystack_integrations.tools.mcp.transports.refusals import (
     ACCEPTED,
@@ -150,7 +150,9 @@ class StreamableHttpTransport(HttpTransport):
                 raise
         except Exception as error:
             self._sender.settle(exchange, error)
-            if tls_refusal(error) is not None:  # certificates are read for a session, and may be replaced since
+            if any(
+                isinstance(cause, ssl.SSLError) for cause in causes(error)
+            ):  # certificates are read for a session, and may be replaced since
                 self.channel.drained(describe_failure(error))
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
