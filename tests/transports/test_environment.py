@@ -111,22 +111,10 @@ def test_a_server_gets_what_inherit_env_names(stdio_server):
     assert {name for name in NOT_INHERITED if seen[name] is not None} == {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY"}
 
 
-@rows(
-    ("inherit_env", "said"),
-    [
-        ("PATH", "must be a valid list, got str"),
-        ([1], "must be a valid string, got int"),
-        (["A=s3cret"], "must be a list of names .* and 'A' is no such name"),
-        (["*"], "or True for all"),
-        (["A*B"], r"'A\*B' is no such name"),
-        ([""], "'' is no such name"),
-    ],
-)
-def test_an_invalid_inherit_env_is_refused_with_the_valid_choices(inherit_env, said):
-    with pytest.raises(ValueError, match=said) as refusal:
+@rows(("inherit_env", "said"), [("PATH", "must be a valid list, got str"), ([1], "must be a valid string, got int")])
+def test_an_invalid_inherit_env_is_refused(inherit_env, said):
+    with pytest.raises(ValueError, match=f"`inherit_env`.*{said}"):
         StdioServerInfo("a", inherit_env=inherit_env)
-    assert "`inherit_env`" in str(refusal.value)
-    assert "s3cret" not in str(refusal.value)
 
 
 @rows("inherit_env", [None, ["A", "B_*"], [], True, False])

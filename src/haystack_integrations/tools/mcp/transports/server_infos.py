@@ -143,11 +143,6 @@ class StdioServerInfo(BuiltInServerInfo):
 
         :raises ValueError: If a parameter is invalid. The message names it and its valid values.
         """
-        self._check_command()
-        if not isinstance(self.inherit_env, bool):
-            self._check_inherit_env(self.inherit_env or ())
-
-    def _check_command(self) -> None:
         command = self.command
         if isinstance(command, Secret):
             return
@@ -159,15 +154,6 @@ class StdioServerInfo(BuiltInServerInfo):
                 "`command` must be a program alone; its arguments belong in `args`, as in "
                 f"StdioServerInfo(command={program!r}, args=[...]). There is no file of the name that was given.",
             )
-
-    def _check_inherit_env(self, names: Sequence[str]) -> None:
-        for name in names:
-            stem = name.removesuffix("*")
-            if not stem or set("*=\0") & set(stem):
-                self._refuse(
-                    "`inherit_env` must be a list of names of environment variables, each perhaps with a `*` at its "
-                    f"end, or True for all, and {name.partition('=')[0]!r} is no such name"
-                )
 
     def describe(self) -> str:
         """
@@ -235,26 +221,6 @@ class InProcessServerInfo(BuiltInServerInfo):
     server: Any
 
     _always_stored = ("server",)
-
-    def __post_init__(self) -> None:
-        """
-        Check that `server` is an import path or may be a server object.
-
-        :raises ValueError: If it is neither. The message names the parameter and its valid values.
-        """
-        if isinstance(self.server, str):
-            module, _, attribute = self.server.partition(":")
-            is_file = module.endswith(".py")
-            if is_file or not all(part.isidentifier() for part in [*module.split("."), *attribute.split(".")]):
-                advice = f"; to start a file, use MCPToolset({module!r})" if is_file else ""
-                self._refuse(f"`server` must be like 'package.module:server', got {self.server!r}{advice}")
-        elif self.server is None or isinstance(self.server, (Mapping, list, int, float, bytes, type)):
-            cls = self.server if isinstance(self.server, type) else None
-            advice = "" if cls is None else f"; create an object, as in {cls.__name__}('name')"
-            self._refuse(
-                "`server` must be an MCP server object or its import path 'package.module:server', got "
-                f"{type(self.server).__name__}{advice}",
-            )
 
     def describe(self) -> str:
         """
@@ -449,7 +415,7 @@ class HttpServerInfo(BuiltInServerInfo):
             check_proxy_url(self.proxy)
         for parameter in ("http_transport", "token_provider", "headers_provider"):
             value = getattr(self, parameter)
-            if isinstance(value, str) and not is_import_path(value):
+            if isinstance(value, str) and not is_import_path(value):  # `from_dict` would not check the module
                 self._refuse(f"`{parameter}` must be a function, or its import path 'package.module:name'")
         self._check_auth()
 
