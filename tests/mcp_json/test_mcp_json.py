@@ -410,11 +410,6 @@ def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch:
     assert toolset.server_info == StdioServerInfo(Secret.from_env_var("PROGRAM"))
 
 
-def test_an_entry_may_have_the_environment_of_two_clients() -> None:
-    entry = {"command": "x", "environment": {"A": "other", "B": "2"}, "env": {"A": "1"}}
-    assert load(entry).server_info.env == {"A": "1", "B": "2"}
-
-
 @pytest.mark.parametrize("section", ["mcpServers", "servers", "context_servers"])
 @pytest.mark.parametrize("empty", [None, {}, []])
 def test_a_file_may_have_no_servers_yet(section: str, empty: Any) -> None:

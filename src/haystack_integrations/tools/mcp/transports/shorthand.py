@@ -20,10 +20,9 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
@@ -32,7 +31,7 @@ from haystack import logging
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
-from haystack_integrations.tools.mcp.redaction import redact_args, redact_text
+from haystack_integrations.tools.mcp.redaction import redact_args
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.transports.server_infos import (
     InProcessServerInfo,
@@ -216,9 +215,6 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     _check_object(entry)
     if (command := entry.get("command")) and isinstance(command, list) and not entry.get("args"):  # OpenCode
         entry = {**entry, "command": command[0], "args": command[1:] or None}
-    env, environment = entry.get("env"), entry.get("environment")
-    if isinstance(env, Mapping) and isinstance(environment, Mapping):
-        entry = {**entry, "env": {**environment, **env}, "environment": None}
     known: dict[str, Any] = {}
     for key, value in entry.items():
         name = _ALIASES.get(key, key)
@@ -232,8 +228,6 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
             if value in ([], {}):  # PHP encodes an empty object as a list, Lua an empty list as an object
                 continue
             _refuse_entry(f"`{key}` must be {what}, got {type(value).__name__}")
-        if name in known:
-            _refuse_entry(f"`{key}` is another name of `{name}`; an entry has one of them")
         known[name] = value
     if entry.get("httpUrl"):  # Gemini CLI, where `url` may be either kind
         known.setdefault("type", "http")
@@ -331,7 +325,8 @@ _CHOICES = (
     "A server is reached by a URL ('https://host/mcp'), a command line as a list (['uvx', 'mcp-server-time']), the "
     "path of a script ('server.py' or 'server.js'), a server object (MCPServer, Server, FastMCP), a dictionary as in "
     "`mcpServers` ({'command': 'uvx', 'args': ['mcp-server-time']}), or a server info (StdioServerInfo, "
-    "StreamableHttpServerInfo, SSEServerInfo, InProcessServerInfo or a custom one)"
+    "StreamableHttpServerInfo, SSEServerInfo, InProcessServerInfo or a custom one). load_mcp_toolsets('mcp.json') "
+    "makes toolsets of a configuration file"
 )
 
 # What a script is run with, by its ending.
@@ -395,46 +390,20 @@ def _from_text(text: Any) -> MCPServerInfo:
     interpreter = _INTERPRETERS.get(path.suffix)
     if interpreter is not None and path.is_file():
         return StdioServerInfo(command=interpreter, args=[str(path)])
-    shown_text = redact_text(text)
-    if path.suffix == ".json":
-        _refuse(
-            f"'{shown_text}' is no server: load_mcp_toolsets({shown_text!r}) makes toolsets of a configuration file"
-        )
-    file, _, name = shown_text.rpartition(":")
-    if file.endswith(".py"):
-        _refuse(f"{file!r} starts its server as a process; InProcessServerInfo('package.module:{name}') imports it")
-    words = text.split()
-    with suppress(ValueError):  # a quotation mark that is not closed
-        words = shlex.split(text)
-    command_line = f"a command line is a list: {redact_args(words)}"
-    if interpreter is not None:
-        what = f"there is no file '{shown_text}' in {os.getcwd()}"
-        _refuse(what if len(words) == 1 else f"{what}, and {command_line}")
-    if len(words) == 1:
-        _refuse(f"'{shown_text}' is neither a URL nor the path of a script ({', '.join(_INTERPRETERS)})")
-    _refuse(command_line)
+    shown_text = " ".join(redact_args(text.split()))
+    _refuse(f"'{shown_text}' is neither a URL nor the path of a script that exists ({', '.join(_INTERPRETERS)})")
 
 
 def _from_command_line(words: list[Any]) -> StdioServerInfo:
     words = [os.fspath(word) if isinstance(word, os.PathLike) else word for word in words]
-    wrong = [type(word).__name__ for word in words if not isinstance(word, (str, Secret))]
-    if wrong:
-        msg = f"`server_info`: a command line is a list of strings; there is a value of type {wrong[0]}. {_CHOICES}."
-        raise ValueError(msg)
-    command, *args = (word if isinstance(word, Secret) else from_template(word) for word in words)
+    command, *args = (from_template(word) if isinstance(word, str) else word for word in words)
     return StdioServerInfo(command=command, args=args)
 
 
 def _from_entry(entry: Mapping[Any, Any]) -> MCPServerInfo:
     where = "`server_info`"
-    problem = None
-    if whole := [key for key in ("mcpServers", "servers") if key in entry]:
-        problem = f"this is a whole configuration with {whole[0]!r}"
-    elif entry and all(isinstance(each, Mapping) for each in entry.values()):
-        problem = f"these are several servers, {', '.join(map(repr, entry))}"
-    if problem is not None:
-        msg = f"{where}: {problem}; pass one of the dictionaries, or use load_mcp_toolsets({{'mcpServers': {{...}}}}), "
-        msg += "which makes a toolset for each server"
+    if entry and all(isinstance(each, Mapping) for each in entry.values()):
+        msg = f"{where}: these are several servers; use load_mcp_toolsets({{'mcpServers': {{...}}}})"
         raise ValueError(msg)
     settings = settings_of(entry, where)
     if settings.disabled or settings.only_tools is not None or settings.not_tools or settings.parameters:
