@@ -15,7 +15,6 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret
 from mcp import types
-from mcp.client.extension import advertise
 
 from haystack_integrations.tools.mcp import (
     AskUser,
@@ -45,9 +44,6 @@ def nobody() -> list[str]:
     return []
 
 
-EXTENSION = advertise("com.example/two")
-
-
 @rows(
     ("fields", "message"),
     [
@@ -61,8 +57,6 @@ EXTENSION = advertise("com.example/two")
         ({"roots": Path("/srv")}, "`roots` must be a list of paths and file:// URIs"),
         ({"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
         ({"client_info": {"name": "x"}}, "'name' and 'version'"),
-        ({"extensions": ["nowhere"]}, "import paths 'package.module:attribute'"),
-        ({"extensions": [object()]}, "`identifier`"),
     ],
 )
 def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
@@ -109,7 +103,6 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
         log_level="notice",
         messages=answer,
         client_info={"name": "kiosk", "version": "7"},
-        extensions=["tests.handlers.test_settings:EXTENSION"],
     )
     arguments = {"server_info": StdioServerInfo("true"), "handlers": handlers}
     stored = owner(**arguments, **({"name": "add"} if owner is MCPTool else {})).to_dict()
@@ -162,7 +155,6 @@ def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.Monk
         ({"elicitation": lambda _: True}, "MCPHandlers.elicitation"),
         ({"sampling": lambda _: ""}, "MCPSampling.function"),
         ({"elicitation": AskUser(type("UI", (), {"get_user_confirmation": answer}))}, "AskUser.ui"),
-        ({"extensions": [EXTENSION]}, "extensions"),
     ],
 )
 def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(fields, field):

@@ -27,9 +27,8 @@ T = TypeVar("T")
 Answer = Callable[[str, dict[str, Any]], Any]
 
 
-async def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
+def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
     callbacks = Callbacks(MCPHandlers(**fields), "a server", Redactor())
-    await callbacks.load()
     callbacks.opened(version, types.ServerCapabilities(), None)
     return ServerRequests(callbacks)
 
@@ -53,7 +52,7 @@ class ScriptedClient(MCPClient):
 
     async def opened(self, **fields: Any) -> "ScriptedClient":
         self.handlers = MCPHandlers(**fields)
-        self._server_requests = await server_requests(self._revision or "", **fields)
+        self._server_requests = server_requests(self._revision or "", **fields)
         return self
 
     async def connect(self) -> list[types.Tool]:

@@ -10,8 +10,6 @@ from typing import Any
 
 import mcp_types as types
 import pytest
-from mcp.client.extension import ClientExtension, NotificationBinding, advertise
-from pydantic import BaseModel, field_validator
 
 from haystack_integrations.tools.mcp import MCPSampling
 from haystack_integrations.tools.mcp.executor import caller_of_operation
@@ -41,15 +39,10 @@ SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "H
             {"sampling": {"tools": {}}},
             {"sampling": {"tools": {}}, "extensions": TASKS},
         ),
-        (
-            {"extensions": [advertise("a.b/c", {"level": 1})]},
-            {"extensions": {"a.b/c": {"level": 1}}},
-            {"extensions": {"a.b/c": {"level": 1}, **TASKS}},
-        ),
     ],
 )
 async def test_a_server_is_told_of_what_is_there(fields, older, newest):
-    requests = await server_requests(**fields)
+    requests = server_requests(**fields)
     assert (requests.capabilities(OLDER), requests.capabilities(NEWEST)) == (older, newest)
 
 
@@ -73,7 +66,7 @@ async def test_a_server_is_told_of_what_is_there(fields, older, newest):
     ],
 )
 async def test_handlers_answer_requests(method, params, answer):
-    requests = await server_requests(OLDER, sampling=lambda _: "Hi", elicitation=lambda _: True, roots=["file:///srv"])
+    requests = server_requests(OLDER, sampling=lambda _: "Hi", elicitation=lambda _: True, roots=["file:///srv"])
     result = await requests.answer(method, params)
     assert result is not None
     assert {key: result[key] for key in answer} == answer
@@ -91,7 +84,7 @@ async def test_handlers_answer_requests(method, params, answer):
     ],
 )
 async def test_what_cannot_be_answered_is_refused(method, params, code):
-    requests = await server_requests(OLDER, elicitation=accept_defaults)
+    requests = server_requests(OLDER, elicitation=accept_defaults)
     with pytest.raises(ProtocolError) as refused:
         await requests.answer(method, params)
     assert refused.value.code == code
@@ -103,21 +96,21 @@ async def test_a_handler_that_fails_tells_the_server_nothing_of_it(caplog):
         raise LookupError(msg)
 
     with pytest.raises(ProtocolError, match="The client's roots handler failed") as refused:
-        await (await server_requests(OLDER, roots=fail)).answer("roots/list", {})
+        await server_requests(OLDER, roots=fail).answer("roots/list", {})
     assert refused.value.code == -32603
     assert "LookupError: no such shelf" in caplog.text
 
 
 async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(caplog):
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
-    requests = await server_requests(OLDER, elicitation=lambda _: {"name": "half a \ud83d"})
+    requests = server_requests(OLDER, elicitation=lambda _: {"name": "half a \ud83d"})
     with pytest.raises(ProtocolError, match="The client's elicitation handler failed"):
         await requests.answer("elicitation/create", form)
     assert "what it returned has text that is not valid Unicode" in caplog.text
 
 
 async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_errors_of_calls():
-    requests = await server_requests(NEWEST)
+    requests = server_requests(NEWEST)
     assert await requests.answer("ping", {}) is None
     with pytest.raises(ProtocolError, match="Sampling not supported") as refused:
         await requests.answers({"a": types.CreateMessageRequest.model_validate({"params": SAMPLING}, by_name=False)})
@@ -139,28 +132,12 @@ async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_
 )
 async def test_the_users_handler_gets_notifications_with_types(method, params, got):
     messages: list[Any] = []
-    requests = await server_requests(NEWEST, messages=messages.append)
+    requests = server_requests(NEWEST, messages=messages.append)
     requests.notified(method, params)
     requests.notified("notifications/prompts/list_changed", {})  # the last one
     expected = [*got, "PromptListChangedNotification"]
     await wait_until_async(lambda: len(messages) == len(expected), "the notifications")
     assert [type(message).__name__ for message in messages] == expected
-
-
-async def test_a_notification_of_another_revision_is_left_to_the_extension_that_wants_it():
-    async def note(parcel: Parcel) -> None:
-        got.append(parcel.number)
-
-    class Forms(ClientExtension):
-        identifier = "com.example/forms"
-
-        def notifications(self) -> Any:
-            return [NotificationBinding(method="notifications/elicitation/complete", params_type=Parcel, handler=note)]
-
-    got: list[int] = []
-    requests = await server_requests(NEWEST, extensions=[Forms()])
-    requests.notified("notifications/elicitation/complete", {"number": 1})
-    await wait_until_async(lambda: got == [1], "the notification")
 
 
 async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_the_exchange():
@@ -171,40 +148,10 @@ async def test_log_messages_go_to_the_users_function_on_behalf_of_the_caller_of_
         got.append((params.data, caller_of_operation.get()))
 
     got: list[Any] = []
-    requests = await server_requests(OLDER, logging=log)
+    requests = server_requests(OLDER, logging=log)
     token = caller_of_operation.set(nobody)
     exchange = Exchange(1, "tools/call")
     caller_of_operation.reset(token)
     requests.notified("notifications/message", {"level": "info", "data": "x"}, exchange)
     await wait_until_async(lambda: got, "the log message")
     assert got == [("x", nobody)]
-
-
-class Parcel(BaseModel):
-    number: int
-
-    @field_validator("number")
-    @classmethod
-    def is_known(cls, number: int) -> int:
-        return {1: 1, 2: 2}[number]
-
-
-async def test_an_extension_hears_of_what_it_wants_and_may_fail(caplog):
-    async def note(parcel: Parcel) -> None:
-        got.append(parcel.number)
-        msg = "no door"
-        raise LookupError(msg)
-
-    class Parcels(ClientExtension):
-        identifier = "com.example/parcels"
-
-        def notifications(self) -> Any:
-            return [NotificationBinding(method="parcels/came", params_type=Parcel, handler=note)]
-
-    got: list[int] = []
-    requests = await server_requests(extensions=[Parcels()])
-    for params in ({"number": 1}, {"number": "odd"}, {"number": 3}, {"number": 2}):
-        requests.notified("parcels/came", params)
-    assert "KeyError: 3" in caplog.text
-    await wait_until_async(lambda: caplog.text.count("LookupError: no door") >= 2, "both failures")
-    assert got == [1, 2]

@@ -529,7 +529,7 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
         MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info"),
         MCPHandlers(elicitation=answer_later, pending_calls=print),
         MCPHandlers(sampling=reply, elicitation=decline, roots=["/srv"], logging=print, messages=print),
-        MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}, extensions=["a.b:c"]),
+        MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}),
     ]
     toolset = MCPToolset(info, handlers=handlers[0])
     assert_type(toolset.handlers, MCPHandlers)

@@ -37,7 +37,6 @@ from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
     missing,
 )
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
-from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_request
 
@@ -91,21 +90,10 @@ class Callbacks:
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
         self._logged = InOrder(partial(self._deliver, "logging"), partial(self.overflowed, "logging"))
         self._noted = InOrder(partial(self._deliver, "messages"), partial(self.overflowed, "messages"))
-        self.extensions: list[Any] = []
         # The revision of the protocol; until it is known, one of a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
         # The fields of MCPHandlers that the server wanted and that are not there, with how often.
         self.wanted: dict[str, int] = {}
-
-    async def load(self) -> None:
-        """
-        Import the extensions that are given by import path.
-        """
-        # In a thread: importing may take long.
-        self.extensions = [
-            await call(_imported, extension) if isinstance(extension, str) else extension
-            for extension in self.handlers.extensions or ()
-        ]
 
     @property
     def is_modern(self) -> bool:
@@ -191,9 +179,6 @@ class Callbacks:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
-        for extension in self.extensions:
-            if extension.claims():
-                self._warn_dead("extensions", f"results of the kinds that {extension.identifier} has are not supported")
         return None if self.is_modern or capabilities.logging is None else handlers.log_level
 
     def refused_level(self, error: Exception) -> None:
@@ -224,7 +209,7 @@ class Callbacks:
             fields = ["elicitation"]
         elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
             required = data.get("requiredCapabilities")
-            lacking = [*(name for name in FIELDS.values() if getattr(self.handlers, name) is None), "extensions"]
+            lacking = [name for name in FIELDS.values() if getattr(self.handlers, name) is None]
             fields = [name for name in lacking if isinstance(required, dict) and name in required]
         advice = (
             f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
@@ -402,11 +387,6 @@ def _needs_url(code: int | None, data: Any) -> bool:
 
 def _severity(level: types.LoggingLevel) -> int:
     return get_args(types.LoggingLevel).index(level)
-
-
-def _imported(path: str) -> Any:
-    found = import_object(path)
-    return found() if isinstance(found, type) else found
 
 
 def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from haystack.core.errors import SerializationError
 from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -27,7 +26,6 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
-    check_module_may_be_imported,
     deserialize_object,
     serialize_object,
 )
@@ -397,8 +395,6 @@ class MCPHandlers(Options):
         continued whatever happens to this process. The call waits for it. If it raises, that is logged.
     :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
         "description", "websiteUrl" and "icons"; or an `Implementation` of the MCP SDK. By default, this package.
-    :param extensions: Extensions of the protocol, as `ClientExtension` objects of the MCP SDK, or import paths
-        `"package.module:attribute"` of such objects or classes. Only the paths can be serialized.
     :raises ValueError: If a field is invalid. The message names it and its valid values.
     """
 
@@ -413,7 +409,6 @@ class MCPHandlers(Options):
     progress: ProgressCallback | None = None
     pending_calls: Callable[[Any], Any] | None = None
     client_info: Any = None
-    extensions: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         """
@@ -439,14 +434,6 @@ class MCPHandlers(Options):
             object.__setattr__(self, "roots", tuple(map(str, self.roots)))
         if self.client_info is not None:
             object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
-        if self.extensions is not None:
-            if not all(_is_extension(extension) for extension in self.extensions):
-                msg = (
-                    "`extensions` must contain ClientExtension objects, which have an `identifier`, or import paths "
-                    "'package.module:attribute'"
-                )
-                raise ValueError(msg)
-            object.__setattr__(self, "extensions", tuple(self.extensions))
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -460,14 +447,6 @@ class MCPHandlers(Options):
             data["sampling"] = data["sampling"].to_dict()
         if isinstance(data.get("roots"), tuple):
             data["roots"] = list(data["roots"])
-        if "extensions" in data:
-            if not all(isinstance(extension, str) for extension in data["extensions"]):
-                msg = (
-                    "MCPHandlers: `extensions` contains an object, which cannot be serialized. Give its import path "
-                    "'package.module:attribute' instead."
-                )
-                raise SerializationError(msg)
-            data["extensions"] = list(data["extensions"])
         return data
 
     def _to_trace_dict(self) -> dict[str, Any]:
@@ -485,8 +464,6 @@ class MCPHandlers(Options):
         loaded = _loaded(data, _FUNCTIONS)
         if isinstance(loaded.get("sampling"), dict):
             loaded["sampling"] = MCPSampling.from_dict(loaded["sampling"])
-        for extension in loaded.get("extensions") or ():
-            check_module_may_be_imported(extension.partition(":")[0])
         return cls(**loaded)
 
 
@@ -543,10 +520,3 @@ def _checked_client_info(client_info: Any) -> dict[str, Any]:
         msg = "`client_info` must be a dictionary with the strings 'name' and 'version', or an Implementation of `mcp`"
         raise ValueError(msg)
     return client_info
-
-
-def _is_extension(extension: Any) -> bool:
-    if isinstance(extension, str):
-        module, _, attribute = extension.partition(":")
-        return bool(module and attribute)
-    return isinstance(getattr(extension, "identifier", None), str)

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 import mcp_types as types
@@ -29,7 +28,6 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, mend_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
-from haystack_integrations.tools.mcp.handlers.calling import InOrder
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
@@ -56,18 +54,6 @@ class ServerRequests:
         :param callbacks: The user's handlers. They are loaded.
         """
         self.callbacks = callbacks
-        # The user's extensions of the protocol, but for those with kinds of results of their own, and what the server
-        # may tell of, by method.
-        self._extensions: dict[str, Any] = {
-            each.identifier: each.settings() for each in callbacks.extensions if not each.claims()
-        }
-        self._bindings: dict[str, Any] = {
-            binding.method: binding for each in callbacks.extensions for binding in each.notifications()
-        }
-        self._bound = {
-            method: InOrder(partial(self._deliver, binding.handler), lambda: callbacks.overflowed("extensions"))
-            for method, binding in self._bindings.items()
-        }
 
     def capabilities(self, version: str) -> dict[str, Any]:
         """
@@ -84,10 +70,9 @@ class ServerRequests:
             told["elicitation"] = {"form": {}, "url": {}}
         if handlers.roots is not None:
             told["roots"] = {} if version in MODERN_PROTOCOL_VERSIONS else {"listChanged": True}
-        extensions = dict(self._extensions)
         if version in MODERN_PROTOCOL_VERSIONS:
-            extensions.setdefault(_TASKS_EXTENSION, {})
-        return {**told, "extensions": extensions} if extensions else told
+            told["extensions"] = {_TASKS_EXTENSION: {}}
+        return told
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         """
@@ -161,29 +146,18 @@ class ServerRequests:
     def _notified(self, method: str, params: dict[str, Any]) -> None:
         version, handlers = self.callbacks.version, self.callbacks.handlers
         is_known = method in NOTIFICATIONS and _OF_ONE_REVISION.get(method, version) == version
-        binding = None if is_known else self._bindings.get(method)
+        if not is_known or method == ACKNOWLEDGED or (method != _LOG and handlers.messages is None):
+            return
         try:
-            if binding is not None:
-                self._bound[method].put(binding.params_type.model_validate(params))
-            elif is_known and method != ACKNOWLEDGED and (method == _LOG or handlers.messages is not None):
-                notification = {"method": method, "params": mend_params(method, params)}
-                message = NOTIFICATIONS[method].model_validate(notification, by_name=False)
-                if isinstance(message, types.LoggingMessageNotification):
-                    self.callbacks.log(message.params)
-                if handlers.messages is not None:
-                    self.callbacks.note(message)
+            notification = {"method": method, "params": mend_params(method, params)}
+            message = NOTIFICATIONS[method].model_validate(notification, by_name=False)
         except ValidationError:
             logger.debug("A notification of the server cannot be read: {method}", method=method)
-        except Exception as error:
-            if binding is None:
-                raise
-            self.callbacks.failed("extensions", error)  # what comes next is read all the same
-
-    async def _deliver(self, handler: Callable[[Any], Awaitable[None]], params: Any) -> None:
-        try:
-            await handler(params)
-        except Exception as error:
-            self.callbacks.failed("extensions", error)
+            return
+        if isinstance(message, types.LoggingMessageNotification):
+            self.callbacks.log(message.params)
+        if handlers.messages is not None:
+            self.callbacks.note(message)
 
 
 def read_requests(requests: Any) -> dict[str, types.InputRequest]:

@@ -155,7 +155,7 @@ class WireClient(MCPClient):
     async def _connect(self) -> list[types.Tool]:
         self._connect_status = None
         try:
-            await self._load_handlers()
+            self._load_handlers()
             transport = await self._make_transport()
             channel = self._channel = Channel(
                 transport,
@@ -184,12 +184,11 @@ class WireClient(MCPClient):
                 raise
             raise await self._connect_error(error) from error
 
-    async def _load_handlers(self) -> None:
+    def _load_handlers(self) -> None:
         callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)
         callbacks.on_question = self.on_question
         callbacks.caller = self.caller
         callbacks.requests_under_way = self.requests_under_way
-        await callbacks.load()
         self._server_requests = ServerRequests(callbacks)
         self._cached.clear()
 
