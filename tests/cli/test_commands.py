@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.cli.__main__ import main
+from haystack_integrations.tools.mcp.cli.app import _COMMANDS
 from haystack_integrations.tools.mcp.cli.output import CommandError, exit_code_of
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, server_of
 from haystack_integrations.tools.mcp.errors import (
@@ -402,6 +403,12 @@ def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: 
     monkeypatch.delenv("COLUMNS")
     assert words.strip() in run("list", wordy).screen
     assert max(map(len, run("--help").screen.splitlines())) <= 120
+
+
+def test_each_command_has_a_help(run: Run) -> None:
+    for name in _COMMANDS:
+        ran = run(name, "--help")
+        assert (ran.code, f"Usage: mcp-haystack {name}" in ran.screen) == (0, True), ran.errors
 
 
 def test_the_version_is_told_without_importing_haystack() -> None:

@@ -227,11 +227,6 @@ class TestFailures:
         assert (added.error, added.result) == (False, "3")
         assert server.calls() == ["die", "add"]
 
-    def test_an_agent_whose_server_cannot_be_reached_says_so(self, run_agent):
-        agent = agent_of(MCPToolset(StdioServerInfo("mcp-no-such-command")), say("done"))
-        with pytest.raises(MCPConnectionError, match="mcp-no-such-command"):
-            run_agent(agent)
-
 
 def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:
     while error is not None:
@@ -368,13 +363,6 @@ class TestWarmingUpTogether:
         assert tool.description == "Add two integers."
         for each in (*toolsets, tool):
             each.close()
-
-    async def test_it_can_be_awaited(self):
-        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
-        await warm_up_toolsets_async(toolsets)
-        assert all(len(toolset) for toolset in toolsets)
-        for toolset in toolsets:
-            await toolset.close_async()
 
     def test_they_start_at_the_same_time(self):
         here: list[str] = []

@@ -254,15 +254,6 @@ class TestFastMCPServerInAnEnvironmentOfItsOwn:
         assert reports == [(1, "looking"), (2, "found")]
 
 
-class TestFastMCPServer:
-    def test_its_tools_work_over_http(self, fastmcp_http: HttpServer) -> None:
-        with toolset(StreamableHttpServerInfo(url=fastmcp_http.url)) as tools:
-            named = by_name(tools)
-            assert json.loads(named["add"].invoke(a=5, b=3))["structuredContent"] == {"result": 8}
-            assert named["person"].annotations.read_only_hint is True
-            assert named["person"].output_schema
-
-
 @pytest.mark.parametrize(
     "options", [(), ("--protocol", "legacy"), ("--stateless",), ("--protocol", "legacy", "--json")]
 )

@@ -15,7 +15,7 @@ import struct
 import sys
 import termios
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,14 +68,11 @@ class Ran:
     errors: str = ""
 
 
-def in_a_pipe(
-    *words: str, cwd: Path = ROOT, stdin: str = "", variables: Mapping[str, str] | None = None, limit: float = LIMIT
-) -> Ran:
+def in_a_pipe(*words: str, cwd: Path = ROOT) -> Ran:
     """
     Run the command without a terminal.
     """
-    command, env = [*COMMAND, *words], environment(**(variables or {}))
-    ran = run_to_end(command, limit=limit, start=_start, text=stdin, cwd=cwd, env=env)
+    ran = run_to_end([*COMMAND, *words], limit=LIMIT, start=_start, text="", cwd=cwd, env=environment())
     return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
@@ -84,16 +81,14 @@ class Terminal:
     A terminal in which the command runs; what is written to it is typed.
     """
 
-    def __init__(
-        self, *words: str, width: int = 100, cwd: Path = ROOT, variables: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *words: str, width: int = 100, cwd: Path = ROOT) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
         # It has the terminal for its own, so that Ctrl-C is a signal.
         self.process = _start(
             [*COMMAND, *words],
             cwd=cwd,
-            env=environment(TERM="xterm-256color", **(variables or {})),
+            env=environment(TERM="xterm-256color"),
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -118,21 +113,21 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def wait_for(self, text: str, *, limit: float = LIMIT) -> None:
+    def wait_for(self, text: str) -> None:
         """
         Wait until the text was shown.
         """
         with self._has_more:
-            self._has_more.wait_for(lambda: self._is_at_end or text in self.raw, limit)
+            self._has_more.wait_for(lambda: self._is_at_end or text in self.raw, LIMIT)
             assert text in self.raw, f"{text!r} was not shown in:\n{self.raw}"
 
-    def end(self, *, limit: float = LIMIT) -> Ran:
+    def end(self) -> Ran:
         """
         Wait for the end of the command.
         """
         with self._has_more:
-            assert self._has_more.wait_for(lambda: self._is_at_end, limit), f"the command takes too long:\n{self.raw}"
-        return Ran(self.process.wait(limit), rendered(self.raw))
+            assert self._has_more.wait_for(lambda: self._is_at_end, LIMIT), f"the command takes too long:\n{self.raw}"
+        return Ran(self.process.wait(LIMIT), rendered(self.raw))
 
     def _read(self) -> None:
         # A character may come in two pieces.
@@ -150,11 +145,11 @@ class Terminal:
                 return
 
 
-def in_a_terminal(*words: str, width: int = 100, cwd: Path = ROOT, variables: Mapping[str, str] | None = None) -> Ran:
+def in_a_terminal(*words: str, width: int = 100, cwd: Path = ROOT) -> Ran:
     """
     Run the command in a terminal.
     """
-    with Terminal(*words, width=width, cwd=cwd, variables=variables) as terminal:
+    with Terminal(*words, width=width, cwd=cwd) as terminal:
         return terminal.end()
 
 
