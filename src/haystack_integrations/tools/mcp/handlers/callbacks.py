@@ -173,25 +173,11 @@ class Callbacks:
         if self.is_modern:
             if handlers.logging is not None and handlers.log_level is None:
                 self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
-        elif version < "2025-06-18" and handlers.elicitation is not None:
-            self._warn_dead("elicitation", f"the server speaks revision {version}, which has no elicitation")
         elif handlers.elicitation is answer_later:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
         return None if self.is_modern or capabilities.logging is None else handlers.log_level
-
-    def refused_level(self, error: Exception) -> None:
-        """
-        Log that the server does not set the level of its log messages; those below it are dropped here.
-
-        :param error: What it answered.
-        """
-        logger.info(
-            "{server} does not set the level of its log messages: {error}",
-            server=self._server,
-            error=self._redactor.text(str(error)),
-        )
 
     def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
         """

@@ -227,7 +227,8 @@ class WireClient(MCPClient):
             try:
                 await self._request("logging/setLevel", {"level": level})
             except RequestError as error:  # whatever is wrong beyond that, the listing tells
-                self._callbacks.refused_level(error)
+                kind = type(error).__name__
+                logger.debug("{server} did not take the level of its logs: {kind}", server=self._describe(), kind=kind)
 
     async def _connect_error(self, error: Exception) -> MCPConnectionError:
         if isinstance(error, RequestError):
