@@ -491,7 +491,7 @@ class TestLogging:
         go_on.set()
         await wait_until_async(lambda: len(got) == 3, "the messages that were kept")
         assert got == [0, 2, 3]
-        assert "`logging` of MCPHandlers is too slow for a server; dropped the oldest message" in caplog.text
+        assert "A function is too slow for what a server sends; the oldest message was dropped" in caplog.text
 
     def test_answers_that_are_to_come_later_are_reported_where_no_call_is_left_open(self, caplog):
         callbacks(elicitation=answer_later).opened("2025-06-18", types.ServerCapabilities(), None)
@@ -596,7 +596,7 @@ class TestFunctions:
         async def deliver(item: int) -> None:
             got.append(item)
 
-        line = InOrder(deliver, lambda: None)
+        line = InOrder(deliver)
         for number in range(2):
             line.put(number)
             await wait_until_async(lambda: len(got) == number + 1, "the delivery")  # noqa: B023

@@ -88,8 +88,8 @@ class Callbacks:
         # What a handler runs in that the server wants something of.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._logged = InOrder(partial(self._deliver, "logging"), partial(self.overflowed, "logging"))
-        self._noted = InOrder(partial(self._deliver, "messages"), partial(self.overflowed, "messages"))
+        self._logged = InOrder(partial(self._deliver, "logging"))
+        self._noted = InOrder(partial(self._deliver, "messages"))
         # The revision of the protocol; until it is known, one of a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
         # The fields of MCPHandlers that the server wanted and that are not there, with how often.
@@ -322,18 +322,6 @@ class Callbacks:
             await call(getattr(self.handlers, field), item)
         except Exception as error:
             self.failed(field, error)
-
-    def overflowed(self, field: str) -> None:
-        """
-        Log that a handler is so slow that something of the server was dropped.
-
-        :param field: The field of MCPHandlers.
-        """
-        logger.warning(
-            "`{field}` of MCPHandlers is too slow for {server}; dropped the oldest message",
-            field=field,
-            server=self._server,
-        )
 
 
 class _NobodyWaitsError(Exception):

@@ -96,19 +96,16 @@ class InOrder:
     def __init__(
         self,
         deliver: Callable[[Any], Awaitable[None]],
-        overflow: Callable[[], None] = lambda: None,
         context: contextvars.Context | None = None,
     ) -> None:
         """
         Initialize the InOrder.
 
         :param deliver: Takes one item; it must not raise.
-        :param overflow: Called when the oldest item is dropped, because the recipient is too slow.
         :param context: Where `deliver` runs, and whose caller the items are for. By default it is an empty one, as it
             may outlive the calls on whose behalf the items are put.
         """
         self._deliver = deliver
-        self._overflow = overflow
         self._context = context
         self._waiting: deque[Any] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -121,7 +118,7 @@ class InOrder:
         """
         if len(self._waiting) >= _MOST_WAITING:
             self._waiting.popleft()
-            self._overflow()
+            logger.warning("A function is too slow for what a server sends; the oldest message was dropped")
         context = self._context or contextvars.copy_context()
         self._waiting.append((item, context.get(caller_of_operation)))
         if self._task is None:
