@@ -215,14 +215,10 @@ class TestSampling:
         assert "reply 1" in text(connection.call_tool("ask_model", {"prompt": "x"}))
         assert asked == ["Be brief.", "Be brief."]
 
-    @in_both_eras
-    def test_an_answer_that_is_neither_true_nor_false_is_no_consent(self, ask: Ask, caplog: Any) -> None:
-        model = Model()
-        connection = ask(sampling=MCPSampling(chat_generator=model, consent=lambda _params: "no"))
-        with pytest.raises(MCPInvocationError, match="sampling handler failed"):
-            connection.call_tool("ask_model", {"prompt": "x"})
-        assert model.given == []
-        assert "`consent` returned str; it must return True or False" in caplog.text
+    async def test_an_answer_that_is_neither_true_nor_false_is_no_consent(self) -> None:
+        settings = MCPSampling(function=lambda _: pytest.fail("it was asked"), consent=lambda _: "no")
+        answer = await Sampler(settings, "a server").answer(sampling_request(("user", HELLO)))
+        assert answer == types.ErrorData(code=-1, message="User rejected sampling request")
 
     @in_both_eras
     def test_requests_beyond_the_limit_are_refused(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:

@@ -61,12 +61,7 @@ async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
         async def awaited() -> Any:
             return await awaitable
 
-        coro = awaited()
-        try:
-            running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coro, loop))
-        except RuntimeError:  # it was closed in this moment
-            coro.close()
-            raise
+        running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(awaited(), loop))
     try:
         return await running
     except asyncio.CancelledError:

@@ -414,10 +414,6 @@ class MCPHandlers(Options):
         """
         Check what types do not say, and convert what is given in a short form.
         """
-        for name in ("sampling", "elicitation"):
-            if isinstance(value := getattr(self, name), type):
-                msg = f"`{name}` must be an object, got the class {value.__name__}; call it: {value.__name__}(...)"
-                raise ValueError(msg)
         sampling = self.sampling
         if callable(getattr(sampling, "run", None)):
             object.__setattr__(self, "sampling", MCPSampling(chat_generator=sampling))

@@ -114,13 +114,9 @@ class Sampler:
         try:
             offered = OfferedTools(params)
             agrees = settings.consent is None or await call(settings.consent, params)
-            if agrees is not True:
+            if agrees is not True:  # also "no", which is true for Python
                 used = 0
-                if not agrees:
-                    return types.ErrorData(code=REJECTED, message="User rejected sampling request")
-                # "no" is true for Python.
-                msg = f"`consent` returned {type(agrees).__name__}; it must return True or False"
-                raise TypeError(msg)
+                return types.ErrorData(code=REJECTED, message="User rejected sampling request")
             if settings.function is not None:
                 reply = await call(settings.function, params)
             else:
