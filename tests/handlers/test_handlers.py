@@ -175,7 +175,7 @@ class TestSampling:
 
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
         model = Model()
-        connection = ask(sampling=MCPSampling(chat_generator=model, models=["gpt-mini-5", "gpt-big-5"]))
+        connection = ask(sampling=MCPSampling(chat_generator=model))
         assert text(connection.call_tool("ask_model", {"prompt": "Tell me"})) == "reply 1 (tiny-1, maxTokens)"
         [(messages, kwargs)] = model.given
         assert [(message.role.value, message.text) for message in messages[:3]] == [
@@ -184,7 +184,7 @@ class TestSampling:
             ("assistant", "Go on."),
         ]
         assert messages[3].images == [ImageContent(PIXEL, "image/png", validation=False)]
-        assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"], "model": "gpt-mini-5"}
+        assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}
         assert AsyncExecutor.get_instance()._thread is not model.threads[0]
 
     @in_both_eras

@@ -72,8 +72,6 @@ def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], me
         ({"chat_generator": answer}, "Pass a function as `function`"),
         ({"function": answer, "consent": True}, "`consent` must be callable"),
         ({"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
-        ({"function": answer, "models": "gpt"}, "`models` must be a valid list"),
-        ({"function": answer, "generation_kwargs_names": {"stops": "x"}}, "'max_tokens', 'temperature', 'stop'"),
         ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
         ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be a valid boolean"),
     ],
@@ -91,7 +89,6 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
             chat_generator=ScriptedChatGenerator([say("stored")]),
             consent=answer,
             max_requests=3,
-            generation_kwargs_names={"model": None},
             tools=False,
         ),
         elicitation=AskUser(SimpleConsoleUI()),
@@ -187,6 +184,3 @@ def test_a_generator_is_asked_in_its_own_words(class_name, attributes, expected)
     generator = type(class_name, (), {"run": answer, **attributes})()
     params = types.CreateMessageRequestParams(messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."])
     assert generation_kwargs(MCPSampling(chat_generator=generator), params) == expected
-    renamed = MCPSampling(chat_generator=generator, generation_kwargs_names={"max_tokens": "most", "temperature": None})
-    assert generation_kwargs(renamed, params)["most"] == 9
-    assert "temperature" not in generation_kwargs(renamed, params)

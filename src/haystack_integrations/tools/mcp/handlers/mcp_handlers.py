@@ -33,7 +33,6 @@ from haystack_integrations.tools.mcp.import_paths import store_callable, stored_
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options, short_repr
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-GenerationKwarg: TypeAlias = Literal["max_tokens", "temperature", "stop", "model", "tool_choice"]
 
 _SAMPLING_FUNCTIONS: Final = ("function", "consent")
 _FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
@@ -271,7 +270,8 @@ class MCPSampling(Options):
     ```
 
     :param chat_generator: Any Haystack chat generator. It gets the server's messages and, as `generation_kwargs`, its
-        `maxTokens`, `temperature` and `stopSequences`. It runs in a thread of its own.
+        `maxTokens`, `temperature` and `stopSequences`, under the names that the generators for OpenAI, Anthropic,
+        Google, Ollama, Amazon Bedrock, Cohere and Hugging Face have for them. It runs in a thread of its own.
     :param function: A function instead: it gets the server's request (`CreateMessageRequestParams` of the MCP SDK) and
         returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It runs
         where functions of MCPHandlers do.
@@ -281,13 +281,6 @@ class MCPSampling(Options):
     :param max_tokens: How many tokens the replies of a session may have altogether. Close to the limit, the model gets
         a smaller `maxTokens` than the server asks for; beyond it, requests are refused. A reply whose number of tokens
         is not in the `usage` of its meta counts as `maxTokens`. By default, there is no limit.
-    :param models: Names of models that the server may choose from by its hints, as the generator's parameter `model`.
-        The first hint that is part of one of these names wins. By default, and if no hint fits, the generator's own
-        model replies.
-    :param generation_kwargs_names: How this generator names `max_tokens`, `temperature`, `stop`, `model` and
-        `tool_choice`, if not so; None for one that it does not have, e.g.
-        `{"max_tokens": "num_predict", "model": None}`. The names of the generators for OpenAI, Anthropic, Google,
-        Ollama, Amazon Bedrock, Cohere and Hugging Face are known.
     :param tools: Whether servers may offer the model tools (revision 2025-11-25 and newer). The server runs them
         itself: the model's calls go back to it as the reply. By default, if the generator takes `tools`. A function
         gets such requests only if this is True; to call a tool, it returns a `ChatMessage` with tool calls.
@@ -301,8 +294,6 @@ class MCPSampling(Options):
     consent: Callable[[Any], Any] | None = None
     max_requests: Annotated[int, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
-    models: list[str] | None = None
-    generation_kwargs_names: dict[GenerationKwarg, str | None] | None = None
     tools: bool | None = None
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ import inspect
 import threading
 import uuid
 from collections.abc import Iterable
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 import mcp_types as types
 from haystack import logging
@@ -27,24 +27,23 @@ from haystack_integrations.tools.mcp.convert.resources import plain_base64
 from haystack_integrations.tools.mcp.convert.tool_names import assign_tool_names
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.handlers.calling import call
-from haystack_integrations.tools.mcp.handlers.mcp_handlers import GenerationKwarg, MCPSampling, takes_tools
+from haystack_integrations.tools.mcp.handlers.mcp_handlers import MCPSampling, takes_tools
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The specification's code for a refusal by the user.
 REJECTED = -1
 
-# How generators call these, where it is not "max_tokens", "temperature", "stop", "model" and "tool_choice"; by parts of
-# their class names. None: there is no such parameter.
-_NAMES: dict[str, dict[GenerationKwarg, str | None]] = {
+# How generators call these, where it is not "max_tokens", "temperature", "stop" and "tool_choice"; by parts of their
+# class names. None: there is no such parameter.
+_NAMES: dict[str, dict[str, str | None]] = {
     "OpenAIResponses": {"max_tokens": "max_output_tokens", "stop": None},
-    "Anthropic": {"stop": "stop_sequences", "model": None},
-    "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "model": None, "tool_choice": None},
-    "Ollama": {"max_tokens": "num_predict", "model": None, "tool_choice": None},
-    "AmazonBedrock": {"max_tokens": "maxTokens", "stop": "stopSequences", "model": None, "tool_choice": None},
-    "Cohere": {"stop": "stop_sequences", "model": None},
-    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "model": None, "tool_choice": None},
-    "HuggingFaceAPI": {"model": None},
+    "Anthropic": {"stop": "stop_sequences"},
+    "GoogleGenAI": {"max_tokens": "max_output_tokens", "stop": "stop_sequences", "tool_choice": None},
+    "Ollama": {"max_tokens": "num_predict", "tool_choice": None},
+    "AmazonBedrock": {"max_tokens": "maxTokens", "stop": "stopSequences", "tool_choice": None},
+    "Cohere": {"stop": "stop_sequences"},
+    "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "tool_choice": None},
 }
 
 # The value of the generator's `tool_choice` that has the model use a tool, by parts of the generators' class names; the
@@ -263,30 +262,19 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
     has_other_provider = bool(getattr(settings.chat_generator, "api_base_url", None))
     requires_tool = params.tool_choice is not None and params.tool_choice.mode == "required"
     required_choice = next((value for part, value in _REQUIRED.items() if part in class_name), "required")
-    names: dict[GenerationKwarg, str | None] = {name: name for name in get_args(GenerationKwarg)}
+    names: dict[str, str | None] = {name: name for name in ("max_tokens", "temperature", "stop", "tool_choice")}
     for part, known in _NAMES.items():
         if part in class_name:
             names |= known
     if class_name in ("OpenAIChatGenerator", "AzureOpenAIChatGenerator") and not has_other_provider:
         names["max_tokens"] = "max_completion_tokens"  # OpenAI's newer models refuse "max_tokens"
-    names |= settings.generation_kwargs_names or {}
     values = {
         "max_tokens": params.max_tokens,
         "temperature": params.temperature,
         "stop": params.stop_sequences or None,
-        "model": _model(settings.models or [], params),
         "tool_choice": required_choice if requires_tool else None,
     }
     return {name: values[key] for key, name in names.items() if name is not None and values[key] is not None}
-
-
-def _model(models: list[str], params: types.CreateMessageRequestParams) -> str | None:
-    preferences = params.model_preferences
-    for hint in (preferences.hints if preferences is not None else None) or []:
-        for model in models:
-            if hint.name and hint.name.lower() in model.lower():
-                return model
-    return None
 
 
 def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) -> list[ChatMessage]:
