@@ -128,7 +128,7 @@ def test_what_a_server_may_say_in_any_order_is_no_difference():
     assert before.hashes == after.hashes
     assert str(before.compare(after)) == "no drift"
     # The order of the parameters is not compared, but kept: models write arguments in it.
-    assert [list(each.definitions()[0].input_schema["properties"]) for each in (before, after)] == [
+    assert [list(each.tools[0].as_tool().input_schema["properties"]) for each in (before, after)] == [
         ["query", "limit"],
         ["limit", "query"],
     ]

@@ -118,7 +118,7 @@ def test_the_order_in_which_a_server_lists_parameters_does_not_change_what_model
 
     toolset = pinned()
     server.remove_tool("add")
-    server.add_tool(add, description="Add two numbers.", annotations=snapshot.definitions()[0].annotations)
+    server.add_tool(add, description="Add two numbers.", annotations=snapshot.tools[0].as_tool().annotations)
     toolset.refresh()
     assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
 

@@ -92,10 +92,7 @@ def test_a_snapshot_survives_files_and_yaml(tmp_path):
     for loaded in (MCPToolSnapshot.load(path), MCPToolSnapshot.from_dict(in_yaml)):
         assert loaded == snapshot
         assert loaded.to_dict() == snapshot.to_dict()
-        assert [each.model_dump_json() for each in loaded.definitions()] == [
-            each.model_dump_json() for each in snapshot.definitions()
-        ]
-    assert [list(tool.input_schema["properties"]) for tool in snapshot.definitions()] == [
+    assert [list(tool.as_tool().input_schema["properties"]) for tool in loaded.tools] == [
         ["question"],
         ["item", "count"],
     ]

@@ -548,7 +548,6 @@ async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
     assert_type(next(iter(report)), MCPToolDrift)
     assert_type(snapshot.compare(toolset["add"]).of_tool("add").summary(), str)
     assert_type(snapshot.hashes, dict[str, str])
-    assert_type(snapshot.definitions(), list[types.Tool])
     pinned = MCPToolset(
         info,
         snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"),

@@ -454,14 +454,6 @@ class MCPToolSnapshot:
         """
         return {tool.name: tool.hash for tool in self.tools}
 
-    def definitions(self) -> list[types.Tool]:
-        """
-        Return the definitions as the MCP SDK has them.
-
-        :returns: The tools, sorted by their names.
-        """
-        return [tool.as_tool() for tool in self.tools]
-
     def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource) -> MCPDriftReport:
         """
         Return what is different now.

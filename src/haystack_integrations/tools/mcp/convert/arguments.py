@@ -20,7 +20,6 @@ from urllib.parse import unquote
 from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaViolation
 
-_DEEPEST: Final = 32
 # References within a schema may lead in circles.
 _MOST_REFERENCES: Final = 32
 _TYPES: Final = {
@@ -40,9 +39,7 @@ _SAY_OF_OTHERS: Final = {"patternProperties", "propertyNames", "unevaluatedPrope
 Schema = Mapping[str, Any]
 
 
-def fit_arguments(
-    arguments: Mapping[str, Any], schema: Schema, root: Schema | None = None, depth: int = 0
-) -> dict[str, Any]:
+def fit_arguments(arguments: Mapping[str, Any], schema: Schema, root: Schema | None = None) -> dict[str, Any]:
     """
     Make arguments fit a schema.
 
@@ -53,7 +50,6 @@ def fit_arguments(
     :param arguments: The arguments. They are not changed.
     :param schema: The result of `normalize_parameters`, or a part of it.
     :param root: All of it. Default: `schema`.
-    :param depth: In how many objects and lists the arguments are.
     :returns: The arguments for the server.
     """
     root = schema if root is None else root
@@ -64,7 +60,7 @@ def fit_arguments(
         if type(value) is int:
             fitted[name] = value
         elif name in required or not _is_nothing(value, of_property, root):
-            fitted[name] = _fit(value, of_property, root, depth)
+            fitted[name] = _fit(value, of_property, root)
     return fitted
 
 
@@ -146,8 +142,8 @@ def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:
     return "string" not in types and not (value == "null" and "null" in types)
 
 
-def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
-    if value is None or isinstance(value, bool) or depth > _DEEPEST:
+def _fit(value: Any, schema: Any, root: Schema) -> Any:
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         if type(schema) is dict and schema.get("type") == "string":
@@ -159,10 +155,10 @@ def _fit(value: Any, schema: Any, root: Schema, depth: int) -> Any:
         return int(value) if "integer" in types and "number" not in types else value
     if isinstance(value, Mapping):
         shapes = _shapes(schema, root, "properties")
-        return fit_arguments(value, shapes[0], root, depth + 1) if len(shapes) == 1 else value
+        return fit_arguments(value, shapes[0], root) if len(shapes) == 1 else value
     if isinstance(value, list):
         shapes = _shapes(schema, root, "items")
-        return [_fit(each, shapes[0]["items"], root, depth + 1) for each in value] if len(shapes) == 1 else value
+        return [_fit(each, shapes[0]["items"], root) for each in value] if len(shapes) == 1 else value
     return value
 
 

@@ -523,9 +523,6 @@ class Verdict:
     unusable: str | None = None
 
 
-_TOO_DEEP: Final = Verdict(unusable="the schema, or a result, is nested too deeply")
-
-
 class _CutOffError(Exception):
     """Raised when the time is up."""
 
@@ -564,14 +561,11 @@ class OutputSchema:
             error = next(self._validator.iter_errors(value), None)
         except _CutOffError:
             return Verdict(cut_off=True)
-        except RecursionError:
-            return _TOO_DEEP
-        except Exception as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
-            return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
-        except BaseException as failure:
-            if type(failure).__name__ != "PanicException":
+        except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
+            # It keeps schemas in a map in Rust, which makes a PanicException of a RecursionError.
+            if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
                 raise
-            return _TOO_DEEP  # jsonschema keeps schemas in a map in Rust, which makes this of a RecursionError
+            return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
         if error is None:
             return Verdict()
         return Verdict(
