@@ -126,8 +126,6 @@ def test_a_schema_without_end_rejects_nothing_wherever_the_stack_is_full():
         return deeper(frames - 1) if frames else verdict({"not": {"$ref": "#"}}, {})
 
     assert all("the schema cannot be used (" in str(deeper(frames).unusable) for frames in range(40))
-        f"the schema cannot be used ({kind})" for kind in ("RecursionError", "PanicException")
-    }
 
 
 def test_a_reference_to_another_document_is_never_fetched():
