@@ -262,11 +262,11 @@ def test_invalid_limits_are_refused(server, kind, parameters, named):
 
 
 def test_a_timeout_that_is_changed_later_is_checked_too(server):
-    tool = MCPTool("steps", server)
+    connection = MCPConnection(server)
     with pytest.raises(ValueError, match="`invocation_timeout`"):
-        tool.invocation_timeout = -1
-    tool.invocation_timeout = 45
-    assert tool.invocation_timeout == 45
+        connection.invocation_timeout = -1
+    connection.invocation_timeout = 45
+    assert connection.invocation_timeout == 45
 
 
 def test_a_blocking_call_takes_no_asynchronous_function(server):

@@ -110,7 +110,7 @@ def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up(peer, kin
     info = server.reach()
     info.command, info.args = "sleep", ["600"]
     with MCPToolset(info, required=False, connection_timeout=0.3) as toolset:
-        toolset.connection_timeout = 600
+        toolset.connection.connection_timeout = 600
         in_thread(toolset.warm_up).result(LIMIT)
         assert list(toolset) == []
 

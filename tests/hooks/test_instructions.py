@@ -147,8 +147,6 @@ class TestInDescriptions:
             assert toolset["long"] in toolset
             assert toolset["long"].description == "Does long things."
             assert self.with_text(toolset) == ["long"]
-            toolset.connection.close()
-            assert self.with_text(toolset) == ["long"]
             assert carrier.invoke() == toolset["long"].invoke()
         with MCPToolset(server.info) as toolset:
             assert self.with_text(toolset, "Search first.") == []

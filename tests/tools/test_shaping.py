@@ -363,8 +363,6 @@ class TestNamesAndDescriptions:
             assert (slow.tool_options.result_format, other.tool_options.result_format) == ("json", "content")
             assert (slow.tool_options.retry_idempotent, other.tool_options.retry_idempotent) == (True, None)
             assert (slow.tool_options.max_result_size, other.tool_options.max_result_size) == (500, 1000)
-            slow.invocation_timeout = 60
-            assert (slow.invocation_timeout, toolset.invocation_timeout) == (60, 30)
 
     def test_the_timeout_of_one_tool_is_kept(self):
         overrides = {"sleep": {"invocation_timeout": 0.2}}

@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     ToolOptions,
 )
-from haystack_integrations.tools.mcp.errors import MCPTimeoutError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 
@@ -137,16 +137,10 @@ class TestConnecting:
             assert owner.connection.status().users == alone.connection.status().users == 1
         assert server.listings == 2
 
-    def test_timeouts_are_readable_and_may_be_changed(self, make):
-        with make("sleep", COUNTER, connection_timeout=7, invocation_timeout=8.5) as owner:
-            assert (owner.connection_timeout, owner.invocation_timeout) == (7, 8.5)
-            owner.invocation_timeout, owner.connection_timeout = 0.2, 9
-            with pytest.raises(MCPTimeoutError, match=r"timed out after 0\.2 seconds"):
-                first(owner).invoke(seconds=60)
-            assert (first(owner).connection_timeout, first(owner).invocation_timeout) == (9, 0.2)
-            for parameter in ("connection_timeout", "invocation_timeout"):
-                with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number"):
-                    setattr(owner, parameter, 0)
+    def test_timeouts_are_readable(self, make):
+        owner = make("sleep", COUNTER, connection_timeout=7, invocation_timeout=8.5)
+        assert (owner.connection_timeout, owner.invocation_timeout) == (7, 8.5)
+        assert (first(owner).connection_timeout, first(owner).invocation_timeout) == (7, 8.5)
 
 
 @both

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.budgets import (
     limit_reached,
     note_refusal,
 )
-from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, undeclared
@@ -385,13 +385,6 @@ class MCPTool(ToolBase, Tool):
         """
         own = self._own_invocation_timeout
         return self._connection.invocation_timeout if own is None else own
-
-    @invocation_timeout.setter
-    def invocation_timeout(self, value: float | None) -> None:
-        if self._own_invocation_timeout is None or value is None:
-            self._connection.invocation_timeout = value
-        if self._own_invocation_timeout is not None:
-            self._own_invocation_timeout = None if value is None else check_timeout("invocation_timeout", value)
 
     @property
     def _owner(self) -> ToolBase:

@@ -246,8 +246,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         )
         # Why tools of the server are not in this toolset, by their names.
         self._left_out: dict[str, str] = {}
-        # What the server said of its use when its tools were listed.
-        self._listed_instructions: str | None = None
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.RLock] = {}
         self._generation = 0
@@ -297,12 +295,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
         None without an open session, or if the server says nothing.
         """
-        return self._guarded_instructions(self._connection.instructions)
-
-    def _included_instructions(self) -> str | None:
-        # While a session is lost, a model goes on to see what it saw.
-        is_open = self._connection.is_ready
-        return self._guarded_instructions(self._connection.instructions if is_open else self._listed_instructions)
+        return self._guarded_instructions()
 
     @property
     def _sessions(self) -> Sessions:
@@ -535,7 +528,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             if listing.number > self._listed_at:
                 self._fetched = self._load_children(definitions, hidden, reasons)
                 self._generation = max(listing.generation, self._generation)
-                self._listed_instructions = listing.instructions
                 self._listed_at, self._expires_at = listing.number, listing.expires_at
                 if self._is_behind:
                     AsyncExecutor.get_instance().post(self._start_fetching)

@@ -95,7 +95,7 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
             sources[known[0]] = tool  # which may have one
     said: dict[str, str | None] = {}
     for source in sources:
-        said[_unused(source._known_name(), said)] = source._guarded_instructions(source.connection.instructions)
+        said[_unused(source._known_name(), said)] = source._guarded_instructions()
     return said
 
 
@@ -119,7 +119,7 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
         if isinstance(tool, MCPTool) and tool._toolset is not None and tool._toolset.tool_options.include_instructions:
             offers.setdefault(tool._toolset, {})[place] = tool
     for toolset, offered in offers.items():
-        said = toolset._included_instructions()
+        said = toolset._guarded_instructions()
         if not said:
             continue
         place, carrier = min(offered.items(), key=lambda offer: len(offer[1].description))

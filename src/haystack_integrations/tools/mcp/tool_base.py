@@ -20,7 +20,7 @@ from haystack.core.serialization import generate_qualified_class_name
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
-from haystack_integrations.tools.mcp.connection.limits import CallOptions, check_timeout
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -100,20 +100,12 @@ class Connected(ContextManaged):
         """
         return self._connection.connection_timeout
 
-    @connection_timeout.setter
-    def connection_timeout(self, value: float) -> None:
-        self._connection.connection_timeout = check_timeout("connection_timeout", value)
-
     @property
     def invocation_timeout(self) -> float | None:
         """
         Default timeout in seconds for tool invocations; None for no limit.
         """
         return self._connection.invocation_timeout
-
-    @invocation_timeout.setter
-    def invocation_timeout(self, value: float | None) -> None:
-        self._connection.invocation_timeout = value
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -369,25 +361,17 @@ class ToolBase(Connected):
         """
         return None if self._snapshot is None else self._snapshot.on_drift
 
-    def _guarded_instructions(self, own: str | None) -> str | None:
+    def _guarded_instructions(self) -> str | None:
         """
         Return what the server says of its use: that of the snapshot, unless the server's own is to be used.
-
-        :param own: The server's own.
         """
-        guard = self._guard
+        own, guard = self._connection.instructions, self._guard
         if guard is None or guard.snapshot.instructions is None:
             return own
         has_drifted = guard.latest is not None and "instructions" in guard.latest.kinds
         if has_drifted and self.on_drift == "warn":
             return own
         return guard.snapshot.instructions or None
-
-    def _included_instructions(self) -> str | None:
-        """
-        Return the instructions for the descriptions of tools.
-        """
-        return self._guarded_instructions(self._connection.instructions)
 
     def _known_name(self) -> str:
         """
