@@ -15,16 +15,13 @@ import pickle
 import re
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
-from haystack import Document, Pipeline, component, default_from_dict, default_to_dict
+from haystack import Pipeline
 from haystack.components.agents import Agent
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMemoryEmbeddingRetriever
 from haystack.dataclasses import ChatMessage
-from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.document_stores.in_memory import document_store as in_memory
 from haystack.tools import Tool, Toolset
 from haystack.tools.errors import ToolInvocationError
@@ -52,15 +49,6 @@ from tests.support.waiting import LIMIT, wait_until
 
 QUESTION = [ChatMessage.from_user("Do it.")]
 DEAD = StdioServerInfo("no-such-command-anywhere")
-
-
-@component
-class Storeless:
-    """A retriever that does not say what it searches."""
-
-    @component.output_types(documents=list[Document])
-    def run(self, query: str, top_k: int | None = None, filters: dict[str, Any] | None = None) -> dict[str, Any]:
-        return {"documents": []}
 
 
 def many(count: int, word: str = "routine") -> ForeignServer:
@@ -460,13 +448,6 @@ class TestCatalogs:
                 {"search_tool_parameters_description": {"query": "x"}},
                 "`search_tool_parameters_description` (query) must be 'tool_keywords' or 'k', got str",
             ),
-            ({"retriever": object()}, "`retriever` must be a component that takes `query`"),
-            ({"text_embedder": object()}, "`text_embedder` and `document_embedder` need a `retriever`"),
-            ({"retriever": Storeless()}, "`retriever` has no `document_store`; pass the one that it searches as"),
-            (
-                {"retriever": InMemoryEmbeddingRetriever(InMemoryDocumentStore())},
-                "InMemoryEmbeddingRetriever takes `query_embedding`: pass a `text_embedder` and a `document_embedder`",
-            ),
         ],
     )
     def test_what_is_invalid_is_refused_at_once(self, parameters, message):
@@ -484,112 +465,7 @@ class TestCatalogs:
             toolset.add(toolset["search_tools"])
 
 
-@component
-class LetterEmbedder:
-    """
-    Embeds a text as the numbers of its letters.
-    """
-
-    @component.output_types(embedding=list[float])
-    def run(self, text: str) -> dict[str, list[float]]:
-        return {"embedding": embedded(text)}
-
-
-@component
-class LetterDocumentEmbedder:
-    """
-    Embeds documents like LetterEmbedder, and counts them.
-    """
-
-    def __init__(self) -> None:
-        self.embedded = 0
-
-    @component.output_types(documents=list[Document])
-    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
-        self.embedded += len(documents)
-        return {"documents": [replace(each, embedding=embedded(each.content or "")) for each in documents]}
-
-
-@component
-class WithoutFilters:
-    """
-    A retriever that takes no filters, asks another one, and has it in `retriever`.
-    """
-
-    def __init__(self, retriever: InMemoryBM25Retriever) -> None:
-        self.retriever = retriever
-
-    @component.output_types(documents=list[Document])
-    def run(self, queries: list[str], top_k: int = 3) -> dict[str, list[Document]]:
-        return self.retriever.run(query=queries[0], top_k=top_k)
-
-    def to_dict(self) -> dict[str, Any]:
-        return default_to_dict(self, retriever=self.retriever.to_dict())
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "WithoutFilters":
-        data["init_parameters"]["retriever"] = InMemoryBM25Retriever.from_dict(data["init_parameters"]["retriever"])
-        return default_from_dict(cls, data)
-
-
-def embedded(text: str) -> list[float]:
-    return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
-
-
-class TestRetrievers:
-    def test_a_retriever_of_embeddings_searches_and_only_what_is_new_is_embedded(self, server):
-        store, embedder = InMemoryDocumentStore(), LetterDocumentEmbedder()
-        store.write_documents([Document(content="somebody else's", embedding=embedded("zzzz"))])
-        toolset = MCPSearchableToolset(
-            uncached(server),
-            retriever=InMemoryEmbeddingRetriever(store),
-            text_embedder=LetterEmbedder(),
-            document_embedder=embedder,
-        )
-        with toolset:
-            assert (embedder.embedded, store.count_documents()) == (11, 12)
-            server.tools.append(definition("zzz", description="zzzz"))
-            assert search(toolset, "zzzzz", k=1) == ["zzz"]
-            assert (embedder.embedded, store.count_documents()) == (12, 13)
-        assert store.count_documents() == 1
-
-    def test_two_toolsets_in_one_store_do_not_find_each_others_tools(self, server):
-        store = InMemoryDocumentStore()
-        first = MCPSearchableToolset(MCPToolset(server.info), retriever=InMemoryBM25Retriever(store))
-        second = MCPSearchableToolset(MCPToolset(many(9, "chore").info), retriever=InMemoryBM25Retriever(store))
-        with first, second:
-            assert search(first, "number3", k=1) == ["routine_3"]
-            assert search(second, "number3", k=1) == ["chore_3"]
-
-    def test_a_retriever_without_filters_is_asked_for_more(self, server):
-        retriever = WithoutFilters(InMemoryBM25Retriever(InMemoryDocumentStore()))
-        with MCPSearchableToolset(MCPToolset(server.info), retriever=retriever) as toolset:
-            assert search(toolset, "number3", k=1) == ["routine_3"]
-            if HAS_HOOKS:
-                run = toolset.spawn({"routine_9"})
-                [search_tool] = run
-                search_tool.invoke(tool_keywords="routine", k=1)
-                assert [tool.name for tool in run] == ["search_tools", "routine_9"]
-
-    def test_an_embedder_that_fails_is_told_to_the_model(self, run_agent, server):
-        @component
-        class Failing:
-            @component.output_types(embedding=list[float])
-            def run(self, text: str) -> dict[str, list[float]]:
-                raise RuntimeError("no embeddings today")
-
-        toolset = MCPSearchableToolset(
-            MCPToolset(server.info),
-            retriever=InMemoryEmbeddingRetriever(InMemoryDocumentStore()),
-            text_embedder=Failing(),
-            document_embedder=LetterDocumentEmbedder(),
-        )
-        agent = Agent(
-            chat_generator=ScriptedChatGenerator([call("search_tools", tool_keywords="x"), say("done")]), tools=toolset
-        )
-        with toolset:
-            assert "no embeddings today" in results(run_agent(agent))[0]
-
+class TestIndex:
     def test_the_documents_of_a_dropped_toolset_are_freed(self, server):
         with MCPSearchableToolset(MCPToolset(server.info)) as toolset:
             assert search(toolset, "number3", k=1)
@@ -609,7 +485,6 @@ class TestSerialization:
             search_tool_name="find",
             search_tool_description="Find.",
             search_tool_parameters_description={"k": "How many."},
-            retriever=WithoutFilters(InMemoryBM25Retriever(InMemoryDocumentStore(index="tools"))),
         )
         stored = yaml.safe_dump(toolset.to_dict())
         loaded = MCPSearchableToolset.from_dict(yaml.safe_load(stored))

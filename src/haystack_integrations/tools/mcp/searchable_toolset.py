@@ -8,8 +8,7 @@ import asyncio
 import os
 import re
 import threading
-import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -48,9 +47,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.haystack_compat import (
-    deserialize_object,
     private_document_store,
-    serialize_object,
     trace_dict,
 )
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -78,16 +75,6 @@ _PARAMETERS: Final = {
     "forecast city'. Not the question of the user.",
     "k": "How many tools to load at most (default: {top_k}).",
 }
-_COMPONENTS: Final = ("retriever", "document_store", "text_embedder", "document_embedder")
-
-# In the `meta` of the documents: the name of the tool, and the index that wrote them.
-TOOL_NAME: Final = "tool_name"
-INDEX: Final = "tool_index"
-
-# Inputs of retrievers that hold the question, and those that hold an embedding of it, with the outputs of embedders.
-_QUERIES: Final = ("query", "queries")
-_EMBEDDINGS: Final = {"query_embedding": "embedding", "query_sparse_embedding": "sparse_embedding"}
-
 # Between the words of a name: before a capital letter, and instead of punctuation.
 _NAME_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 
@@ -99,8 +86,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     Like Haystack's SearchableToolset, and with the same parameters, it shows the model one tool, `search_tools`, and
     those that it has found with it. What differs: when a server has other tools, the next search finds them; servers
-    are connected to concurrently; and any retriever can do the search. On Haystack 2.31, runs of Agents share what they
-    find.
+    are connected to concurrently. On Haystack 2.31, runs of Agents share what they find.
 
     A run keeps the tools that it has found. If a server has one no more, its call is an error for the model.
 
@@ -127,10 +113,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         search_tool_name: Text = "search_tools",
         search_tool_description: str | None = None,
         search_tool_parameters_description: dict[Literal["tool_keywords", "k"], str] | None = None,
-        retriever: Any = None,
-        document_store: Any = None,
-        text_embedder: Any = None,
-        document_embedder: Any = None,
     ) -> None:
         """
         Initialize the toolset. Nothing is connected yet.
@@ -141,28 +123,18 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :param search_tool_name: Name of the tool that searches.
         :param search_tool_description: What the model is told about it. Default: a text in English.
         :param search_tool_parameters_description: What the model is told about its parameters `tool_keywords` and `k`.
-        :param retriever: What searches: any retriever of Haystack that takes `query`, `queries` or `query_embedding`.
-            Each tool is a document with its name, its description and the names of its parameters, which the toolset
-            writes and deletes. Default: BM25, in memory.
-        :param document_store: The document store that `retriever` searches, if it has no `document_store` of its own.
-        :param text_embedder: Embeds what is searched for, for a retriever that takes `query_embedding`.
-        :param document_embedder: Embeds the tools, for a retriever that searches embeddings.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
-        self.catalog: ToolsType = catalog if isinstance(catalog, Toolset) else list(catalog)
+        self.catalog: ToolsType = catalog
         self.top_k = top_k
         self.search_threshold = search_threshold
         self.search_tool_name = search_tool_name
         self.search_tool_description = search_tool_description
         self.search_tool_parameters_description = search_tool_parameters_description
-        self.retriever = retriever
-        self.document_store = document_store
-        self.text_embedder = text_embedder
-        self.document_embedder = document_embedder
         self._holds = Holds()
         for item in connected_items(self.catalog):
             item._holds.count_those_of(self._holds)
-        self._index = ToolIndex(**{name: getattr(self, name) for name in _COMPONENTS})
+        self._index = ToolIndex()
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # None before warm-up.
         self._is_small: bool | None = None
@@ -199,7 +171,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: If two tools have the same name.
         """
         warm_up_tools(self.catalog)
-        self._index.warm_up()
         self._settle()
 
     async def warm_up_async(self) -> None:
@@ -210,12 +181,11 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: As `warm_up`.
         """
         await warm_up_tools_async(self.catalog)
-        await asyncio.to_thread(self._index.warm_up)
         await asyncio.to_thread(self._settle)
 
     def close(self) -> None:
         """
-        Close the tools for all who use them, forget what was found, and take the tools out of the document store.
+        Close the tools for all who use them, and forget what was found.
 
         The next warm-up or search connects again.
         """
@@ -232,7 +202,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     def _forget(self) -> None:
         self._is_small = None
         self.clear()
-        self._index.close()
+        self._index.update([])
 
     def _parts(self) -> list[ToolBase]:
         return connected_items(self.catalog)
@@ -335,24 +305,19 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the parameters to a dictionary, with the components that search.
+        Serialize the parameters to a dictionary.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict(serialize_tools_or_toolset(self.catalog), serialize_object)
+        return self._as_dict(serialize_tools_or_toolset(self.catalog))
 
     def _to_trace_dict(self) -> dict[str, Any]:
         parts = [trace_dict(item) for item in tool_items(self.catalog)]
         catalog = parts[0] if isinstance(self.catalog, Toolset) else parts
-        return self._as_dict(catalog, lambda _, part: {"type": generate_qualified_class_name(type(part))})
+        return self._as_dict(catalog)
 
-    def _as_dict(self, catalog: Any, store: Callable[[str, Any], dict[str, Any]]) -> dict[str, Any]:
+    def _as_dict(self, catalog: Any) -> dict[str, Any]:
         data = {**own_parameters(self, MCPSearchableToolset), "catalog": catalog}
-        for name in _COMPONENTS:
-            if data[name] is None:
-                del data[name]
-            else:
-                data[name] = store(name, data[name])
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
     @classmethod
@@ -365,9 +330,6 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         parameters = dict(data["data"])
         deserialize_tools_or_toolset_inplace(parameters, key="catalog")
-        for name in _COMPONENTS:
-            if isinstance(parameters.get(name), Mapping):
-                parameters[name] = deserialize_object(parameters[name])
         return cls(**parameters)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -471,71 +433,19 @@ def _search_parameters(descriptions: Mapping[Any, str], top_k: int) -> dict[str,
 
 class ToolIndex:
     """
-    Finds tools by what they do. Each is a document, in a store that is kept in step with the tools.
+    Finds tools by the words of their names, descriptions and parameters. Each is a document, ranked by BM25.
     """
 
-    def __init__(
-        self,
-        *,
-        retriever: Any = None,
-        document_store: Any = None,
-        text_embedder: Any = None,
-        document_embedder: Any = None,
-    ) -> None:
+    def __init__(self) -> None:
         """
-        Initialize the index. MCPSearchableToolset documents the parameters.
-
-        :param retriever: What finds the documents. Default: BM25 in memory.
-        :param document_store: Where the documents are. Default: that of the retriever.
-        :param text_embedder: Embeds what is searched for.
-        :param document_embedder: Embeds the documents.
-        :raises MCPConfigurationError: If they do not fit together.
+        Initialize the index. There is nothing in it yet.
         """
-        # Nobody else has documents in a store of its own, and BM25 says which ones have none of the words.
-        self._is_private = retriever is None
-        if retriever is None:
-            if any(each is not None for each in (document_store, text_embedder, document_embedder)):
-                msg = (
-                    "MCPSearchableToolset: `document_store`, `text_embedder` and `document_embedder` need a "
-                    "`retriever`; the search by BM25 has all it needs"
-                )
-                raise MCPConfigurationError(msg)
-            document_store = private_document_store()
-            retriever = InMemoryBM25Retriever(document_store=document_store)
-        self._inputs = _checked_inputs(retriever, text_embedder)
-        self._retriever = retriever
-        self._store = _store_of(retriever) if document_store is None else document_store
-        if not hasattr(self._store, "write_documents"):
-            msg = (
-                "MCPSearchableToolset: `retriever` has no `document_store`; pass the one that it searches as "
-                "`document_store`"
-            )
-            raise MCPConfigurationError(msg)
-        self._text_embedder = text_embedder
-        self._document_embedder = document_embedder
-        self._id = uuid.uuid4().hex
-        # What each tool is found by, and the id of its document.
+        self._store = private_document_store()
+        self._retriever = InMemoryBM25Retriever(document_store=self._store)
+        # What each tool is found by.
         self._facts: dict[str, tuple[Any, ...]] = {}
-        self._ids: dict[str, str] = {}
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.Lock] = {}
-
-    def warm_up(self) -> None:
-        """
-        Warm up the components.
-        """
-        for component in (self._retriever, self._text_embedder, self._document_embedder):
-            if hasattr(component, "warm_up"):
-                component.warm_up()
-
-    def close(self) -> None:
-        """
-        Take the documents out of the store, and close the components that can be closed.
-        """
-        self.update([])
-        for component in (self._retriever, self._text_embedder, self._document_embedder):
-            if hasattr(component, "close"):
-                component.close()
 
     def update(self, tools: Iterable[Tool]) -> None:
         """
@@ -545,22 +455,12 @@ class ToolIndex:
         """
         facts = {tool.name: (tool.description, *tool.parameters.get("properties", ())) for tool in tools}
         with self._locks.setdefault(os.getpid(), threading.Lock()):
-            written = [self._document(name, own) for name, own in facts.items() if self._facts.get(name) != own]
+            written = [_document(name, own) for name, own in facts.items() if self._facts.get(name) != own]
             if written:
-                if self._document_embedder is not None:
-                    written = self._document_embedder.run(documents=written)["documents"]
                 self._store.write_documents(written, policy=DuplicatePolicy.OVERWRITE)
-            known = self._ids | {document.meta[TOOL_NAME]: document.id for document in written}
-            ids = {name: known[name] for name in facts}
-            gone = {*self._ids.values()} - {*ids.values()}
-            self._facts, self._ids = facts, ids
-            if gone:
-                self._store.delete_documents(sorted(gone))
-
-    def _document(self, name: str, facts: tuple[Any, ...]) -> Document:
-        description, *parameters = facts
-        words = " ".join(_NAME_BREAK.sub(" ", each) for each in (name, *parameters))
-        return Document(content=f"{name}: {description}\n{words}", meta={TOOL_NAME: name, INDEX: self._id})
+            if gone := sorted(self._facts.keys() - facts.keys()):
+                self._store.delete_documents(gone)
+            self._facts = facts
 
     def search(self, query: str, top_k: int, names: Collection[str] | None = None) -> list[str]:
         """
@@ -571,49 +471,13 @@ class ToolIndex:
         :param names: Only tools with these names. Default: all.
         :returns: Their names, the best one first.
         """
-        conditions: list[dict[str, Any]] = []
-        if not self._is_private:
-            conditions.append({"field": f"meta.{INDEX}", "operator": "==", "value": self._id})
-        if names is not None:
-            conditions.append({"field": f"meta.{TOOL_NAME}", "operator": "in", "value": sorted(names)})
-        given: dict[str, Any] = {"query": query, "queries": [query], "top_k": top_k}
-        if conditions:
-            given["filters"] = {"operator": "AND", "conditions": conditions}
-        if names is not None and "filters" not in self._inputs:
-            given["top_k"] = len(self._ids)
-        if self._text_embedder is not None:
-            embedded = self._text_embedder.run(text=query)
-            given |= {name: embedded[output] for name, output in _EMBEDDINGS.items() if output in embedded}
-        inputs = {name: value for name, value in given.items() if name in self._inputs}
-        found: list[str] = []
-        for document in self._retriever.run(**inputs)["documents"]:
-            name = document.meta.get(TOOL_NAME)
-            is_ours = document.meta.get(INDEX) == self._id and name in self._ids
-            if self._is_private and not document.score:
-                continue
-            if is_ours and name not in found and (names is None or name in names):
-                found.append(name)
-        return found[:top_k]
+        filters = None if names is None else {"field": "id", "operator": "in", "value": sorted(names)}
+        found = self._retriever.run(query=query, top_k=top_k, filters=filters)["documents"]
+        # Those that have none of the words have no score.
+        return [document.id for document in found if document.score]
 
 
-def _checked_inputs(retriever: Any, text_embedder: Any) -> set[str]:
-    sockets = getattr(getattr(retriever, "__haystack_input__", None), "_sockets_dict", {})
-    if not {*_QUERIES, *_EMBEDDINGS} & set(sockets):
-        msg = (
-            "MCPSearchableToolset: `retriever` must be a component that takes `query`, `queries` or `query_embedding` "
-            f"and gives `documents`, got {type(retriever).__name__}"
-        )
-        raise MCPConfigurationError(msg)
-    needed = [name for name in _EMBEDDINGS if name in sockets and sockets[name].is_mandatory]
-    if needed and text_embedder is None:
-        kind = type(retriever).__name__
-        msg = f"MCPSearchableToolset: {kind} takes `{needed[0]}`: pass a `text_embedder` and a `document_embedder`"
-        raise MCPConfigurationError(msg)
-    return set(sockets)
-
-
-def _store_of(retriever: Any) -> Any:
-    # Some retrievers put the words to another one.
-    store = getattr(retriever, "document_store", None)
-    inner = getattr(retriever, "retriever", None)
-    return _store_of(inner) if store is None and inner is not None else store
+def _document(name: str, facts: tuple[Any, ...]) -> Document:
+    description, *parameters = facts
+    words = " ".join(_NAME_BREAK.sub(" ", each) for each in (name, *parameters))
+    return Document(id=name, content=f"{name}: {description}\n{words}")
