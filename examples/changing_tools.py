@@ -18,7 +18,6 @@ from mcp.server.mcpserver import Context
 from scripted_chat import chat_generator, print_conversation
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset
-from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 
 server = MCPServer("kitchen")
 
@@ -38,15 +37,12 @@ def ask(toolset: MCPToolset, question: str, tool_call: ToolCall) -> None:
 
 def main() -> None:
     changed = threading.Event()
-
-    def note(change: MCPToolsChange) -> None:
-        print(f"new tools: {', '.join(change.added)}")
-        changed.set()
-
     with MCPToolset(InProcessServerInfo(server)) as toolset:
-        toolset.on_change(note)
+        toolset.on_list_change(lambda _: changed.set(), lists="tools")
         ask(toolset, "Install an oven.", ToolCall("install", {"device": "oven"}))
         changed.wait(timeout=30)
+        toolset.warm_up()
+        print(f"tools: {', '.join(tool.name for tool in toolset)}")
         ask(toolset, "Start the oven.", ToolCall("start_oven", {}))
 
 

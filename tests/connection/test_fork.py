@@ -116,30 +116,30 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
     assert parent == {"codes": [0] * 3, "failures": [], "sessions": 1}
 
 
-def test_a_fork_while_another_thread_tells_of_a_change_leaves_no_lock_shut(script_with):
+def test_a_fork_while_another_thread_changes_a_toolset_leaves_no_lock_shut(script_with):
     child, parent = script_with().run(
         """
         from haystack_integrations.tools.mcp import MCPToolset
 
-        toolset, seen = MCPToolset(server_info), MCPToolset._seen
-        toolset.on_change(print)
+        toolset, publish = MCPToolset(server_info), MCPToolset._publish_fetched
+        toolset._fetched = []
 
         def fork(self):
-            MCPToolset._seen = seen
+            MCPToolset._publish_fetched = publish
             child = os.fork()
             if not child:
                 signal.alarm(30)
-                toolset._announce()
-                report(has_told=True)
+                toolset._publish()
+                report(has_published=True)
                 os._exit(0)
             report(code=wait_for_end_of(child))
-            return seen(self)
+            publish(self)
 
-        MCPToolset._seen = fork
-        toolset._announce()
+        MCPToolset._publish_fetched = fork
+        toolset._publish()
         """
     )
-    assert child == {"has_told": True}
+    assert child == {"has_published": True}
     assert parent == {"code": 0}
 
 

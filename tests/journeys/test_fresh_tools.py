@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers.changing_server import build_server
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 QUESTION = [ChatMessage.from_user("Do it.")]
 OWN = ["list_more", "locate", "offer", "withdraw", "write"]
@@ -114,17 +114,14 @@ def _in_thread(function: Callable[[], Any]) -> tuple[threading.Thread, list[Any]
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server, way, as_list):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
         first = Pausing([call("write", text="1"), call("write", text="2"), call("extra", text="3"), say("done")], 2)
         tools = [toolset] if as_list else toolset
         agent = Agent(chat_generator=first, tools=tools, exit_conditions=["text"])
         thread, results = _in_thread(lambda: _run(agent, way))
         assert first.asked.wait(LIMIT)
 
-        changed.clear()
         toolset["offer"].invoke(name="extra")
-        assert changed.wait(LIMIT)
+        wait_until(lambda: toolset._fetched is not None, "the tools are listed again")
         second = ScriptedChatGenerator([call("extra", text="hello"), say("done")])
         other = _run(Agent(chat_generator=second, tools=tools, exit_conditions=["text"]), way)
         assert second.turns[0].tool_names == ["extra", *OWN]
@@ -143,23 +140,17 @@ def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server,
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
         toolset["offer"].invoke(name="extra", description="Old.")
         toolset.refresh()
-        assert changed.wait(LIMIT)
         held = toolset["extra"]
         generator = Pausing([call("extra", text="1"), call("extra", text="2"), say("done")], 1)
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         thread, results = _in_thread(lambda: _run(agent, way))
         assert generator.asked.wait(LIMIT)
 
-        changed.clear()
         toolset["offer"].invoke(name="extra", description="New.")
-        assert changed.wait(LIMIT)
-        toolset.warm_up()
+        wait_until(lambda: toolset.warm_up() or held.description == "New.", "the toolset has the new description")
         assert toolset["extra"] is held
-        assert held.description == "New."
 
         generator.go_on.set()
         thread.join(LIMIT)
@@ -172,15 +163,12 @@ def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, way):
 @pytest.mark.parametrize("way", ["run", "run_async"])
 def test_between_steps_if_asked_for(server, way):
     with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(update_between_steps=True)) as toolset:
-        changed = threading.Event()
-        toolset.on_change(lambda _: changed.set())
         generator = Pausing([call("write", text="1"), call("extra", text="2"), say("done")], 1)
         agent = Agent(chat_generator=generator, tools=toolset, exit_conditions=["text"])
         thread, results = _in_thread(lambda: _run(agent, way))
         assert generator.asked.wait(LIMIT)
-        changed.clear()
         toolset["offer"].invoke(name="extra")
-        assert changed.wait(LIMIT)
+        wait_until(lambda: "extra" in toolset, "the toolset has the new tool")
         generator.go_on.set()
         thread.join(LIMIT)
         assert generator.shown == [OWN, ["extra", *OWN], ["extra", *OWN]]

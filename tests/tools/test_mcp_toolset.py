@@ -486,19 +486,6 @@ class TestAddingTools:
         with pytest.raises(TypeError, match=f"Expected Tool or Toolset, got {type(other).__name__}"):
             MCPToolset(COUNTER).add(other)
 
-    def test_a_description_may_be_computed_from_the_toolset(self):
-        class Menu(Tool):
-            def __getattribute__(self, name):
-                return str(names(toolset.spawn())) if name == "description" else super().__getattribute__(name)
-
-        toolset = MCPToolset(ForeignServer(definition("one")).info)
-        menu = Menu(name="menu", description="", parameters={"type": "object"}, function=say_plainly)
-        toolset.on_change(print)
-        in_thread(toolset.add, menu).result(LIMIT)
-        in_thread(toolset.warm_up).result(LIMIT)
-        assert menu.description == "['one', 'menu']"
-        toolset.close()
-
 
 class TestTheListOfTools:
     """`tools` may be changed, as in mcp-haystack 2.1."""

@@ -95,7 +95,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolFailedError,
 )
 from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later, decline
-from haystack_integrations.tools.mcp.live_toolset import MCPToolsChange
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
@@ -568,10 +567,6 @@ async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
     return MCPToolSnapshot.from_dict(snapshot.to_dict())
 
 
-def note(change: MCPToolsChange) -> None:
-    assert_type(change.added, tuple[str, ...])
-
-
 async def read_again(uri: str) -> None:
     await asyncio.sleep(len(uri))
 
@@ -582,8 +577,6 @@ def hear_of_changes(info: MCPServerInfo) -> None:
         tool_selection=ToolSelection(cache_tools=False, update_between_steps=True),
     )
     toolset.refresh()
-    unsubscribe = toolset.on_change(note)
-    unsubscribe()
     MCPConnection(info).on_list_change(print, lists="prompts")
     toolset.subscribe_resource("memo://today", read_again)()
 

@@ -9,7 +9,6 @@ What toolsets have in common whose tools are others at another time, and what ru
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Any, Self
 
 from haystack.tools.tool import Tool
@@ -19,25 +18,6 @@ from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.haystack_compat import combine
-from haystack_integrations.tools.mcp.parameters import short_repr
-
-__all__ = ["MCPToolsChange"]
-
-
-@short_repr
-@dataclass(frozen=True, kw_only=True)
-class MCPToolsChange:
-    """
-    How the tools of a toolset changed, by the names that the model sees, in alphabetical order.
-
-    :param added: Tools that it did not have.
-    :param removed: Tools that it does not have any more.
-    :param changed: Tools that have another description or other parameters.
-    """
-
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
 
 
 class LiveToolset(Toolset):

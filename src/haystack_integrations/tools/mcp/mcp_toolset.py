@@ -7,7 +7,7 @@ The tools of a server as a Haystack Toolset. How they stay those that the server
 
 .. code-block:: text
 
-    the server says that its tools changed ──> they are listed in the background ──> `on_change`
+    the server says that its tools changed ──> they are listed in the background
                                                         │
                         `warm_up`, `refresh` or the start of an Agent's run: from then on, the toolset has them
                                                         │
@@ -34,7 +34,7 @@ from pydantic import SkipValidation
 from haystack_integrations.tools.mcp.any_tools import warm_up_tools, warm_up_tools_async
 from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
-from haystack_integrations.tools.mcp.connection.listening import Delivery, Watching
+from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
 from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, assign_tool_names, describe_choices
@@ -44,14 +44,13 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset, MCPToolsChange, RunToolset
+from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import ToolOptions, ToolOverride, ToolSelection, check_overrides
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
-    Unsubscribe,
     WantedChanges,
     Watcher,
     next_moment,
@@ -261,9 +260,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._fetched: list[MCPTool] | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._may_fetch_at = 0.0
-        self._callbacks: list[Delivery] = []
-        # What the callbacks know of: what the model sees of each tool.
-        self._told: dict[str, Any] = {}
         # What runs of Agents of Haystack 3 began with.
         self._spawned: list[weakref.ref[ToolsOfRun]] = []
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
@@ -361,7 +357,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 msg = f"Duplicate tool names found: {', '.join(twice)}"
                 raise ValueError(msg)
             self.tools = [*self.tools, *added]
-        self._announce()
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
@@ -459,13 +454,11 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _note_absence(self, error: MCPConnectionError) -> None:
         super()._note_absence(error)
         self._retry.start()
-        self._announce()
 
     def _note_presence(self) -> None:
         if self._absence is not None:
             super()._note_presence()
             self._retry.stop()
-            self._announce()
 
     async def _try_again(self) -> bool:
         """
@@ -533,7 +526,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                     AsyncExecutor.get_instance().post(self._start_fetching)
             if publish:
                 self._publish_fetched()
-        self._announce()
 
     def _take_over(self, listing: ToolListing) -> None:
         try:
@@ -719,62 +711,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         finally:
             self._may_fetch_at = monotonic() + _PAUSE
         return True
-
-    # Who is told
-
-    def on_change(self, callback: Callable[[MCPToolsChange], Any]) -> Unsubscribe:
-        """
-        Call a function when the tools of this toolset changed.
-
-        They do when the server has others, when `add` adds some, and when a server that is not required goes away or
-        comes back.
-
-        The toolset itself has the server's new tools from the next `warm_up`, `refresh` or run of an Agent on; the
-        function may call `warm_up`. It is called as that of `on_list_change`.
-
-        :param callback: Gets an MCPToolsChange.
-        :returns: A function that ends this.
-        :raises ValueError: If `callback` is no function.
-        """
-        delivery = Delivery(callback, "The function of `on_change`")
-        if not self._callbacks:
-            self._told = self._seen()
-        self._callbacks = [*self._callbacks, delivery]
-
-        def unsubscribe() -> None:
-            self._callbacks = [each for each in self._callbacks if each is not delivery]
-
-        return unsubscribe
-
-    def _seen(self) -> dict[str, Any]:
-        tools = [*self._if_reachable(self._own if self._fetched is None else self._fetched), *self._added]
-        # Not the parameters of tools of the server: OpenAIResponsesChatGenerator of Haystack 2 changes them.
-        return {tool.name: (tool.description, getattr(tool, "_schema", tool.parameters)) for tool in tools}
-
-    def _announce(self) -> None:
-        """
-        Call the functions of `on_change` if the tools are others now. From any thread.
-        """
-        # Threads tell their changes in the order in which they saw them.
-        with self._lock():
-            if not self._callbacks:
-                return
-            before, now = self._told, self._seen()
-            change = MCPToolsChange(
-                added=tuple(sorted(now.keys() - before.keys())),
-                removed=tuple(sorted(before.keys() - now.keys())),
-                changed=tuple(sorted(name for name in now.keys() & before.keys() if now[name] != before[name])),
-            )
-            if change == MCPToolsChange():
-                return
-            self._told = now
-            callbacks = self._callbacks
-
-            def deliver() -> None:
-                for delivery in callbacks:
-                    delivery.put(change)
-
-            AsyncExecutor.get_instance().post(deliver)
 
     # Tools by name
 
