@@ -92,7 +92,7 @@ def test_a_snapshot_survives_files_and_yaml(tmp_path):
     for loaded in (MCPToolSnapshot.load(path), MCPToolSnapshot.from_dict(in_yaml)):
         assert loaded == snapshot
         assert loaded.to_dict() == snapshot.to_dict()
-    assert [list(tool.as_tool().input_schema["properties"]) for tool in loaded.tools] == [
+    assert [list(tool.as_tool().input_schema["properties"]) for tool in MCPToolSnapshot.load(path).tools] == [
         ["question"],
         ["item", "count"],
     ]

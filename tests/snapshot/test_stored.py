@@ -87,9 +87,6 @@ tools:
       type: object
     name: add
   hash: sha256:668f1865dc10bbe27afc29015de9b65737b5c70c148cbaebe1a8a85790fa5b7b
-  parameters:
-  - b
-  - a
 version: 1
 """
 

@@ -22,6 +22,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Protocol, Self
@@ -232,13 +233,12 @@ class PinnedTool:
     One tool of a snapshot.
 
     :param definition: The canonical form of its definition: the fields `name`, `title`, `description`, `inputSchema`,
-        `outputSchema` and `annotations` of the protocol, without empty values, with sorted keys, and with the names in
-        `required` and `type` sorted. Two definitions are the same if their canonical forms have the same hash.
-    :param parameters: The names of its parameters in the server's order, in which models see them.
+        `outputSchema` and `annotations` of the protocol, without empty values, and with the names in `required` and
+        `type` sorted. Two definitions are the same if their canonical forms have the same hash. The parameters keep
+        the server's order, in which models see them, except in YAML, whose keys Haystack sorts.
     """
 
     definition: dict[str, Any]
-    parameters: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -272,35 +272,22 @@ class PinnedTool:
             "outputSchema": _canonical(tool.output_schema),
             "annotations": tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True),
         }
-        properties = tool.input_schema.get("properties")
-        return cls(
-            _sorted({key: value for key, value in definition.items() if value not in (None, "", {})}),
-            tuple(properties) if isinstance(properties, dict) else (),
-        )
+        return cls(deepcopy({key: value for key, value in definition.items() if value not in (None, "", {})}))
 
     def as_tool(self) -> types.Tool:
         """
-        Return the definition as the MCP SDK has it: a tool of its own, with the parameters in the server's order.
+        Return the definition as the MCP SDK has it: a tool of its own.
         """
         # A fourth of what `mcp` takes to import, which nothing needs before the first call.
         import mcp_types  # noqa: PLC0415
 
-        definition = _sorted(self.definition)
-        properties = definition["inputSchema"].get("properties")
-        if isinstance(properties, dict):
-            in_order = {name: properties[name] for name in self.parameters if name in properties}
-            definition["inputSchema"]["properties"] = in_order | properties
-        return mcp_types.Tool.model_validate(definition)
+        return mcp_types.Tool.model_validate(deepcopy(self.definition))
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the tool: `hash`, `parameters` and `definition`.
+        Serialize the tool: `hash` and `definition`.
         """
-        return {
-            "hash": self.hash,
-            "parameters": list(self.parameters),
-            "definition": _sorted(self.definition),
-        }
+        return {"hash": self.hash, "definition": deepcopy(self.definition)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PinnedTool:
@@ -311,7 +298,7 @@ class PinnedTool:
         :returns: The tool.
         :raises ValueError: If the hash is not that of the definition.
         """
-        tool = cls(_sorted(data["definition"]), tuple(data.get("parameters", ())))
+        tool = cls(deepcopy(data["definition"]))
         if tool.hash != data["hash"]:
             msg = (
                 f"the definition of tool '{tool.name}' was changed after it was captured: its hash is another. Look at "
@@ -336,11 +323,6 @@ def _canonical(schema: Any) -> Any:
         elif key in ("required", "type") and isinstance(value, list) and all(isinstance(each, str) for each in value):
             result[key] = sorted(set(value))
     return result
-
-
-def _sorted(definition: dict[str, Any]) -> Any:
-    # A deep copy: neither the SDK's definition nor the caller's data are shared.
-    return json.loads(json.dumps(definition, sort_keys=True))
 
 
 @dataclass(frozen=True)
