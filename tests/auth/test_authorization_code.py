@@ -72,15 +72,6 @@ def test_a_request_for_more_scope_asks_the_person_again(server: OAuthServer) -> 
     assert server.count["step-ups"] == 1
 
 
-def test_each_user_has_tokens_of_their_own(server: OAuthServer) -> None:
-    with MCPConnection(info(server)) as connection:
-        for user in ("bob", "carol", "bob"):
-            with mcp_request_context(user=user):
-                assert said(connection, "whoami", name=user) == user
-    assert server.calls == [("bob", "bob"), ("carol", "carol"), ("bob", "bob")]
-    assert server.count["tokens of bob"] == server.count["tokens of carol"] == 1
-
-
 def test_without_a_browser_the_error_says_how_to_log_in(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(variable, raising=False)

@@ -158,9 +158,7 @@ async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guesse
 OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
 
 
-@pytest.mark.parametrize(
-    "lifetime", [0, -1, "0", "", None, "absent", "soon", [], True, 1e300, 10**400, "3600", 3600.5, "3600.0"]
-)
+@pytest.mark.parametrize("lifetime", [0, -1, "absent", "soon", True, 10**400, "3600.0"])
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
 async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_lifetime(lifetime, options):
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"expires_in": lifetime}))
@@ -422,16 +420,6 @@ async def test_a_token_where_nobody_expects_it_is_not_quoted(answer: Any, said: 
     assert "s3ntinel" not in str(caught.value)
 
 
-async def test_metadata_at_what_is_no_url_are_named() -> None:
-    header = 'Bearer resource_metadata="https://meta.test:port/x"'
-    with pytest.raises(MCPAuthorizationError, match=r"https://meta.test:port/x is no URL"):
-        await (
-            DeployedServer(Vendor(issuer=OWN.issuer, advertised=None))
-            .auth(**SERVICE)
-            .log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
-        )
-
-
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 SERVER = "/.well-known/oauth-authorization-server"
 OIDC = "/.well-known/openid-configuration"
@@ -489,16 +477,14 @@ async def test_a_url_that_is_none_harms_nobody_who_does_not_use_it(odd: str) -> 
     assert (await network.use(network.auth(**SERVICE))).text == "welcome"
 
 
-@pytest.mark.parametrize("odd", ["api://\N{SNOWMAN}", "https://old.test/\n"])
-async def test_metadata_of_what_is_no_url_are_those_of_another_server(odd: str) -> None:
-    network = TokenNetwork()
+async def test_metadata_of_what_is_no_url_are_those_of_another_server() -> None:
+    network, odd = TokenNetwork(), "api://\N{SNOWMAN}"
     network.answers[RESOURCE] = [
         httpx2.Response(200, json={"resource": odd, "authorization_servers": [network.origin]})
     ]
     with pytest.raises(MCPAuthorizationError, match="set `resource`"):
         await network.use(network.auth(**SERVICE))
-    if odd == odd.strip():
-        assert (await network.use(network.auth(**SERVICE, resource=odd))).text == "welcome"
+    assert (await network.use(network.auth(**SERVICE, resource=odd))).text == "welcome"
 
 
 @pytest.mark.parametrize(
@@ -531,15 +517,13 @@ async def test_metadata_of_what_is_no_url_are_those_of_another_server(odd: str) 
         ),
     ],
 )
-@pytest.mark.parametrize("options", [PERSON, {}], ids=["client", "no client"])
 async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_nothing_is_guessed(
-    answers: dict[str, httpx2.Response], wrong: list[str], options: dict[str, Any]
+    answers: dict[str, httpx2.Response], wrong: list[str]
 ) -> None:
     network = TokenNetwork()
     network.answers = {path: [answer] for path, answer in {**NOT_FOUND, **answers}.items()}
-    handlers = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": lambda _: "no"}
     with pytest.raises(MCPAuthorizationError) as caught:
-        await network.use(network.auth(**handlers, **options))
+        await network.use(network.auth(**HANDLERS, callback_handler=lambda _: "no"))
     assert all(text in str(caught.value) for text in wrong), str(caught.value)
     assert {request.method for request in network.requests if request.url.path != "/mcp"} == {"GET"}
 
@@ -553,12 +537,9 @@ async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -
     assert (asked[-1], len(asked)) == ("as.test", 2)
 
 
-@pytest.mark.parametrize(
-    "resource", [httpx2.Response(404), httpx2.Response(503), httpx2.Response(200, json={}), httpx2.Response(200)]
-)
-@pytest.mark.parametrize("lacks", ["authorization_endpoint", "response_types_supported", "registration_endpoint"])
-async def test_a_configured_issuer_suffices(resource: httpx2.Response, lacks: str) -> None:
+@pytest.mark.parametrize("resource", [httpx2.Response(404), httpx2.Response(503), httpx2.Response(200, json={})])
+async def test_a_configured_issuer_suffices(resource: httpx2.Response) -> None:
     network = TokenNetwork()
-    network.metadata[lacks] = None
+    network.metadata |= {"authorization_endpoint": None, "response_types_supported": None}
     network.answers = {RESOURCE: [resource], "/.well-known/oauth-protected-resource": [resource]}
     assert (await network.use(network.auth(**SERVICE, issuer=network.origin))).text == "welcome"

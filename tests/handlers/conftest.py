@@ -59,7 +59,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         server.close()
 
 
-@pytest.fixture(params=EVERY_WAY)
+@pytest.fixture(params=BOTH_ERAS)
 def way(request: pytest.FixtureRequest) -> str:
     key: str = request.param
     return key

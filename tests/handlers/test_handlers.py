@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Call
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
-from tests.handlers.conftest import BOTH_ERAS, Ask
+from tests.handlers.conftest import BOTH_ERAS, EVERY_WAY, Ask
 from tests.servers.asking_server import PIXEL, URL
 from tests.support.background import text
 from tests.support.rows import rows
@@ -48,7 +48,7 @@ from tests.support.waiting import LIMIT, wait_until, wait_until_async
 # Of the server in this process.
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 
-in_both_eras = pytest.mark.parametrize("way", BOTH_ERAS)
+in_every_way = pytest.mark.parametrize("way", EVERY_WAY)
 
 
 @component
@@ -88,18 +88,11 @@ HELLO = types.TextContent(type="text", text="Hello")
 
 
 class TestSampling:
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [
-            (5, "the function returned int; it must return a string, a ChatMessage, or a CreateMessageResult"),
-            (None, "the function returned NoneType; it must return a string"),
-        ],
-    )
-    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(self, given, message, caplog):
+    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(self, caplog):
         request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
-        answer = await callbacks(sampling=lambda _: given).answer(request)
+        answer = await callbacks(sampling=lambda _: 5).answer(request)
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
-        assert f"TypeError: {message}" in caplog.text
+        assert "TypeError: the function returned int; it must return a string, a ChatMessage, or a" in caplog.text
 
     @rows(
         "given",
@@ -173,6 +166,7 @@ class TestSampling:
         assert "limit for sampling in this session is reached" in refused.message
         assert asked == [10, 6, 2]
 
+    @in_every_way
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
         model = Model()
         connection = ask(sampling=MCPSampling(chat_generator=model))
@@ -187,7 +181,6 @@ class TestSampling:
         assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}
         assert AsyncExecutor.get_instance()._thread is not model.threads[0]
 
-    @in_both_eras
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_function_answers(self, ask: Ask, is_async: bool) -> None:
         def answer(params: types.CreateMessageRequestParams) -> str:
@@ -200,7 +193,6 @@ class TestSampling:
         connection = ask(sampling=answer_async if is_async else answer)
         assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("for 50 (")
 
-    @in_both_eras
     def test_nothing_is_answered_without_consent(self, ask: Ask) -> None:
         model, asked = Model(), []
 
@@ -220,7 +212,6 @@ class TestSampling:
         answer = await Sampler(settings, "a server").answer(sampling_request(("user", HELLO)))
         assert answer == types.ErrorData(code=-1, message="User rejected sampling request")
 
-    @in_both_eras
     def test_requests_beyond_the_limit_are_refused(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
         model = Model()
         connection = ask(sampling=MCPSampling(chat_generator=model, max_requests=1))
@@ -297,6 +288,7 @@ class TestElicitation:
         assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
         assert asked == []
 
+    @in_every_way
     def test_a_function_fills_in_a_form_and_sends_the_user_to_a_url(self, ask: Ask) -> None:
         asked: list[Any] = []
 
@@ -312,7 +304,6 @@ class TestElicitation:
         assert text(connection.call_tool("ask_url")) == "accept"
         assert asked == [("What do you order?", ["colour", "count"]), URL]
 
-    @in_both_eras
     def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
         assert text(accepting.call_tool("ask_order")) == "2 blue"
@@ -321,7 +312,6 @@ class TestElicitation:
             with pytest.raises(MCPInvocationError, match="decline"):
                 ask(elicitation=handler).call_tool(tool)
 
-    @in_both_eras
     def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
         shown: list[Any] = []
 
@@ -383,14 +373,7 @@ class TestElicitation:
         told = ["count: How many", r"colour: Of the walls; r (Red), b (B\u001blue)", "sizes: s, l"]
         assert shown == ["Fine?", *told]
 
-    @in_both_eras
-    def test_what_does_not_fit_the_form_is_not_sent(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
-        connection = ask(elicitation=lambda _: {"colour": "red", "count": "Sentinel-4711"})
-        with pytest.raises(MCPInvocationError, match="elicitation handler failed") as raised:
-            connection.call_tool("ask_order")
-        assert "does not fit the form: count" in caplog.text
-        assert "Sentinel-4711" not in caplog.text + str(raised.value)
-
+    @in_every_way
     def test_a_call_that_needs_a_url_is_sent_again_once_the_user_was_there(self, ask: Ask) -> None:
         urls = []
 
@@ -407,12 +390,12 @@ class TestElicitation:
 
 
 class TestRoots:
+    @in_every_way
     def test_paths_become_uris(self, ask: Ask, tmp_path: Path) -> None:
         connection = ask(roots=[tmp_path, "file:///srv/data"])
         assert f"{tmp_path.as_uri()} {tmp_path.name}" in text(connection.call_tool("ask_roots"))
         assert "file:///srv/data None" in text(connection.call_tool("ask_roots"))
 
-    @in_both_eras
     def test_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
         roots = [tmp_path / "first"]
         connection = ask(roots=lambda: roots)
@@ -420,6 +403,7 @@ class TestRoots:
         roots[0] = tmp_path / "second"
         assert "second" in text(connection.call_tool("ask_roots"))
 
+    @in_every_way
     async def test_a_server_with_sessions_is_told_that_they_changed_and_others_ask_in_each_call(self, ask: Ask) -> None:
         connection = ask(roots=lambda: ["/srv"])
         assert connection.notify_roots_changed() is False  # nobody to tell yet
@@ -437,11 +421,8 @@ class TestRoots:
         ("given", "message"),
         [
             ("/srv", "roots must be a list of paths or file:// URIs, got str"),
-            (5, "roots must be a list of paths or file:// URIs, got int"),
-            ({"uri": "file:///srv"}, "roots must be a list of paths or file:// URIs, got dict"),
             ([5], "a root must be a path or a file:// URI, got int"),
             (["https://example.com/secret"], "a root must be a path or a file:// URI, got https://\u2026"),
-            ([""], "a root must be a path or a file:// URI, got str"),
         ],
     )
     async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(self, given, message, caplog):
@@ -510,6 +491,7 @@ class TestLogging:
             async with MCPConnection(info, handlers=MCPHandlers(log_level="info")) as connection:
                 assert await connection.list_tools_async() == []
 
+    @in_every_way
     def test_log_messages_go_to_a_logger_with_the_name_of_the_server(self, ask, caplog):
         connection = ask(log_level="info")
         with caplog.at_level(logging.DEBUG, logger=LOGGER_NAME):
@@ -682,7 +664,6 @@ class TestFunctions:
         await asyncio.wait_for(ended.wait(), LIMIT)
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
 
-    @in_both_eras
     async def test_one_that_cancels_itself_only_fails(self, ask: Ask) -> None:
         async def answer(_: Any) -> str:
             raise asyncio.CancelledError
@@ -691,7 +672,6 @@ class TestFunctions:
         with pytest.raises(MCPInvocationError, match="The client's sampling handler failed"):
             await connection.call_tool_async("ask_model", {"prompt": "x"})
 
-    @in_both_eras
     def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
         barrier = threading.Barrier(50)
 
@@ -719,8 +699,7 @@ class TestFunctions:
         assert "LookupError: no such shelf" in caplog.text
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
 
-    @pytest.mark.parametrize("is_async", [False, True])
-    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask, is_async: bool) -> None:
+    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
         release, started = threading.Event(), threading.Event()
 
         def hang(_: Any) -> str:
@@ -728,12 +707,7 @@ class TestFunctions:
             release.wait(LIMIT)
             return "late"
 
-        async def hang_async(_: Any) -> str:
-            started.set()
-            await asyncio.Event().wait()
-            return "never"
-
-        connection = ask(invocation_timeout=2.0, sampling=hang_async if is_async else hang)
+        connection = ask(invocation_timeout=2.0, sampling=hang)
         connection.open()
         try:
             with pytest.raises(MCPCallTimeoutError):
@@ -743,7 +717,6 @@ class TestFunctions:
         finally:
             release.set()
 
-    @in_both_eras
     def test_a_slow_recipient_of_log_messages_holds_up_no_call(self, ask: Ask) -> None:
         release = threading.Event()
         connection = ask(logging=lambda _: release.wait(LIMIT), log_level="info")
@@ -754,7 +727,6 @@ class TestFunctions:
             release.set()
 
 
-@in_both_eras
 def test_connections_share_a_session_only_if_their_handlers_are_equal(ask: Ask) -> None:
     model, other = ScriptedChatGenerator([say("x")]), ScriptedChatGenerator([say("x")])
     users = []
@@ -774,7 +746,6 @@ class UI:
     def get_user_confirmation(*_: Any) -> None: ...
 
 
-@in_both_eras
 def test_the_server_learns_who_the_client_says_it_is_and_that_it_has_tasks(ask: Ask) -> None:
     connection = ask(client_info={"name": "kiosk", "version": "7"})
     connection.open()

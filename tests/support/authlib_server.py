@@ -11,14 +11,10 @@ import time
 from collections import Counter
 from typing import Any, Self
 
-import jwt
 from authlib.integrations.flask_oauth2 import AuthorizationServer
 from authlib.oauth2.rfc6749 import ClientMixin, grants
-from authlib.oauth2.rfc7523 import JWTBearerGrant
 from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oauth2.rfc9207.parameter import IssuerParameter
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from flask import Flask, jsonify, request
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
@@ -28,27 +24,10 @@ from werkzeug.serving import make_server
 
 from tests.support.reachable import AppThread
 
-JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-
-
-def new_key() -> tuple[str, str]:
-    """
-    Make a private key and its public key, in PEM.
-    """
-    key: Any = ec.generate_private_key(ec.SECP256R1())
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return private, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
-
 
 class Client(ClientMixin):
-    def __init__(self, client_id: str, method: str, grant: str, *, secret: str = "", public_key: str = "") -> None:
-        self.client_id, self.method, self.grant, self.secret, self.public_key = (
-            client_id,
-            method,
-            grant,
-            secret,
-            public_key,
-        )
+    def __init__(self, client_id: str, method: str, grant: str, *, secret: str = "") -> None:
+        self.client_id, self.method, self.grant, self.secret = client_id, method, grant, secret
 
     def get_client_id(self) -> str:
         return self.client_id
@@ -105,7 +84,6 @@ class AuthlibServer(AppThread):
         self.clients: dict[str, Client] = {}
         self.count: Counter[str] = Counter()
         self.tokens: dict[str, AccessToken] = {}
-        self.trusted_workloads: dict[str, str] = {}
         self.codes: dict[str, _Code] = {}
         self.refresh: dict[str, _Refresh] = {}
         self._web = make_server("127.0.0.1", 0, self._flask(), threaded=True)
@@ -178,29 +156,6 @@ class AuthlibServer(AppThread):
         class ClientCredentialsGrant(grants.ClientCredentialsGrant):
             TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
 
-        class WorkloadGrant(JWTBearerGrant):
-            TOKEN_ENDPOINT_AUTH_METHODS = ("client_secret_basic", "client_secret_post")
-
-            def validate_token_request(self) -> None:
-                super().validate_token_request()
-                if self.request.client.secret:
-                    assert self.authenticate_token_endpoint_client() is self.request.client
-
-            def get_audiences(self) -> list[str]:
-                return [owner.issuer]
-
-            def resolve_issuer_client(self, issuer: str) -> Client | None:
-                return owner.clients.get(owner.trusted_workloads.get(issuer, ""))
-
-            def resolve_client_public_key(self, client: Client) -> str:
-                return client.public_key
-
-            def authenticate_user(self, subject: str) -> str:
-                return subject
-
-            def has_granted_permission(self, client: Client, user: str) -> bool:
-                return True
-
         class Issuer(IssuerParameter):
             def get_issuer(self) -> str:
                 return owner.issuer
@@ -208,7 +163,6 @@ class AuthlibServer(AppThread):
         server.register_grant(AuthorizationCodeGrant, [CodeChallenge(required=True)])
         server.register_grant(RefreshTokenGrant)
         server.register_grant(ClientCredentialsGrant)
-        server.register_grant(WorkloadGrant)
         server.register_extension(Issuer())
 
         @app.get("/.well-known/oauth-authorization-server")
@@ -241,43 +195,4 @@ class AuthlibServer(AppThread):
         super().__exit__()
         self._web.shutdown()
         self._web_thread.join(30)
-        self._web.server_close()
-
-
-class IdentityProvider:
-    """
-    Exchanges ID tokens, which are `id of NAME`, for ID-JAGs: RFC 8693.
-    """
-
-    def __init__(self) -> None:
-        self.private_key, self.public_key = new_key()
-        self.asked: list[dict[str, str]] = []
-        app = Flask("identity-provider")
-
-        @app.post("/token")
-        def token() -> Any:
-            form = request.form.to_dict()
-            self.asked.append(form)
-            claims = {
-                "iss": self.issuer,
-                "sub": form["subject_token"].removeprefix("id of "),
-                "aud": form["audience"],
-                "resource": form["resource"],
-                "exp": int(time.time()) + 60,
-            }
-            header = {"typ": "oauth-id-jag+jwt"}
-            assertion = jwt.encode(claims, self.private_key, algorithm="ES256", headers=header)
-            return jsonify(access_token=assertion, issued_token_type=form["requested_token_type"], token_type="N_A")
-
-        self._web = make_server("127.0.0.1", 0, app, threaded=True)
-        self.issuer = f"http://127.0.0.1:{self._web.server_port}"
-        self._thread = threading.Thread(target=self._web.serve_forever, name="identity-provider")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._web.shutdown()
-        self._thread.join(30)
         self._web.server_close()

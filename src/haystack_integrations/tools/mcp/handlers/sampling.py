@@ -52,8 +52,6 @@ _REQUIRED: dict[str, Any] = {"Anthropic": {"type": "any"}, "Mistral": "any", "Co
 
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
 
-_NO_RESULT = "Tool result missing in request"
-
 # Some warm-ups are not safe to run twice at the same time.
 _warm_up_lock = threading.Lock()
 
@@ -282,14 +280,11 @@ def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) ->
     calls: dict[str, ToolCall] = {}
     for message in given:
         blocks = message.content_as_list
-        results, calls = calls, {}
         if message.role == "assistant":
-            if results:
-                raise InvalidSamplingError(_NO_RESULT)
             messages.append(_assistant_message(blocks, offered))
             calls = {call.id: call for call in messages[-1].tool_calls if call.id is not None}
-        elif results or any(isinstance(block, types.ToolResultContent) for block in blocks):
-            messages += _tool_messages(blocks, results)
+        elif any(isinstance(block, types.ToolResultContent) for block in blocks):
+            messages += _tool_messages(blocks, calls)
         else:
             messages.append(ChatMessage.from_user(content_parts=[_part(block) for block in blocks]))
     return messages
@@ -297,12 +292,11 @@ def _chat_messages(given: list[types.SamplingMessage], offered: OfferedTools) ->
 
 def _tool_messages(results: list[types.SamplingMessageContentBlock], calls: dict[str, ToolCall]) -> list[ChatMessage]:
     messages = []
-    missing = dict(calls)
     for result in results:
         if not isinstance(result, types.ToolResultContent):
             msg = "Tool results mixed with other content"
             raise InvalidSamplingError(msg)
-        origin = missing.pop(result.tool_use_id, None)
+        origin = calls.get(result.tool_use_id)
         if origin is None:
             msg = "A tool result has no tool use in the message before"
             raise InvalidSamplingError(msg)
@@ -310,8 +304,6 @@ def _tool_messages(results: list[types.SamplingMessageContentBlock], calls: dict
         if not result.content and result.structured_content is not None:
             envelope = result.structured_content
         messages.append(ChatMessage.from_tool(model_text(envelope), origin=origin, error=bool(result.is_error)))
-    if missing:
-        raise InvalidSamplingError(_NO_RESULT)
     return messages
 
 
