@@ -40,6 +40,7 @@ from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.servers.counter_server import serve_handshake_era_only
 from tests.support import secrecy
 from tests.support.reachable import AppThread
+from tests.support.waiting import LIMIT
 
 # Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
 Tamper = Callable[[str, bytes], "Response | None"]
@@ -279,7 +280,8 @@ async def allow(login: MCPLoginRequest) -> None:
     """
     Be a browser whose user presses the button: as the user of the login, or as Alice.
     """
-    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+    # Twenty may do so at a time.
+    async with httpx2.AsyncClient(follow_redirects=True, timeout=LIMIT) as browser:
         page = await browser.get(login.url)
         assert re.search("May .* use your account", page.text), page.text
         answer = await browser.post(page.url, data={"subject": login.user or "alice"})
