@@ -41,7 +41,7 @@ def answer_the_next_day(store: Path) -> None:
         print("The hotel asks:", question.message)
     answers = {question.key: {"nights": 3} for question in call.questions}
     with MCPToolset(HOTEL, handlers=MCPHandlers(elicitation=answer_later)) as toolset:
-        print(toolset.continue_call(call, answers).text)
+        print(toolset["book"].continue_call(call, answers).text)
 
 
 def main() -> None:

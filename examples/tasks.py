@@ -59,7 +59,7 @@ def take_it_up_again() -> None:
         kept = json.dumps(connection.begin_call("survey", {"topic": "jam"}).to_dict())
         call = MCPPendingCall.from_dict(json.loads(kept))
         print(f"{call.tool_name} runs as a task: {call.task_id is not None}")
-        print(toolset.continue_call(call).structured["documents"][0]["content"])
+        print(toolset["survey"].continue_call(call).structured["documents"][0]["content"])
 
 
 def main() -> None:

@@ -189,7 +189,7 @@ def test_a_task_that_wants_input_gets_it_from_a_handler_or_later(patient: Any) -
         # Once as a task, and once with a question.
         assert [len(call.questions) for call in kept] == [0, 1]
         call = MCPPendingCall.from_dict(json.loads(json.dumps(kept[-1].to_dict())))
-        assert toolset.continue_call(call, {"size": {"size": "small"}}).text == "a small cake"
+        assert toolset["bake_asking"].continue_call(call, {"size": {"size": "small"}}).text == "a small cake"
     assert len(log.events("bake_asking")) == 2
 
 

@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     warm_up_toolsets,
 )
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import in_thread
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor
 from tests.support.foreign_server import ForeignServer, definition
@@ -458,14 +457,6 @@ class TestAddingTools:
         assert json.loads(invoke(toolset["one"]))["isError"] is False
         toolset.close()
 
-    @rows("continues", [MCPToolset.continue_call, lambda *given: asyncio.run(MCPToolset.continue_call_async(*given))])
-    def test_a_call_that_is_continued_needs_none_of_them(self, continues):
-        toolset = MCPToolset(ForeignServer(definition("one")).info)
-        toolset.add(MCPTool("two", StdioServerInfo("no-such-command")))
-        with pytest.raises(MCPToolNotFoundError, match="'three' of the pending call"):
-            continues(toolset, MCPPendingCall(tool_name="three"))
-        toolset.close()
-
     def test_a_name_that_is_taken_is_refused(self):
         with MCPToolset(ForeignServer(definition("one")).info) as toolset:
             with pytest.raises(ValueError, match="one"):
@@ -691,13 +682,3 @@ def test_a_tool_invoker_accepts_a_cold_toolset_alone():
     result = invoker.run(messages=[call("echo", text="hi")])
     toolset.close()
     assert result["tool_messages"][0].tool_call_results[0].result == "hi"
-
-
-@rows("call", [None, {"tool_name": "add"}])
-async def test_only_a_call_that_was_left_open_can_be_continued(call):
-    with MCPToolset(COUNTER) as toolset:
-        message = "`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got"
-        with pytest.raises(ValueError, match=message):
-            toolset.continue_call(call)
-        with pytest.raises(ValueError, match=message):
-            await toolset.continue_call_async(call)

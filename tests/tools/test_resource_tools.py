@@ -22,7 +22,6 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
     call_budget,
-    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.connection.identities import MOST_LINKS, GivenLinks
 from tests.support.executors import every_executor
@@ -158,48 +157,6 @@ def test_a_link_in_the_result_of_a_tool_can_be_followed_in_the_same_session(exec
         each.close()
 
 
-class TestGivenOnly:
-    @every_executor
-    def test_a_model_reads_what_a_tool_linked_to_and_what_was_listed_and_nothing_else(self, execute, info):
-        tools = [MCPToolset(info), MCPResourceToolset(info, given_only=True, max_listed=2)]
-        made_up = execute(tools, ("read_resource", {"uri": "notes://today"}))
-        assert "This URI was not given. Read what a tool has linked to, or what list_resources" in made_up.error
-        execute(tools, ("find", {}))
-        assert execute(tools, ("read_resource", {"uri": "notes://today"})).result == "# Today"
-        assert "notes://days" not in execute(tools, ("list_resources", {"query": "notes"})).result
-        assert "0001" in execute(tools, ("read_resource", {"uri": "notes://long"})).result
-        for uri in ("private://diary", "notes://picture", "notes://days/Monday"):  # the picture was on the next page
-            assert "was not given" in execute(tools, ("read_resource", {"uri": uri})).error
-        for each in tools:
-            each.close()
-
-    def test_what_one_user_was_given_another_may_not_read(self, info):
-        with MCPToolset(info) as notes, MCPResourceToolset(info, given_only=True) as reading:
-            with mcp_request_context(user="ada"):
-                notes["find"].invoke()
-                assert reading[1].invoke(uri="notes://today") == "# Today"
-            with mcp_request_context(user="bob"), pytest.raises(ToolInvocationError, match="was not given"):
-                reading[1].invoke(uri="notes://today")
-
-    def test_a_link_that_an_interceptor_takes_out_was_not_given(self, info):
-        def without_links(call: Any, call_next: Any) -> Any:
-            return call_next(call).model_copy(update={"content": []})
-
-        with (
-            MCPToolset(info, interceptors=[without_links]) as notes,
-            MCPResourceToolset(info, given_only=True) as tools,
-        ):
-            notes["find"].invoke()
-            with pytest.raises(ToolInvocationError, match="was not given"):
-                tools[1].invoke(uri="notes://today")
-
-    def test_patterns_hold_for_links_too(self, info):
-        with MCPToolset(info) as notes, MCPResourceToolset(info, given_only=True, uris=["private://*"]) as tools:
-            notes["find"].invoke()
-            with pytest.raises(ToolInvocationError, match="may not be read"):
-                tools[1].invoke(uri="notes://today")
-
-
 @every_executor
 def test_a_parameter_that_there_is_not_is_told_to_the_model(ask, info):
     toolset = MCPResourceToolset(info, tool_name_prefix="notes")
@@ -293,9 +250,7 @@ def test_it_is_a_toolset_that_opens_nothing_before_it_is_used(info):
 def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
     monkeypatch.setenv("NOTES_TOKEN", "s3ntinel")
     reached = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("NOTES_TOKEN"))
-    toolset = MCPResourceToolset(
-        reached, uris=["a://*"], given_only=True, max_size=300, max_listed=3, result_format="content"
-    )
+    toolset = MCPResourceToolset(reached, uris=["a://*"], max_size=300, max_listed=3, result_format="content")
     stored = toolset.to_dict()
     loaded = MCPResourceToolset.from_dict(stored)
     assert loaded.to_dict() == stored
@@ -312,8 +267,6 @@ def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
         ({"max_size": 100}, "`max_size` must be greater than or equal to 200, got 100"),
         ({"max_listed": 0}, "`max_listed` must be greater than or equal to 1"),
         ({"tool_name_prefix": "no spaces"}, "tool_name_prefix"),
-        ({"given_only": 1}, "`given_only` must be a valid boolean"),
-        ({"given_only": True, "share": False}, "`given_only` needs `share=True`"),
         ({"required": None}, "`required` must be a valid boolean"),
         ({"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
     ],

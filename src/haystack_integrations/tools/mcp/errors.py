@@ -325,7 +325,7 @@ class MCPCallPendingError(MCPInvocationError):
     """
     Raised when a tool call is left open: its server wants input that nobody can give now, or runs it as a task.
 
-    `MCPConnection.continue_call`, or that of the tool or toolset, goes on with `pending_call`, in any process.
+    `MCPConnection.continue_call`, or that of the tool, goes on with `pending_call`, in any process.
     """
 
     def __init__(

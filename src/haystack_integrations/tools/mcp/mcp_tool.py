@@ -738,9 +738,8 @@ class MCPTool(ToolBase, Tool):
         missing = [name for name in call.withheld if name not in sent.arguments]
         if missing:
             msg = (
-                f"`call` was kept without its arguments {missing}, which contained a Secret, and `bound_arguments` has "
-                f"no Secrets for them. Pass the values of all of {list(call.withheld)} to "
-                "`tool.connection.continue_call(call, answers, withheld={...})`."
+                f"`call` was kept without its arguments {missing}, which contained a Secret. Pass the values of all of "
+                f"{list(call.withheld)} to `tool.connection.continue_call(call, answers, withheld={{...}})`."
             )
             raise ValueError(msg)
         return sent

@@ -42,13 +42,11 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_param
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
 from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import ToolOptions, ToolOverride, ToolSelection, check_overrides
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
     WantedChanges,
@@ -64,7 +62,6 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
-    from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 
 # Stored pipelines of Haystack 2 import `MCPToolsetCombination` from this module.
 __all__ = ["MCPToolset", "MCPToolsetCombination"]
@@ -731,52 +728,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         found: MCPTool | list[MCPTool] = super().__getitem__(index)
         return found
-
-    def continue_call(
-        self,
-        call: MCPPendingCall,
-        answers: Mapping[str, Any] | None = None,
-        *,
-        on_progress: ProgressCallback | None = None,
-    ) -> MCPToolResult:
-        """
-        Go on with a call of one of the tools that was left open, here or in another process.
-
-        :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
-        :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
-        :param on_progress: Called with each report of the tool's progress.
-        :returns: The result.
-        :raises MCPCallPendingError: If the server has further questions.
-        :raises MCPInvocationError: If the call fails.
-        :raises MCPToolNotFoundError: If the toolset does not have the tool.
-        :raises ValueError: If an answer is missing, unknown, or does not fit its form.
-        """
-        super().warm_up()
-        return self._tool_of(call).continue_call(call, answers, on_progress=on_progress)
-
-    async def continue_call_async(
-        self,
-        call: MCPPendingCall,
-        answers: Mapping[str, Any] | None = None,
-        *,
-        on_progress: ProgressCallback | None = None,
-    ) -> MCPToolResult:
-        """
-        Do the same as `continue_call` without blocking the event loop.
-        """
-        await super().warm_up_async()
-        return await self._tool_of(call).continue_call_async(call, answers, on_progress=on_progress)
-
-    def _tool_of(self, call: MCPPendingCall) -> MCPTool:
-        if not isinstance(call, MCPPendingCall):
-            msg = f"`call` must be an MCPPendingCall, e.g. of `MCPPendingCall.from_dict`, got {type(call).__name__}"
-            raise ValueError(msg)
-        for tool in self:
-            if isinstance(tool, MCPTool) and tool.remote_name == call.tool_name:
-                return tool
-        available = [tool.remote_name for tool in self if isinstance(tool, MCPTool)]
-        msg = f"This MCPToolset does not have the tool '{call.tool_name}' of the pending call."
-        raise MCPToolNotFoundError(msg, call.tool_name, available)
 
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
         left_out = [self._left_out[name] for name in wanted if name in self._left_out]

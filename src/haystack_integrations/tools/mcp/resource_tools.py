@@ -45,8 +45,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
     the server's tools may have links to resources, which the model sees with their URIs: beside the MCPToolset of the
     same server, this toolset lets it follow them, over the same session.
 
-    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that, and so does
-    `given_only`: to what the server has given it a URI of.
+    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that.
 
     ### Usage example
 
@@ -67,7 +66,6 @@ class MCPResourceToolset(ReaderBase, Toolset):
         server_info: Any,
         *,
         uris: list[Text] | None = None,
-        given_only: bool = False,
         max_size: Annotated[int, Field(ge=200)] = 20_000,
         max_listed: Annotated[int, Field(ge=1)] = 50,
         tool_name_prefix: ToolNamePrefix | None = None,
@@ -86,9 +84,6 @@ class MCPResourceToolset(ReaderBase, Toolset):
         :param uris: What the model may list and read: URIs, or patterns such as `"notes://public/*"`. Default:
             everything that the server gives. A URI with white space, invisible characters, backslashes or segments of
             dots matches no pattern, encoded or not.
-        :param given_only: Whether the model may read only resources whose URI it got from the server before: in a list
-            of resources, or by a link in a result of the server's tools. It cannot make up URIs then, and templates are
-            not listed. The tools have to use the same connection: an equal `server_info` and equal `handlers`.
         :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for the
             next ones.
         :param max_listed: How many resources and templates the model gets at a time. It can ask for the next ones.
@@ -112,11 +107,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
             handlers=handlers,
             required=required,
         )
-        if given_only and not share:
-            msg = "MCPResourceToolset: `given_only` needs `share=True`: the links are those of the tools' connection"
-            raise ValueError(msg)
         self.uris: list[str] | None = uris
-        self.given_only = given_only
         self.max_size = max_size
         self.max_listed = max_listed
         self.tool_name_prefix = tool_name_prefix
@@ -169,7 +160,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
     async def _listed(self, **arguments: Any) -> str:
         query, offset = self._admit("list_resources", "query", arguments)
         resources = await self._connection.list_resources_async()
-        templates = [] if self.given_only else await self._connection.list_resource_templates_async()
+        templates = await self._connection.list_resource_templates_async()
         return self._listing(resources, templates, query, offset)
 
     def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
@@ -190,10 +181,6 @@ class MCPResourceToolset(ReaderBase, Toolset):
         if not self._may_read(uri):
             msg = f"This resource may not be read. Those that may be: {', '.join(self.uris or [])}"
             raise ValueError(msg)
-        if self.given_only and not self._connection._was_given(uri):
-            listing = provider_safe_name("list_resources", self.tool_name_prefix)
-            msg = f"This URI was not given. Read what a tool has linked to, or what {listing} has listed."
-            raise ValueError(msg)
         return uri
 
     def _listing(
@@ -203,19 +190,15 @@ class MCPResourceToolset(ReaderBase, Toolset):
         query: str,
         offset: int,
     ) -> str:
-        readable = [each for each in resources if self._may_read(each.uri)]
-        lines = [_line("", each.uri, each) for each in readable]
+        lines = [_line("", each.uri, each) for each in resources if self._may_read(each.uri)]
         lines += [
             _line("template: ", each.uri_template, each) for each in templates if self._may_read(each.uri_template)
         ]
         words = query.casefold().split()
-        found = [number for number, line in enumerate(lines) if all(word in line.casefold() for word in words)]
+        found = [line for line in lines if all(word in line.casefold() for word in words)]
         if not found:
             return f"None of {len(lines)} resources has these words." if lines else "There are no resources."
-        numbers = found[offset : offset + self.max_listed]
-        if self.given_only:
-            self._connection._note_links([readable[number].uri for number in numbers])
-        shown = [lines[number] for number in numbers]
+        shown = found[offset : offset + self.max_listed]
         if left := len(found) - offset - len(shown):
             following = offset + len(shown)
             more = f"[{left} more of {len(found)}: use offset={following}, or words to search for]"
