@@ -141,7 +141,7 @@ class TestBudget:
 
     def test_it_is_stored_with_the_agent(self, agent):
         generator = ScriptedChatGenerator([echoes("x"), say("well")])
-        parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"], "refusal_message": "No."}
+        parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"]}
         pipeline = Pipeline()
         pipeline.add_component("agent", agent(generator, **parameters))
         stored = pipeline.dumps()

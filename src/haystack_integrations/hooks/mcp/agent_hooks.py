@@ -34,12 +34,10 @@ from haystack_integrations.hooks.mcp.confirmation import (
     load_rules,
 )
 from haystack_integrations.tools.mcp.budgets import (
-    REFUSAL_MESSAGE,
     REFUSED,
     CallCounts,
     Limit,
     LimitPerTool,
-    RefusalMessage,
     note_refusal,
 )
 from haystack_integrations.tools.mcp.convert.server_texts import (
@@ -97,7 +95,6 @@ class MCPCallBudgetHook:
         *,
         tools: Sequence[str] | None = None,
         tool_alias: Text | None = None,
-        refusal_message: RefusalMessage = REFUSAL_MESSAGE,
         max_refused_turns: Positive = 2,
         final_message: str | None = FINAL_MESSAGE,
     ) -> None:
@@ -110,7 +107,6 @@ class MCPCallBudgetHook:
         :param tools: Names of the tools that are counted. Default: all MCP tools, and calls of tools that do not exist.
         :param tool_alias: An alias of a registry, instead of `tools`: of the MCP tools, only those of its toolset are
             counted, whatever their names are.
-        :param refusal_message: What the model is told, with `{tool_name}` and `{limit}`.
         :param max_refused_turns: With how many turns of which all counted calls were refused the run ends, at least 1.
         :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
@@ -120,7 +116,6 @@ class MCPCallBudgetHook:
         self.max_calls_per_tool = (
             dict(max_calls_per_tool) if isinstance(max_calls_per_tool, Mapping) else max_calls_per_tool
         )
-        self.refusal_message = refusal_message
         self.tools = None if tools is None else list(tools)
         if tool_alias is not None and tools is not None:
             msg = "MCPCallBudgetHook: `tools` and `tool_alias` both say which tools are counted; give one of them"
@@ -149,7 +144,6 @@ class MCPCallBudgetHook:
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             max_calls_per_tool=self.max_calls_per_tool,
-            refusal_message=self.refusal_message,
         )
         turns = self._runs.setdefault(state, Counter())
         counts = Counter({name: count for name, count in executed.items() if name in counted})

@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from haystack.dataclasses import ChatMessage, TextContent
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tracing.tracer import tracer
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import was_declined
@@ -50,18 +50,8 @@ _FAILED: Final = "[This tool call failed] "
 _BEGINNING: Final = 100
 
 
-def _with_placeholders(text: str) -> str:
-    try:
-        text.format(tool_name="a_tool", limit="a limit")
-    except (KeyError, IndexError, ValueError, AttributeError):
-        msg = "must have no other placeholders than {tool_name} and {limit}"
-        raise ValueError(msg) from None
-    return text
-
-
 Limit: TypeAlias = Annotated[int, Field(ge=0)]
 LimitPerTool: TypeAlias = Limit | Mapping[str, Limit]
-RefusalMessage: TypeAlias = Annotated[str, AfterValidator(_with_placeholders)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +62,11 @@ class CallCounts:
     :param max_turns: How many replies of the model may call tools; None for no limit.
     :param max_calls: How many calls there may be altogether; None for no limit.
     :param max_calls_per_tool: How many calls of each tool, or of the tools by their names; None for no limit.
-    :param refusal_message: What the model is told, with `{tool_name}` and `{limit}`.
     """
 
     max_turns: int | None = None
     max_calls: int | None = None
     max_calls_per_tool: int | Mapping[str, int] | None = None
-    refusal_message: str = REFUSAL_MESSAGE
 
     def of_tool(self, tool_name: str) -> int | None:
         """
@@ -116,7 +104,7 @@ class CallCounts:
         :param limit: The limit that is reached.
         :returns: The text.
         """
-        return self.refusal_message.format(tool_name=tool_name, limit=limit)
+        return REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit)
 
 
 def was_refused(result: ToolCallResult) -> bool:
@@ -124,7 +112,7 @@ def was_refused(result: ToolCallResult) -> bool:
     Return whether a tool call was refused, by what the model was told. Agents leave no other trace of a `call_budget`.
 
     :param result: What the model was told of the call.
-    :returns: False for a budget with a `refusal_message` of its own.
+    :returns: True if it was.
     """
     text = result.result if isinstance(result.result, str) else ""
     beginning, end = REFUSAL_MESSAGE.split("{limit}")
@@ -205,11 +193,6 @@ class MCPCallBudget:
             raise MCPBudgetExceededError(msg)
         raise MCPCallRefusedError(self._counts.refusal(tool_name, limit), tool_name)
 
-    def _take_back(self, tool_name: str) -> None:
-        # Another budget has refused the call.
-        with self._lock:
-            self._made[tool_name] -= 1
-
 
 # Those in which this code runs, the outermost first.
 call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
@@ -223,14 +206,9 @@ def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
     :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
-    budgets = [each for each in call_budgets.get() if (is_servers if each._tools is None else tool_name in each._tools)]
-    for number, budget in enumerate(budgets):
-        try:
+    for budget in call_budgets.get():
+        if is_servers if budget._tools is None else tool_name in budget._tools:
             budget._admit(tool_name)
-        except (MCPCallRefusedError, MCPBudgetExceededError):
-            for outer in budgets[:number]:
-                outer._take_back(tool_name)
-            raise
 
 
 @contextmanager
@@ -240,7 +218,6 @@ def call_budget(
     *,
     max_calls_per_tool: LimitPerTool | None = None,
     tools: Sequence[str] | None = None,
-    refusal_message: RefusalMessage = REFUSAL_MESSAGE,
     max_refused_calls: Limit | None = None,
 ) -> Iterator[MCPCallBudget]:
     """
@@ -262,28 +239,18 @@ def call_budget(
     :param max_calls: How many calls there may be altogether. Default: no limit.
     :param max_calls_per_tool: How many calls of each tool, or of single tools by their names. Default: no limit.
     :param tools: Names of the tools that are counted. Default: all MCP tools.
-    :param refusal_message: What the model is told, with `{tool_name}` and `{limit}`.
     :param max_refused_calls: After how many refused calls the next one ends the run with an MCPBudgetExceededError,
         because the model insists. Default: never; `max_agent_steps` of the Agent ends it.
     :returns: A context manager that gives the budget, with `calls`, `calls_by_tool` and `refused`.
     :raises MCPConfigurationError: If a parameter is invalid.
-    :raises RuntimeError: At the end of the block, if it began in another thread or task.
     """
-    counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool, refusal_message=refusal_message)
+    counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool)
     budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
     reset = call_budgets.set((*call_budgets.get(), budget))
     try:
         yield budget
     finally:
-        try:
-            call_budgets.reset(reset)
-        except ValueError:
-            msg = (
-                "call_budget: the block ends in another thread or task than it began in, so calls in between were not "
-                "limited. Put it around the code that runs the Agent; in FastAPI, into the endpoint or an `async def` "
-                "dependency"
-            )
-            raise RuntimeError(msg) from None
+        call_budgets.reset(reset)
 
 
 # The messages of a loop of this package, which has no State.
