@@ -274,14 +274,15 @@ def test_a_budget_that_ends_the_run_is_no_message_for_the_model(make):
 
 
 @pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="Haystack 2 has no tools that are asynchronous only")
-def test_a_tool_that_is_asynchronous_only_is_called_in_both_ways(make):
+async def test_a_tool_that_is_asynchronous_only_needs_an_asynchronous_run():
     async def look() -> str:
         await asyncio.sleep(0)
         return "seen"
 
-    looking = tool("look", None, async_function=look)
-    assert results(make(MCPToolCaller([looking]), calls(("look", {}), ("look", {})))) == [("seen", False)] * 2
-    assert results(make(MCPToolCaller([looking]), calls(("look", {})))) == [("seen", False)]
+    caller = MCPToolCaller([tool("look", None, async_function=look)])
+    assert results(await caller.run_async(messages=[calls(("look", {}))])) == [("seen", False)]
+    [(text, is_error)] = results(caller.run(messages=[calls(("look", {}))]))
+    assert is_error and "can only be invoked via `invoke_async`" in text
 
 
 def test_tools_of_a_run_take_the_place_of_those_of_the_component(make):

@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
     MCPInvocationError,
-    MCPSearchableToolset,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -387,13 +386,6 @@ class TestWarmingUpTogether:
         assert set(here) == {"a", "b", "c"}  # perhaps twice, since they are listed again once changes are heard
         for toolset in toolsets:
             toolset.close()
-
-    def test_something_else_is_an_error(self):
-        with pytest.raises(TypeError, match="list of MCPToolsets and MCPTools"):
-            warm_up_toolsets([COUNTER])
-        # Which has no tools yet, so that as a list it would be an empty one.
-        with pytest.raises(TypeError, match="got one with MCPSearchableToolset; call its own `warm_up`"):
-            warm_up_toolsets(MCPSearchableToolset([MCPToolset(COUNTER)]))
 
     def test_one_that_fails_is_raised_after_the_others_are_warm(self):
         good, bad = MCPToolset(COUNTER), MCPToolset(FASTMCP, tool_names=["subtract"])

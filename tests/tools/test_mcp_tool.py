@@ -76,7 +76,6 @@ class TestConstruction:
                 {"tool_options": {"result_format": "xml"}},
                 "`result_format` must be 'text', 'content' or 'json', got 'xml'",
             ),
-            ({"tool_options": {"include_instructions": True}}, "`include_instructions` is for MCPToolset"),
             ({"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
             ({"exposed_name": "git hub"}, "`exposed_name` must match pattern .*, got 'git hub'"),
         ],
@@ -537,12 +536,6 @@ class TestStateInputs:
         with pytest.raises(ValueError, match=message):
             tool.warm_up()
         tool.close()
-
-    @every_executor
-    def test_a_required_value_that_the_state_has_not_is_named_with_its_key(self, execute):
-        with MCPTool("add", COUNTER, inputs_from_state={"offset": "b"}) as tool:
-            outcome = execute([tool], ("add", {"a": 5}), state_schema={"other": {"type": int}}, state={"other": 1})
-        assert "'b' was not sent, because the State has no 'offset'" in outcome.results[0].result
 
     @pytest.mark.parametrize(("required", "sent"), [([], {}), (["user"], {"user": None})])
     def test_an_agent_in_a_pipeline_sends_no_null_for_a_key_that_nobody_gave_a_value(self, required, sent):

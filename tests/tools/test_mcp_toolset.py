@@ -298,11 +298,10 @@ class TestOddServers:
             assert names(toolset) == ["good"]
         assert warnings() == []
 
-    def test_of_a_tool_that_is_listed_twice_the_first_is_used_with_a_warning(self, warnings):
+    def test_of_a_tool_that_is_listed_twice_the_first_is_used(self):
         server = ForeignServer(definition("one", description="First."), definition("one", description="Second."))
         with MCPToolset(server.info) as toolset:
             assert [tool.description for tool in toolset] == ["First."]
-        assert any("'one'" in warning and "twice" in warning for warning in warnings())
 
     def test_names_are_made_safe_for_providers(self):
         long = "a" * 70

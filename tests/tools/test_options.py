@@ -39,7 +39,6 @@ from tests.support.rows import rows
         (ToolOptions, {"max_tool_failures": 0}, "`max_tool_failures` must be greater than or equal to 1, got 0"),
         (ToolOptions, {"max_tool_failures": True}, "`max_tool_failures` must be"),
         (ToolOptions, {"on_tool_error": "ignore"}, "`on_tool_error` must be 'agent', 'model' or 'raise', got 'ignore'"),
-        (ToolOverride, {"include_instructions": True}, "^ToolOverride: `include_instructions` is for MCPToolset"),
         (CallOptions, {"read_timeout": True}, "CallOptions: `read_timeout` must be a valid number, got True"),
         (CallOptions, {"ping_interval": 0}, "`ping_interval` must be greater than 0, got 0"),
         (ToolSelection, {"exclude_tools": [object()]}, "`exclude_tools` .*got object"),

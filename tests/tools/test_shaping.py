@@ -124,7 +124,7 @@ class TestWhichTools:
         with MCPToolset(server.info, tool_selection=ToolSelection(exclude_tools=["none"])):
             pass
         told = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
-        assert len(told) == 5
+        assert len(told) == 4
         assert all(text.isprintable() for text in told)
 
     def test_tools_that_are_not_for_a_model_stay_out(self, caplog):
@@ -151,11 +151,10 @@ class TestWhichTools:
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
             tool._load_listing(ToolListing(tools=[listed]))
 
-    def test_your_own_code_may_call_a_tool_that_is_for_apps(self, caplog):
+    def test_your_own_code_may_call_a_tool_that_is_for_apps(self):
         server = ForeignServer(definition("hidden", _meta={"ui": {"visibility": ["app"]}}))
         with MCPTool("hidden", server.info) as tool:
             assert tool.call().text == "fine"
-        assert "'hidden' is not for a model" in caplog.text
 
     def test_a_tool_that_is_named_and_left_out_is_an_error(self):
         server = ForeignServer(definition("delete"))
@@ -193,10 +192,6 @@ class TestMistakes:
         ("parameters", "message"),
         [
             ({"tool_selection": {"exclude_tools": "add"}}, "`exclude_tools` must be a valid list"),
-            (
-                {"tool_names": ["add", "del_x"], "tool_selection": {"exclude_tools": ["del_*"]}},
-                "`exclude_tools` leaves out: del_x",
-            ),
             ({"tool_selection": {"tool_filter": 5}}, "`tool_filter` must be callable, got 5"),
             (
                 {"tool_selection": {"tool_filter": is_never_awaited}},
@@ -213,18 +208,9 @@ class TestMistakes:
                 "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`",
             ),
             ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must match pattern"),
-            ({"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "the tools 'a' and 'b' the name 'x'"),
             ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be greater than 0"),
             ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be a valid boolean"),
             ({"tool_overrides": {"add": {"bound_arguments": 5}}}, "`bound_arguments` must be a valid dict"),
-            (
-                {"tool_overrides": {"add": {"bound_arguments": {"a": object()}}}},
-                r"`bound_arguments` \(a\) must be a Secret, a FromState or .* object",
-            ),
-            (
-                {"tool_overrides": {"add": {"bound_arguments": {"a": [Secret.from_token("t")]}}}},
-                "without Secrets inside",
-            ),
             ({"tool_options": {"max_result_size": 100}}, "`max_result_size` must be .* 200, got 100"),
             ({"tool_options": {"include_instructions": 1}}, "`include_instructions` must be a valid boolean"),
             ({"tool_overrides": {"add": {"description": ""}}}, "`description` must have at least 1 character"),
@@ -270,12 +256,6 @@ class TestMistakes:
         toolset = MCPToolset(ForeignServer(definition("search", SEARCH)).info, tool_overrides=overrides)
         with pytest.raises(ValueError, match=message):
             toolset.warm_up()
-
-    def test_an_argument_has_one_source(self):
-        with pytest.raises(
-            ValueError, match="`bound_arguments` and `inputs_from_state` of tool 'search' both have: tenant"
-        ):
-            MCPTool("search", COUNTER, inputs_from_state={"t": "tenant"}, bound_arguments={"tenant": "x"})
 
 
 class TestNamesAndDescriptions:
@@ -388,18 +368,7 @@ class TestBoundArguments:
             )
         assert outcome.result == "fine"
         assert server.calls == [("search", {"query": "x", "tenant": "acme", "api_key": SECRET})]
-        assert "The argument 'tenant' of tool 'search' is bound" in caplog.text
-        assert "has no argument" not in caplog.text
         assert "evil" not in caplog.text and SECRET not in caplog.text
-
-    def test_an_argument_that_the_tool_does_not_have_is_told(self, caplog):
-        server = ForeignServer(definition("search", SEARCH))
-        with MCPTool("search", server.info, bound_arguments={"api_key": "k", "tenant": "acme"}) as tool:
-            tool.invoke(query="x")
-            assert "has no argument" not in caplog.text
-            tool.invoke(query="x", qeury="a-value")
-        assert "Tool 'search' has no argument 'qeury' and may ignore it; it has: query" in caplog.text
-        assert "a-value" not in caplog.text
 
     @every_executor
     @pytest.mark.parametrize("state", [{}, {"tenant": None}])  # None is what a pipeline gives an Agent

@@ -75,28 +75,17 @@ def _parts_of(toolset: Toolset) -> list[Any]:
     return list(parts.values() if isinstance(parts, Mapping) else parts)
 
 
-def _checked_toolsets(toolsets: Any) -> list[ToolBase]:
-    # A toolset that is not warm is an empty sequence, so that nothing would be warmed up.
-    checked = tool_items(toolsets)
-    for each in checked:
-        if not isinstance(each, ToolBase):
-            msg = f"`toolsets` must be a list of MCPToolsets and MCPTools, got one with {type(each).__name__}"
-            msg += "; call its own `warm_up`" if isinstance(each, Toolset) else ""
-            raise TypeError(msg)
-    return checked
-
-
 async def warm_up_toolsets_async(toolsets: Sequence[ToolBase]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
-    :raises TypeError: If something else is among them.
     :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
     """
-    toolsets = _checked_toolsets(toolsets)
     running_loop()
+    # A toolset by itself that is not warm is an empty sequence.
+    toolsets = tool_items(toolsets)
     failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
@@ -112,9 +101,8 @@ def warm_up_toolsets(toolsets: Sequence[ToolBase]) -> None:
 
     :param toolsets: MCPToolsets and MCPTools.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
-    :raises TypeError: If something else is among them.
     """
-    _executor().run(warm_up_toolsets_async(_checked_toolsets(toolsets)))
+    _executor().run(warm_up_toolsets_async(toolsets))
 
 
 def try_to_warm_up(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
@@ -258,8 +246,6 @@ def invoke(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
     if tool is None:
         return resolved.error
     try:
-        if _is_async_only(tool):
-            return asyncio.run(_invoke_native(tool, arguments))
         return tool.invoke(**arguments)
     except _ENDS_RUN:
         raise
@@ -306,17 +292,6 @@ def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
 
 async def _invoke_native(tool: Any, arguments: Mapping[str, Any]) -> Any:
     return await tool.invoke_async(**arguments)
-
-
-def _is_async_only(tool: Tool) -> bool:
-    # On Haystack 3. Where a loop runs in this thread, the tool's own error says what to do.
-    if isinstance(tool, MCPTool) or getattr(tool, "function", None) is not None:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return True
-    return False
 
 
 def _failure(tool: Tool, error: Exception) -> Failure:

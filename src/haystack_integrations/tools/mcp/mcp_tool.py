@@ -12,7 +12,6 @@ import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from haystack import logging
@@ -34,7 +33,7 @@ from haystack_integrations.tools.mcp.budgets import (
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
-from haystack_integrations.tools.mcp.convert.arguments import fit_arguments, undeclared
+from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
@@ -75,7 +74,6 @@ from haystack_integrations.tools.mcp.options import (
     limit_outputs,
     show_failures,
     stored_arguments,
-    unusable_by_model,
     with_output_schema,
 )
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
@@ -271,7 +269,7 @@ class MCPTool(ToolBase, Tool):
             outputs_to_string=outputs_to_string,
             inputs_from_state=inputs_from_state,
             outputs_to_state=outputs_to_state,
-            options=ToolOptions.of(tool_options).for_single_tool("MCPTool"),
+            options=ToolOptions.of(tool_options),
             bound_arguments=bound_arguments,
         )
         self._pin(snapshot)
@@ -436,13 +434,6 @@ class MCPTool(ToolBase, Tool):
         if needs_tasks(definition):
             msg = f"Tool '{self.remote_name}' of {self.server_info.describe()} cannot be used: {NEEDS_TASKS}"
             raise ValueError(msg)
-        reason = unusable_by_model(definition)
-        if reason is not None and not self._generation:
-            logger.warning(
-                "Tool '{tool}' is not for a model: {reason}. Call it from your own code only",
-                tool=self.remote_name,
-                reason=reason,
-            )
         self._use_definition(definition, usable_parameters(definition, self._definition))
         self._generation = listing.generation
 
@@ -582,11 +573,9 @@ class MCPTool(ToolBase, Tool):
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
         # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
         on_progress: ProgressCallback | None = None
-        if streaming_callback is not None:
-            if inspect.iscoroutinefunction(streaming_callback):
-                _warn_of_async_callback()
-            else:
-                on_progress = self._streamed(streaming_callback, mcp_arguments)
+        # Nobody awaits an asynchronous callback, which Haystack 2 passes in `run_async`.
+        if streaming_callback is not None and not inspect.iscoroutinefunction(streaming_callback):
+            on_progress = self._streamed(streaming_callback, mcp_arguments)
         messages = self._conversation_input
         failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
         try:
@@ -823,16 +812,8 @@ class MCPTool(ToolBase, Tool):
         if self._argument_names:
             arguments = {self._argument_names.get(name, name): value for name, value in arguments.items()}
         fitted = fit_arguments(arguments, self._schema)
-        if not self._valid_inputs.issuperset(arguments):
-            self._warn_of_undeclared(arguments)
         if not (self._hidden.bound or self._hidden.inputs_from_state):
             return Sent(arguments=fitted, given=arguments)
-        for name in self._hidden.overridden(arguments):
-            logger.warning(
-                "The argument '{argument}' of tool '{tool}' is bound; the value that was passed is ignored",
-                argument=name,
-                tool=self.name,
-            )
         if is_from_haystack:
             # In a pipeline, a key of the State that nobody gives a value is there, as None.
             inputs = self._hidden.inputs_from_state.values()
@@ -844,16 +825,6 @@ class MCPTool(ToolBase, Tool):
     def _required(self) -> list[Any]:
         required = self._definition.input_schema.get("required") if self._definition is not None else None
         return required if isinstance(required, list) else []
-
-    def _warn_of_undeclared(self, arguments: dict[str, Any]) -> None:
-        known = self._valid_inputs.union(self._hidden.state_inputs.values())
-        if unknown := undeclared(arguments, known, self._schema):
-            logger.warning(
-                "Tool '{tool}' has no argument {unknown} and may ignore it; it has: {known}",
-                tool=self.name,
-                unknown=", ".join(map(repr, unknown)),
-                known=", ".join(self._schema["properties"]) or "none",
-            )
 
     def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
         arguments = sent.arguments
@@ -887,12 +858,6 @@ class MCPTool(ToolBase, Tool):
         failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
-        for key, name in self._hidden.inputs_from_state.items():
-            if name not in sent.arguments and name in self._required:
-                redacted += (
-                    f"\nThe parameter '{name}' was not sent, because the State has no '{key}' (`inputs_from_state`): "
-                    "put it into the `state_schema` of the Agent, and pass it to `run`."
-                )
         failure.__traceback__ = None  # the frames of the executor's tasks help nobody
         failure.message = redacted
         failure.args = (redacted, *failure.args[1:])
@@ -946,15 +911,6 @@ class MCPTool(ToolBase, Tool):
 # Haystack resolves these annotations at every tool call of an Agent. As strings they would be compiled each time.
 for _function in (MCPTool.invoke, MCPTool.invoke_async):
     _function.__annotations__ = {"streaming_callback": Any, "mcp_arguments": Any, "return": str | dict[str, Any]}
-
-
-@cache
-def _warn_of_async_callback() -> None:
-    logger.warning(
-        "Progress of MCP tools is not streamed: Haystack called a tool synchronously with an asynchronous streaming "
-        "callback, as Haystack 2 does in `run_async`. Use `MCPHandlers(progress=…)`, or `run` with a callback that is "
-        "not asynchronous"
-    )
 
 
 def usable_parameters(definition: types.Tool, known: types.Tool | None) -> dict[str, Any]:

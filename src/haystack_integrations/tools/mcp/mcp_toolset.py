@@ -227,9 +227,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self.tool_selection: ToolSelection = ToolSelection.of(tool_selection)
         self.tool_options: ToolOptions = ToolOptions.of(tool_options)
         self.tool_overrides: dict[str, ToolOverride] = check_overrides(tool_overrides)
-        if both := [name for name in tool_names or [] if self.tool_selection.excludes(name)]:
-            msg = f"MCPToolset: `tool_names` has tools that `exclude_tools` leaves out: {', '.join(both)}"
-            raise ValueError(msg)
         self._connect_to(
             server_info,
             connection_timeout=connection_timeout,
@@ -543,8 +540,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
-            if by_name.setdefault(definition.name, definition) is not definition:
-                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
+            by_name.setdefault(definition.name, definition)
         listed = list(by_name)
         if self.tool_names is not None:
             wanted = [name for name in self.tool_names if name not in hidden]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.budgets import ReturnedFailure
@@ -60,18 +60,7 @@ class FromState:
     key: Text
 
 
-def _bindable(value: Any) -> Any:
-    if isinstance(value, (Secret, FromState)):
-        return value
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        msg = f"must be a Secret, a FromState or what JSON can say (without Secrets inside), not {type(value).__name__}"
-        raise ValueError(msg) from None
-    return value
-
-
-BoundValues: TypeAlias = dict[Text, Annotated[Any, BeforeValidator(_bindable)]]
+BoundValues: TypeAlias = dict[Text, Any]
 
 
 @explains_options
@@ -116,19 +105,6 @@ class ToolOptions(Options):
     on_tool_error: OnToolError | None = None
     max_tool_failures: Annotated[int, Field(ge=1)] | None = None
 
-    def for_single_tool(self, owner: str) -> Self:
-        """
-        Refuse what only a toolset can do.
-
-        :param owner: Whose options they are, for the message.
-        :returns: The options.
-        :raises ValueError: If `include_instructions` is set.
-        """
-        if self.include_instructions is not None:
-            msg = f"`include_instructions` is for MCPToolset(tool_options=…), not for {owner}"
-            raise ValueError(msg)
-        return self
-
 
 @explains_options
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
@@ -152,12 +128,6 @@ class ToolOverride(ToolOptions):
     bound_arguments: BoundValues | None = None
     invocation_timeout: Seconds | None = None
 
-    def __post_init__(self) -> None:
-        """
-        Refuse what only a toolset can do.
-        """
-        self.for_single_tool("ToolOverride")
-
     def over(self, options: ToolOptions) -> ToolOptions:
         """
         Return the options of the tool.
@@ -167,7 +137,7 @@ class ToolOverride(ToolOptions):
         """
         general = [each.name for each in dataclasses.fields(ToolOptions)]
         own = {name: value for name, value in self.changed().items() if name in general}
-        return dataclasses.replace(options, include_instructions=None, **own)
+        return dataclasses.replace(options, **own)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -206,19 +176,15 @@ def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverri
 
     :param overrides: A mapping from tool names to overrides or their dictionaries, or None.
     :returns: The overrides.
-    :raises ValueError: If an override is invalid, or two tools get the same name.
+    :raises ValueError: If an override is invalid.
     """
     checked: dict[str, ToolOverride] = {}
-    owners: dict[str, str] = {}
     for tool, each in (overrides or {}).items():
         try:
-            checked[tool] = override = ToolOverride.of(each)
+            checked[tool] = ToolOverride.of(each)
         except ValueError as error:
             msg = f"`tool_overrides` of tool '{tool}': {error}"
             raise ValueError(msg) from error
-        if override.name is not None and owners.setdefault(override.name, tool) != tool:
-            msg = f"`tool_overrides` gives the tools '{owners[override.name]}' and '{tool}' the name '{override.name}'"
-            raise ValueError(msg)
     return checked
 
 
@@ -412,14 +378,10 @@ class HiddenArguments:
         :param tool_name: Name of the tool, for messages.
         :param bound: Values by parameter: JSON values, Secrets and FromStates. The model cannot override them.
         :param inputs_from_state: Parameters by State keys. The model can override them, if it guesses their names.
-        :raises ValueError: If a parameter is in both.
         """
         self.tool_name = tool_name
         self.bound: dict[str, Any] = bound or {}
         self.inputs_from_state: dict[str, str] = inputs_from_state or {}
-        if both := self.overridden(self.inputs_from_state.values()):
-            msg = f"`bound_arguments` and `inputs_from_state` of tool '{tool_name}' both have: {', '.join(both)}"
-            raise ValueError(msg)
         # Haystack passes values of its State under these names, which no model can guess; under a parameter's own name
         # the model's value would take precedence.
         keys = dict.fromkeys(value.key for value in self.bound.values() if isinstance(value, FromState))
@@ -505,15 +467,6 @@ class HiddenArguments:
             msg = f"its argument '{name}' is bound to a Secret that has no value. The tool did not run."
             raise ValueError(msg)
         return value
-
-    def overridden(self, arguments: Iterable[str]) -> list[str]:
-        """
-        Return which arguments somebody passed in vain.
-
-        :param arguments: The names of the arguments that were passed.
-        :returns: Those that are bound.
-        """
-        return [name for name in arguments if name in self.bound]
 
 
 def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
