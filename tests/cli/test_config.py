@@ -141,13 +141,3 @@ def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> N
     assert "has no server 'four'; it has one, two, three" in run("config", file, "four").errors
     file = write(tmp_path, three={"command": "uvx", "disabled": True})
     assert run("config", file).screen == "tools: []\n"
-    assert "server 'three' is disabled. Enable it there" in run("config", file, "three").errors
-
-
-def test_the_file_of_the_folder_is_the_default(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "There is no mcp.json" in run("config").errors
-    write(tmp_path, time={"command": "uvx"})
-    assert "command: uvx" in run("config").screen
-    (tmp_path / "mcp.json").write_text("{")
-    assert "is not valid JSON" in run("config").errors

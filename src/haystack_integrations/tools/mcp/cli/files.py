@@ -158,7 +158,7 @@ def names_in(file: Path) -> list[str]:
 
 
 def config(
-    file: Annotated[Path | None, Parameter(help="The mcp.json. Default: that of this folder.")] = None,
+    file: Annotated[Path, Parameter(help="The mcp.json.")],
     /,
     *servers: Annotated[str, Parameter(help="The names of the servers to print. Default: all.")],
     options: OutputOptions = OutputOptions(),
@@ -171,17 +171,14 @@ def config(
     it, which is named on stderr.
     """
     output = options.output
-    path = file or _file_here()
-    entries = servers_in(path)
+    entries = servers_in(file)
     if unknown := [name for name in servers if name not in {entry.name for entry in entries}]:
         known = ", ".join(entry.name for entry in entries) or "none"
-        msg = f"{path} has no server {', '.join(map(repr, unknown))}; it has {known}"
+        msg = f"{file} has no server {', '.join(map(repr, unknown))}; it has {known}"
         raise CommandError(msg)
     chosen = [entry for entry in entries if not servers or entry.name in servers]
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
-    if off := [entry for entry in chosen if servers and entry.is_disabled]:
-        off[0].usable()  # which says so
     taken: dict[str, str] = {}
     toolsets = [_stored_toolset(entry, entry.toolset, output, taken) for entry in chosen if entry.toolset is not None]
     if output.is_json:
@@ -189,14 +186,6 @@ def config(
     else:
         output.text(yaml.safe_dump({"tools": toolsets}, sort_keys=False, allow_unicode=True, width=100))
     return ExitCode.OK
-
-
-def _file_here() -> Path:
-    here = [file for file in config_files() if not file.is_absolute()]
-    if not here:
-        msg = f"There is no mcp.json in {Path.cwd()}. Name a file: mcp-haystack config FILE"
-        raise CommandError(msg)
-    return here[0]
 
 
 def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, taken: dict[str, str]) -> dict[str, Any]:
