@@ -99,12 +99,10 @@ class TestModelText:
         [
             ([text("3")], "3"),
             ([text("first"), text(""), text("zweite Zeile: ü")], "first\n\nzweite Zeile: ü"),
-            ([text('{"a": 1}')], '{"a": 1}'),
             ([text("see"), image()], f"see\n{PNG_NOTE}"),
             ([image(mime_type="Image/PNG; charset=binary")], PNG_NOTE),
             ([audio()], "[audio: audio/wav, 12,016 B]"),
             ([document("# Hi\nthere")], "[resource: file:///readme.md, text/markdown]\n# Hi\nthere"),
-            ([document("# Hi", mime_type=None)], "[resource: file:///readme.md]\n# Hi"),
             (
                 [blob(PDF, "application/pdf", uri="file:///r.pdf")],
                 "[resource: file:///r.pdf, application/pdf, 1,500,009 B]",
@@ -153,7 +151,6 @@ class TestModelText:
             ("just a string", "[unsupported content: 'just a string']"),
             ({"type": "text", "text": 5}, "[unsupported content: {'text': 5, 'type': 'text'}]"),
             ({"type": "image", "data": "", "mimeType": " ; "}, "[image: unknown type, 0 B]"),
-            ({"type": "image", "data": "=", "mimeType": "image/png"}, "[image: image/png, 0 B]"),
             ({"type": "audio", "data": NO_BASE64, "mimeType": None}, "[audio: unknown type, 11 B]"),
             ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
             ({"type": "resource_link"}, "[resource link]"),
@@ -173,11 +170,9 @@ class TestModelText:
         "plain",
         [
             "",
-            "just text",
             '{"broken": ',
             '{"content": [1, 2]}',
             '{"answer": 42}',
-            "[1, 2]",
             '{"content":' + "[" * 100_000,
         ],
     )
@@ -191,7 +186,6 @@ class TestModelText:
             (None, "null"),
             (3, "3"),
             ([], "[]"),
-            (["ä", 1], '["ä", 1]'),
             ({"content": "ü"}, '{"content": "ü"}'),
             ({1, 2}, '"{1, 2}"'),
             ({(1, 2): 3}, "{(1, 2): 3}"),
@@ -244,7 +238,6 @@ class TestModelContent:
             (envelope(blob(PNG, "image/png")), [ImageContent(PNG, "image/png")]),
             # A type that is missing, or that model providers know by another name.
             (handwritten({"type": "image", "data": PNG, "mimeType": None}), [ImageContent(PNG, "image/png")]),
-            (handwritten({"type": "image", "data": PNG, "mimeType": "png"}), [ImageContent(PNG, "image/png")]),
             (envelope(image("AAAA", "image/jpg")), [ImageContent("AAAA", "image/jpeg")]),
             (envelope(text("drawn"), image(annotations=USER_ONLY)), "drawn"),
         ],
@@ -295,7 +288,6 @@ class TestModelContent:
             (blob(PDF, None, uri="x:///"), FileContent(PDF, "application/pdf", filename="x:")),
             (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
             (image(SVG, "image/svg+xml"), FileContent(SVG, "image/svg+xml")),
-            (image(PDF, mime_type="application/pdf"), FileContent(PDF, "application/pdf")),
             (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
         ],
     )
@@ -312,10 +304,8 @@ class TestModelContent:
         "block",
         [
             image(NO_BASE64),
-            audio(NO_BASE64),
             blob(NO_BASE64, "application/pdf"),
             image(""),
-            blob("", "image/png"),
             image("AAAA", mime_type=""),
             blob("AAAA", None),
         ],
@@ -324,10 +314,6 @@ class TestModelContent:
         monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", taken)
         shown = model_content(envelope(text("and"), block))
         assert shown == model_text(envelope(text("and"), block))
-
-    def test_passes_content_blocks_that_a_source_picked_out(self) -> None:
-        picked = [TextContent("see"), ImageContent(PNG, "image/png")]
-        assert model_content(picked) == picked
 
     def test_knows_whether_tool_messages_take_files(self) -> None:
         message = ChatMessage.from_tool([FileContent(PDF, "application/pdf")], origin=ToolCall("t", {}))
@@ -385,22 +371,14 @@ class TestStateResult:
         assert duplicate == original
         assert duplicate.envelope == original.envelope
 
-    def test_is_a_plain_dict_otherwise(self) -> None:
-        result = state_result(envelope(text("3"), structured={"result": [3]}))
-        assert result == {"result": [3]}
-        assert json.dumps(result) == '{"result": [3]}'
-
     @rows(
         ("result", "expected"),
         [
             (envelope(text("three"), structured={"n": 3}), {"n": 3}),
-            (envelope(structured={}), {}),
             (envelope(text('{"n": 3}')), {"n": 3}),
             (envelope(text('{"n":'), text("3}")), {"n": 3}),
             (envelope(text("Found:"), text('{"n": 3}'), text('{"n": 4}')), {"n": 3}),
-            (envelope(text('{"n": 3}'), image()), {"n": 3}),
             (envelope(text("[1, 2]")), {"result": "[1, 2]"}),
-            (envelope(text("42")), {"result": "42"}),
             (envelope(text("a"), text("b", annotations=USER_ONLY)), {"result": "a\nb"}),
             (envelope(), {"result": ""}),
             (envelope(structured=[1, 2]), {"result": [1, 2]}),

@@ -256,7 +256,7 @@ def test_a_parameter_that_no_toolset_has_is_refused(name: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    "autoApprove icon $typeName alwaysLoad chatMenu comment _comment // tags dev startup version name oauth 5".split(),
+    "autoApprove $typeName alwaysLoad // name 5".split(),
 )
 def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(key: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
@@ -268,14 +268,8 @@ def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(key: str, ca
 @pytest.mark.parametrize(
     ("typo", "meant"),
     [
-        *(("comand", "command"), ("Command", "command"), ("agrs", "args"), ("evn", "env"), ("header", "headers")),
-        *(
-            ("URL", "url"),
-            ("typ", "type"),
-            ("isDisabled", "disabled"),
-            ("timout", "timeout"),
-            ("disabled-tools", "disabledTools"),
-        ),
+        *(("comand", "command"), ("Command", "command"), ("evn", "env")),
+        *(("URL", "url"), ("isDisabled", "disabled"), ("disabled-tools", "disabledTools")),
     ],
 )
 def test_a_key_that_looks_like_a_typo_is_refused_unless_the_entry_is_disabled(typo: str, meant: str) -> None:
@@ -431,19 +425,16 @@ def test_what_is_neither_a_path_nor_a_dictionary_is_refused(config: Any) -> None
         ([], "must be an object with `mcpServers`"),
         (one({"chatMenu": True}), "server 'one': an entry has either `command` with"),
         ({"mcpServers": {"one": "x"}}, "server 'one': an entry is an object with `command`"),
-        (one({}), "server 'one': an entry has either `command` with"),
         (one({"command": "x", "url": "http://h/"}), "it has `command` and `url`"),
         (one({"command": "x", "type": "sse"}), "type 'sse' does not go with `command`"),
         (one({"command": "x", "type": "tcp"}), "must be one of stdio, http (streamable-http) and sse"),
         (one({"command": "x", "args": "y"}), "`args` must be a list of strings, got str"),
-        (one({"command": "x", "args": [["y"]]}), "`args[0]` must be a string, got list"),
         (one({"command": "x", "env": {"A": "${1}"}}), "in `env.A`, `${1}` is no variable"),
         (one({"command": "x", "env": {"A": "${A B:-s3ntinel}"}}), "in `env.A`, `${A B:-…}` is no variable"),
         (one({"command": "x", "timeout": "9"}), "`timeout` must be a number"),
         (one({"command": "x", "disabled": "no"}), "`disabled` must be true or false"),
         (one({"command": "x", "enabledTools": "a"}), "`enabledTools` must be a list of names"),
         (one({"command": "x", "tool_name_prefix": "a b"}), "server 'one': MCPToolset: `tool_name_prefix` must"),
-        (one({"command": "x", "tool_options": "x"}), "server 'one': MCPToolset: `tool_options` must"),
         *(
             (one({"url": URL, "auth": auth}), '`auth` must be "oauth". Pass a bearer token in `headers`')
             for auth in ("sk-s3ntinel", "Bearer s3ntinel", "sk:s3ntinel")
@@ -480,19 +471,12 @@ ASKING = {"inputs": [{"id": "key"}], "servers": {"one": {"command": "x", "args":
     ("content", "inputs", "message"),
     [
         ({**ASKING, "inputs": {"id": "key"}}, {}, "`inputs` must be a list of objects with an `id`"),
-        ({**ASKING, "inputs": [{"type": "promptString"}]}, {}, "`inputs` must be a list of objects with an `id`"),
         (ASKING, {"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: key"),
-        ({"servers": {}}, {"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: none"),
         (ASKING, {"key": 5}, "`inputs` maps ids to strings or Secrets; that of 'key' is of type int"),
         (
             ASKING,
             {"key": Secret.from_token("s3ntinel")},
             "stands inside a longer text, so it must be a string or a Secret of one environment variable",
-        ),
-        (
-            ASKING,
-            {"key": Secret.from_env_var(["FIRST_KEY", "SECOND_KEY"])},
-            "the input 'key' stands inside a longer text",
         ),
     ],
 )
