@@ -222,10 +222,9 @@ async def test_a_disabled_document_is_hidden_however_it_is_written(store: InMemo
         assert await client.read_resource("documents://kb/salut")
 
 
-async def test_a_store_that_is_not_enabled_is_shown_once_the_server_enables_it(store: InMemoryDocumentStore) -> None:
-    server = create_mcp_server(
-        "Library", document_stores={"kb": store}, options={"kb": ServeOptions(enabled=False, tags={"library"})}
-    )
+async def test_a_store_that_is_disabled_is_shown_once_the_server_enables_it(store: InMemoryDocumentStore) -> None:
+    server = create_mcp_server("Library", document_stores={"kb": store}, options={"kb": ServeOptions(tags={"library"})})
+    server.disable(tags={"library"})
     async with Client(server) as client:
         assert await client.list_resources() == []
         assert await client.list_resource_templates() == []

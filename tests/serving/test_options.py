@@ -17,7 +17,6 @@ from tests.support.rows import rows
     [
         ({"name": " "}, "must match pattern"),
         ({"title": 5}, "must be a valid string"),
-        ({"enabled": "yes"}, "must be a valid boolean"),
         ({"forward": None}, "must be a valid boolean"),
         ({"max_documents": 0}, "must be greater than or equal to 1"),
         ({"max_characters": True}, "must be a valid integer"),

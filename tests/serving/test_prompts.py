@@ -248,10 +248,11 @@ def test_what_cannot_be_served_is_refused(prompts: Any, options: Any, text: str)
         create_mcp_server("Prompts", prompts=prompts, options={"ask": options})
 
 
-async def test_a_prompt_that_is_not_enabled_is_shown_once_the_server_enables_it() -> None:
+async def test_a_prompt_that_is_disabled_is_shown_once_the_server_enables_it() -> None:
     builder = PromptBuilder("Hello {{ name }}", required_variables="*")
-    options = {"admin": ServeOptions(enabled=False, completions={"name": ["Ada"]})}
+    options = {"admin": ServeOptions(completions={"name": ["Ada"]})}
     server = create_mcp_server("Prompts", prompts={"admin": builder, "public": builder}, options=options)
+    server.disable(names={"admin"})
     reference = PromptReference(type="ref/prompt", name="admin")
     async with Client(server) as client:
         assert [prompt.name for prompt in await client.list_prompts()] == ["public"]

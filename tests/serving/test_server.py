@@ -76,13 +76,6 @@ def test_a_key_of_no_known_kind_is_refused():
         create_mcp_server("shop").disable(keys={"admin"})
 
 
-async def test_what_is_not_enabled_by_its_options_can_be_enabled_later():
-    server = create_mcp_server("shop", tools=[(_tool("admin"), ServeOptions(enabled=False)), _tool("public")])
-    assert await names(server) == ["public"]
-    server.enable(names={"admin"})
-    assert await names(server) == ["admin", "public"]
-
-
 @rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
 async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, caplog):
     parameters = {"type": "object", "properties": {}}
@@ -267,7 +260,7 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
     class Catalogue(Toolset):
         """A toolset that may load others."""
 
-    server = create_mcp_server("shop", tools=[Catalogue([GREET])], options={"gret": ServeOptions(enabled=False)})
+    server = create_mcp_server("shop", tools=[Catalogue([GREET])], options={"gret": ServeOptions(title="Greet")})
     async with Client(server) as client:
         assert [tool.name for tool in await client.list_tools()] == ["greet"]
     assert "`options` name 'gret', which is not served. There is greet. Unless it comes later" in caplog.text

@@ -178,10 +178,9 @@ def test_what_is_no_skill_store_is_refused(skills: Any) -> None:
         create_mcp_server("Skills", skills=skills)
 
 
-async def test_a_skill_that_is_not_enabled_is_shown_once_the_server_enables_it() -> None:
-    server = create_mcp_server(
-        "Skills", skills=Store(tidy="Tidies", cook="Cooks"), options={"tidy": ServeOptions(enabled=False)}
-    )
+async def test_a_skill_that_is_disabled_is_shown_once_the_server_enables_it() -> None:
+    server = create_mcp_server("Skills", skills=Store(tidy="Tidies", cook="Cooks"))
+    server.disable(names={"skill://tidy/SKILL.md"})
     async with Client(server) as client:
         assert [resource.uri for resource in await client.list_resources()] == ["skill://cook/SKILL.md"]
         for uri in ("skill://tidy/SKILL.md", "skill://tidy/notes/usage.md"):

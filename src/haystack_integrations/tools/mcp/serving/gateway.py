@@ -315,7 +315,7 @@ class ForwardedReading(Source):
         """
         super().__init__()
         self._toolset = toolset
-        limits = ServeOptions(tags=options.tags, scopes=options.scopes, enabled=options.enabled)
+        limits = ServeOptions(tags=options.tags, scopes=options.scopes)
         self._shared = limits.of_component()
         self._unwatch: Unsubscribe | None = None
 

@@ -20,7 +20,6 @@ from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.auth import require_scopes
 from fastmcp.server.extensions import ServerExtension
-from fastmcp.server.transforms import Visibility
 from fastmcp.tools.base import Tool
 from jsonschema import Draft202012Validator, SchemaError
 from mcp.types import Completion, Icon, ToolAnnotations
@@ -34,21 +33,6 @@ from haystack_integrations.tools.mcp.serving.changes import Changes
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_SHOWN = 100
 _HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-
-
-def _metadata_of_hidden() -> Any:
-    marking = Visibility(False, match_all=True).list_tools([Tool(name="hidden", parameters={})])
-    try:
-        marking.send(None)  # it waits for nothing
-    except StopIteration as done:
-        return done.value[0].meta
-    marking.close()
-    msg = "FastMCP waits for something while it hides a tool, which `enabled=False` is not made for"
-    raise RuntimeError(msg)
-
-
-# The metadata of what is not enabled, which FastMCP never sends. It is not left out, so that `server.enable` shows it.
-_HIDDEN: Any = _metadata_of_hidden()
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -155,13 +139,12 @@ class ServeOptions:
     :param name: The name for clients; by default that of the tool, pipeline or agent.
     :param title: A name for people.
     :param description: What it does, for the model.
-    :param tags: Tags, by which things are enabled and disabled together.
+    :param tags: Tags, by which things are enabled and disabled together: `server.disable(tags={"admin"})`.
     :param icons: Icons, as `mcp.types.Icon`, dictionaries or URLs.
     :param meta: Metadata for clients, sent as `_meta`.
     :param annotations: Hints for clients: `ToolAnnotations`, or a dictionary with `title`, `readOnlyHint`,
         `destructiveHint`, `idempotentHint` and `openWorldHint`.
     :param version: The version; clients see the highest of those that have the same name.
-    :param enabled: Whether clients see and can use it. One that is not is enabled by `server.enable(names={...})`.
     :param timeout: How long a call may take, in seconds, including what it waits for a free place; unlimited by
         default. The thread of a synchronous tool cannot be stopped: it goes on alone, and keeps its place until then.
     :param output_schema: JSON schema of the structured result, of the type `object`; by default what can be derived
@@ -198,7 +181,6 @@ class ServeOptions:
     meta: Mapping[str, Any] = field(default_factory=dict)
     annotations: Annotated[ToolAnnotations | Mapping[str, Any] | None, BeforeValidator(_annotations)] = None
     version: Annotated[str | int | None, AfterValidator(_version)] = None
-    enabled: StrictBool = True
     timeout: Annotated[float, Field(gt=0)] | None = None
     output_schema: Annotated[Mapping[str, Any] | Literal[False] | None, AfterValidator(_output_schema)] = None
     strict_validation: StrictBool | None = None
@@ -226,7 +208,7 @@ class ServeOptions:
             "description": self.description,
             "tags": set(self.tags),
             "icons": list(self.icons),
-            "meta": {**self.meta, **({} if self.enabled else _HIDDEN)},
+            "meta": dict(self.meta),
             "version": self.version,
             "auth": require_scopes(*self.scopes) if self.scopes else None,
         }
