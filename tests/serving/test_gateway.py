@@ -13,13 +13,11 @@ import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import StaticTokenVerifier
-from fastmcp.server.middleware import Middleware
 from haystack import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.types import (
-    Completion,
     ElicitRequest,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
@@ -29,13 +27,11 @@ from mcp.types import (
     ListResourcesResult,
     ListResourceTemplatesResult,
     PaginatedRequestParams,
-    PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
     Resource,
     ResourceLink,
     ResourceTemplate,
-    ResourceTemplateReference,
     TextResourceContents,
     ToolAnnotations,
 )
@@ -48,7 +44,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.handlers import answer_later
@@ -95,11 +90,6 @@ class Upstream:
             return a + b
 
         @server.tool()
-        def reflect(ctx: Context) -> dict[str, Any]:
-            meta = ctx.request_context.meta or {}
-            return {name: value for name, value in meta.items() if name.startswith("tea")}
-
-        @server.tool()
         def fail() -> str:
             from mcp.server.mcpserver.exceptions import ToolError as UpstreamError
 
@@ -143,13 +133,6 @@ class Upstream:
         def praise(what: str) -> str:
             return f"Praise {what}."
 
-        @server.completion()
-        async def complete(reference, argument, context):
-            known = {"praise": ["jam", "jelly", "tea"], "shelf://{board}/count": ["top", "bottom"]}
-            name = reference.name if isinstance(reference, PromptReference) else reference.uri
-            found = [each for each in known[name] if each.startswith(argument.value)]
-            return Completion(values=found, total=len(known[name]), has_more=True)
-
 
 @pytest.fixture
 def upstream():
@@ -160,48 +143,6 @@ def upstream():
 def toolset(upstream):
     with MCPToolset(InProcessServerInfo(upstream.server), handlers=MCPHandlers(elicitation=answer_later)) as toolset:
         yield toolset
-
-
-class Story(BaseModel):
-    title: str
-    pages: list[str]
-
-
-async def test_long_texts_of_the_other_server_are_cut_if_that_was_asked_for():
-    upstream = MCPServer("upstream")
-
-    @upstream.tool()
-    def tell() -> Story:
-        return Story(title="Jam", pages=["short", "long " * 9, "long " * 9])
-
-    @upstream.tool()
-    def say() -> str:
-        return "word " * 9
-
-    with MCPToolset(InProcessServerInfo(upstream)) as toolset:
-        server = create_mcp_server("gateway", tools=[(toolset, ServeOptions(max_characters=10))])
-        async with Client(server) as client:
-            told = await client.call_tool("tell", {})
-            said = await client.call_tool("say", {})
-    note = "Texts are cut to 10 characters, marked with '...'."
-    assert told.structured_content == {"title": "Jam", "pages": ["short", "long long ...", "long long ..."]}
-    assert told.content[0].text.endswith("...")
-    assert [block.text for block in told.content[1:]] == [note]
-    assert told.meta["haystack"] == {"truncated": [note]}
-    assert said.structured_content == {"result": "word word ..."}
-    assert [block.text for block in said.content] == ["word word ...", note]
-
-
-async def test_a_text_that_the_output_schema_wants_whole_is_not_cut():
-    code = {"type": "object", "properties": {"code": {"type": "string", "pattern": "^[0-9]{20}$"}}}
-    upstream = ForeignServer(definition("code", output_schema=code))
-    upstream.answer = text_result("word " * 9, structured_content={"code": "1" * 20})
-    with MCPToolset(upstream.info) as toolset:
-        server = create_mcp_server("gateway", tools=[(toolset, ServeOptions(max_characters=10))])
-        async with Client(server) as client:
-            result = await client.call_tool("code", {})
-    assert result.structured_content == {"code": "1" * 20}
-    assert result.content[0].text == "word word ..."
 
 
 @pytest.fixture(params=["legacy", "auto"])
@@ -219,27 +160,6 @@ async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
-
-
-class SaysTheTenant(Middleware):
-    async def on_call_tool(self, context, call_next):
-        with mcp_request_context(meta={"tea.example/tenant": "operator"}):
-            return await call_next(context)
-
-
-async def test_what_a_client_says_replaces_nothing_that_the_operator_says(toolset, mode):
-    server = create_mcp_server("gate", tools=[toolset])
-    server.add_middleware(SaysTheTenant())
-    async with Client(server, mode=mode) as client:
-        meta = {"tea.example/table": 4, "tea.example/tenant": "client"}
-        result = await client.call_tool("reflect", {}, meta=meta)
-        assert result.structured_content == {"tea.example/table": 4, "tea.example/tenant": "operator"}
-
-
-async def test_what_a_client_says_beside_a_call_reaches_the_other_server(toolset, mode):
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
-        for meta in ({"tea.example/table": 4}, {"tea.example/table": 5}, None):
-            assert (await client.call_tool("reflect", {}, meta=meta)).structured_content == (meta or {})
 
 
 async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
@@ -451,17 +371,6 @@ async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(u
     assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
 
 
-async def test_a_completion_that_the_other_server_refuses_is_empty(upstream, toolset, caplog):
-    @upstream.server.completion()
-    async def refuse(reference, argument, context):
-        raise MCPError(-32050, "out of ideas")
-
-    prompt = PromptReference(type="ref/prompt", name="praise")
-    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-        assert (await client.complete(prompt, {"name": "what", "value": "te"})).values == []
-    assert "out of ideas" in caplog.text
-
-
 async def test_a_list_that_the_other_server_does_not_give_is_empty_and_the_rest_is_served(upstream, toolset, caplog):
     async def refuse(_context, _parameters):
         raise MCPError(-32050, "the shelf is locked")
@@ -584,8 +493,6 @@ async def test_prompts_of_the_same_name_have_the_prefixes_of_their_tools(upstrea
         assert sorted(prompt.name for prompt in await client.list_prompts()) == ["praise", "second_praise"]
         prompt = await client.get_prompt("second_praise", {"what": "tea"})
         assert prompt.messages[0].content.text == "Praise tea."
-        reference = PromptReference(type="ref/prompt", name="second_praise")
-        assert (await client.complete(reference, {"name": "what", "value": "t"})).values == ["tea"]
 
 
 async def test_of_two_prompts_of_one_name_the_last_one_is_served_as_of_tools_and_the_log_says_so(upstream, caplog):
@@ -600,21 +507,6 @@ async def test_of_two_prompts_of_one_name_the_last_one_is_served_as_of_tools_and
         assert [prompt.name for prompt in await client.list_prompts()] == ["praise"]
         assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Sing of tea."
     assert caplog.text.count("There are two things named 'praise'. The one that was given first is not served.") == 1
-
-
-@pytest.mark.parametrize(
-    ("reference", "argument", "typed", "offered"),
-    [
-        (PromptReference(type="ref/prompt", name="praise"), "what", "j", ["jam", "jelly"]),
-        (ResourceTemplateReference(type="ref/resource", uri="shelf://{board}/count"), "board", "t", ["top"]),
-        (PromptReference(type="ref/prompt", name="no_such_prompt"), "what", "j", []),
-    ],
-)
-async def test_the_other_server_completes_arguments(toolset, mode, reference, argument, typed, offered):
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
-        completion = await client.complete(reference, {"name": argument, "value": typed})
-    assert completion.values == offered
-    assert bool(completion.has_more) is bool(offered)  # whether there are more, only the other server knows
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["from the start", "added later"])

@@ -15,9 +15,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from fastmcp import Context
@@ -44,7 +42,6 @@ from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, Progre
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
@@ -52,9 +49,6 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-# As in the protocol, and as the SDK calls it.
-_PROGRESS_TOKENS = ("progressToken", "progress_token")
 
 # How often a server may ask in one call before it is given up.
 _MOST_QUESTIONS = 20
@@ -72,8 +66,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
-            with _meta_of(call.context):
-                return await _call(tool, arguments, call)
+            return await _call(tool, arguments, call)
         except MCPInvocationError as error:
             failure = _failure(tool, error)
         raise failure
@@ -98,22 +91,6 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
     # FastMCP writes its own there, also about tags and versions.
     return {key: value for key, value in (meta or {}).items() if key not in ("fastmcp", "_fastmcp")}
-
-
-@contextmanager
-def _meta_of(served: Context | None) -> Iterator[None]:
-    """Send the other server what the client says in `_meta`, but for what concerns the connection to this one."""
-    request = served.request_context if served is not None else None
-    said = request.meta if request is not None else None
-    meta = {name: value for name, value in (_own(said) or {}).items() if name not in _PROGRESS_TOKENS}
-    context = current_context.get() or MCPRequestContext()
-    # What a middleware of the operator says takes precedence.
-    reset = current_context.set(replace(context, meta={**meta, **(context.meta or {})})) if meta else None
-    try:
-        yield
-    finally:
-        if reset is not None:
-            current_context.reset(reset)
 
 
 async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> Any:
@@ -393,35 +370,6 @@ class ForwardedReading(Source):
         :returns: The prompts; none if the server cannot be reached.
         """
         return [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
-
-    async def complete(
-        self, reference: str, argument: str, value: str, known: Mapping[str, str]
-    ) -> types.Completion | None:
-        """
-        Complete an argument of a prompt or template.
-
-        :param reference: The name of the prompt, or the URI template.
-        :param argument: The name of the argument.
-        :param value: What was typed so far.
-        :param known: The other arguments that are known.
-        :returns: Values; None if it is nothing of this server, or it completes nothing.
-        """
-        if "completions" not in (self._toolset.capabilities or {}):
-            return None
-        named: types.PromptReference | types.ResourceTemplateReference
-        remote_names = {each.name: each._remote_name for each in await self.list_prompts()}
-        if reference in remote_names:
-            named = types.PromptReference(type="ref/prompt", name=remote_names[reference])
-        elif any(reference == each.uri_template for each in await self.list_resource_templates()):
-            named = types.ResourceTemplateReference(type="ref/resource", uri=reference)
-        else:
-            return None
-        try:
-            argument_so_far = {"name": argument, "value": value}
-            return await self._toolset.complete_async(named, argument_so_far, dict(known))
-        except MCPError as error:
-            self._log(error)
-            return None
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
         await self.warm_up()  # of a toolset that was added while the server runs

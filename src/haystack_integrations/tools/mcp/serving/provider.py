@@ -23,7 +23,7 @@ from fastmcp.utilities.versions import VersionSpec, version_sort_key
 from haystack import logging
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
-from mcp.types import Completion, CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
+from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -254,39 +254,32 @@ class HaystackProvider(Provider, Changes):
     @property
     def completes(self) -> bool:
         """
-        Whether there may be something to complete: prompts, or templates of resources.
+        Whether there are prompts, whose arguments may be completed.
         """
-        return any(type(source).complete is not Source.complete for source in self.sources)
+        return any(isinstance(source, PromptSource) for source in self.sources)
 
     async def complete(
         self,
         reference: PromptReference | ResourceTemplateReference,
         argument: CompletionArgument,
         context: CompletionContext | None,
-    ) -> Completion | list[str] | None:
+    ) -> list[str] | None:
         """
-        Complete an argument: what `server.add_completion_handler(provider.complete)` wants.
+        Complete an argument of a prompt: what `server.add_completion_handler(provider.complete)` wants.
 
-        :param reference: The prompt, or the template of resources.
+        :param reference: The prompt.
         :param argument: The argument, and what was typed so far.
         :param context: The other arguments that are known.
         :returns: Values that clients may offer; None for what is not served here, or not shown to this client.
         """
-        server = get_context().fastmcp
-        if isinstance(reference, PromptReference):
-            name = reference.name
-            shown = await server.get_prompt(name) is not None
-        else:
-            name = reference.uri
-            templates = await server.list_resource_templates(run_middleware=False)
-            shown = any(template.uri_template == name for template in templates)
-        if not shown:
+        if not isinstance(reference, PromptReference) or await get_context().fastmcp.get_prompt(reference.name) is None:
             return None
         known = dict((context and context.arguments) or {})
         for source in self.sources:
-            values = await source.complete(name, argument.name, argument.value, known)
-            if values is not None:
-                return values if isinstance(values, Completion) else list(values)
+            if isinstance(source, PromptSource):
+                values = await source.complete(reference.name, argument.name, argument.value, known)
+                if values is not None:
+                    return list(values)
         return None
 
     @asynccontextmanager

@@ -255,14 +255,14 @@ class ResultWriter:
         Turn what the tool returned into the result of the call.
 
         :param value: What it returned, or an `Answer`. A `ToolResult`, a `CallToolResult` and an `InputRequiredResult`
-            are sent as they are, except that long texts of a `CallToolResult` are cut.
+            are sent as they are.
         :returns: The result.
         :raises ToolError: If it does not fit the output schema.
         """
         if isinstance(value, ToolResult):
             return value
         if isinstance(value, types.CallToolResult):
-            return ToolResult.from_mcp_result(self._cut(value))
+            return ToolResult.from_mcp_result(value)
         if isinstance(value, types.InputRequiredResult):
             return InputRequiredToolResult(value)
         writer = JsonWriter(self._options)
@@ -280,28 +280,6 @@ class ResultWriter:
         if self._wraps:
             meta["fastmcp"] = {"wrap_result": True}
         return ToolResult(content=content, structured_content=structured, meta=meta or None)
-
-    def _cut(self, result: types.CallToolResult) -> types.CallToolResult:
-        """Keep to `max_characters` in the result of another server."""
-        if self._options.max_characters is None:
-            return result
-        writer = JsonWriter(self._options)
-        structured = writer.write(result.structured_content)
-        if self._validator is not None and not self._validator.is_valid(structured):
-            # E.g. a text of which the schema wants the end. Clients would throw the answer away.
-            writer.notes, structured = [], result.structured_content
-
-        def shortened(block: types.ContentBlock) -> types.ContentBlock:
-            if not isinstance(block, types.TextContent):
-                return block
-            return block.model_copy(update={"text": writer.text(block.text)})
-
-        content = [shortened(block) for block in result.content]
-        if not writer.notes:
-            return result
-        content += [types.TextContent(type="text", text=note) for note in writer.notes]
-        meta = {**(result.meta or {}), "haystack": {"truncated": writer.notes}}
-        return result.model_copy(update={"content": content, "structured_content": structured, "meta": meta})
 
     def _structured(self, written: Any) -> dict[str, Any] | None:
         if self._validator is None:

@@ -22,7 +22,7 @@ from fastmcp.server.auth import require_scopes
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.tools.base import Tool
 from jsonschema import Draft202012Validator, SchemaError
-from mcp.types import Completion, Icon, ToolAnnotations
+from mcp.types import Icon, ToolAnnotations
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.dataclasses import dataclass
 
@@ -385,24 +385,6 @@ class Source(Changes):
         List the prompts.
         """
         return []
-
-    async def complete(
-        self,
-        reference: str,  # noqa: ARG002 - for subclasses
-        argument: str,  # noqa: ARG002
-        value: str,  # noqa: ARG002
-        known: Mapping[str, str],  # noqa: ARG002
-    ) -> Completion | Sequence[str] | None:
-        """
-        Complete an argument of a prompt or of a template of resources.
-
-        :param reference: The name of the prompt, or the URI template.
-        :param argument: The name of the argument.
-        :param value: What was typed so far.
-        :param known: The other arguments that are known.
-        :returns: Values that clients may offer; None if this source does not have that.
-        """
-        return None
 
     @property
     def extensions(self) -> Sequence[ServerExtension]:
