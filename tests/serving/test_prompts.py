@@ -2,10 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import asyncio
-import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -20,7 +17,6 @@ from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -160,19 +156,6 @@ class TestCompletion:
             unknown = PromptReference(type="ref/prompt", name="unknown")
             assert (await client.complete(unknown, {"name": "language", "value": ""})).values == []
 
-    async def test_values_may_be_awaited_however_they_come(self) -> None:
-        async def things(value: str, known: Mapping[str, str]) -> list[str]:
-            return [f"{value}!"]
-
-        class Things:
-            async def __call__(self, value: str, known: Mapping[str, str]) -> list[str]:
-                return await things(value, known)
-
-        completions = {"thing": lambda value, known: things(value.lower(), known), "language": Things()}
-        async with client_of({"ask": ServeOptions(completions=completions)}, ask=chat_builder()) as client:
-            for name in completions:
-                assert (await client.complete(ASK, {"name": name, "value": "x"})).values == ["x!"]
-
     @pytest.mark.parametrize("mode", ["auto", "legacy"])
     async def test_what_fails_stays_inside(self, mode: Any) -> None:
         def things(_value: str, _known: Mapping[str, str]) -> list[str]:
@@ -192,25 +175,6 @@ class TestCompletion:
         async with client_of(options, ask=chat_builder()) as client:
             offered = await client.complete(ASK, {"name": "thing", "value": "x"})
             assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
-
-    async def test_values_that_take_long_take_no_threads_of_the_event_loop(self) -> None:
-        loop, is_asked, may_answer = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
-
-        def things(_value: str, _known: Mapping[str, str]) -> list[str]:
-            loop.call_soon_threadsafe(is_asked.set)
-            may_answer.wait(LIMIT)
-            return ["tea"]
-
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        async with client_of({"ask": ServeOptions(completions={"thing": things})}, ask=chat_builder()) as client:
-            completing = asyncio.create_task(client.complete(ASK, {"name": "thing", "value": ""}))
-            try:
-                async with asyncio.timeout(LIMIT / 2):
-                    await is_asked.wait()
-                    await asyncio.to_thread(lambda: None)
-            finally:
-                may_answer.set()
-            assert (await completing).values == ["tea"]
 
     async def test_what_a_client_may_not_see_is_not_completed(self) -> None:
         options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}
@@ -234,7 +198,6 @@ class TestCompletion:
             {"bound": {"other": 1}},
             r"names 'other', which is not among the variables of the prompt: ",
         ),
-        ({"ask": chat_builder()}, {"inputs": ["thing"], "bound": {"thing": 1}}, "must set each variable once"),
         (
             {"ask": chat_builder()},
             {"completions": {"other": ["x"]}},

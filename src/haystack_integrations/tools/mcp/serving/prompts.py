@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from fastmcp.exceptions import FastMCPError, PromptError
+from fastmcp.exceptions import PromptError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from haystack.dataclasses import ChatMessage
 from mcp import types
@@ -161,15 +161,9 @@ class ServedPrompt(Prompt):
         if not callable(candidates):
             return [each for each in candidates if each.casefold().startswith(value.casefold())]
         try:
-            if inspect.iscoroutinefunction(candidates):
-                found = candidates(value, known)
-            else:
-                found = await self._places.run(candidates, value, known)
-            # Also of a lambda that calls an async function, and of an object whose `__call__` is one.
+            found = await self._places.run(candidates, value, known)
             found = await found if inspect.isawaitable(found) else found
             return [str(each) for each in found]
-        except FastMCPError:
-            raise
         except Exception as error:
             # Clients until 2025-11-25 would get the text of any other error.
             msg = f"Error completing '{argument}' of prompt '{self.name}'"
@@ -188,9 +182,6 @@ def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions)
         shown = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
     named = [*shown.values(), *options.bound]
     check_known(f"options[{name!r}]", named, variables, "the variables of the prompt")
-    if len(set(named)) < len(named):
-        msg = f"`options[{name!r}]`: `inputs` and `bound` must set each variable once"
-        raise ValueError(msg)
     return shown
 
 
