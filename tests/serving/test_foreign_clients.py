@@ -111,10 +111,7 @@ def test_the_typescript_sdk_uses_all_of_it(
     # The SDK forgets those that it reads together with the result of the call, over stdio sometimes all.
     assert over == "stdio" or steps[0] == STEPS[0]
     assert steps == [step for step in STEPS if step in steps]
-    assert {resource["uri"] for resource in found["resources"]["resources"]} == {
-        "documents://shop",
-        "documents://shop/chair",
-    }
+    assert {resource["uri"] for resource in found["resources"]["resources"]} == {"documents://shop"}
     assert found["document"]["contents"][0]["text"] == "It has four legs."
     assert found["prompt"]["messages"][0]["content"]["text"] == "What costs tea?"
     assert "enough" in found["cancelled"]["error"]

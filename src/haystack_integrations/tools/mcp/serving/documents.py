@@ -12,7 +12,6 @@ Document stores as resources.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     refused,
     resolved,
 )
-from haystack_integrations.tools.mcp.serving.results import JsonWriter, well_formed
+from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
@@ -48,11 +47,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _JSON = "application/json"
 # How many documents a listing has, unless the options or the client say something else.
 _DEFAULT_LIMIT = 50
-# How many characters of a document's beginning are its description in lists.
-_DESCRIPTION = 120
 # Digits of a number in a URI.
 _LONGEST_NUMBER = 9
-_NEEDED_METHODS = ("filter_documents", "count_documents")
+_NEEDED_METHODS = ("filter_documents",)
 
 _SEARCH_HELP = (
     "Searches the documents of '{name}'. `filters` are filters of Haystack as JSON, like "
@@ -83,12 +80,11 @@ class DocumentStoreSource(Source):
 
     async def list_resources(self) -> Sequence[Resource]:
         """
-        List the stores, and the documents of those that have few.
+        List the stores.
 
         :returns: The resources.
         """
-        listed = await asyncio.gather(*(store.resources() for store in self._stores))
-        return [resource for resources in listed for resource in resources]
+        return [store.resource for store in self._stores]
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
         """
@@ -134,7 +130,7 @@ class _ServedStore:
             **common,
         }
         of_search = {"name": f"{shown}_search", "description": _SEARCH_HELP.format(name=shown), **common}
-        self._list = Resource.from_function(self._read_list, self.uri, name=shown, mime_type=_JSON, **of_all)
+        self.resource = Resource.from_function(self._read_list, self.uri, name=shown, mime_type=_JSON, **of_all)
         self.templates: list[ResourceTemplate] = [
             ResourceTemplate.from_function(self._read_document, f"{self.uri}/{{document_id}}", **self._of_document),
             ResourceTemplate.from_function(
@@ -142,40 +138,28 @@ class _ServedStore:
             ),
         ]
 
-    async def resources(self) -> list[Resource]:
-        """
-        The list of documents, and each document if there are few.
-        """
-        try:
-            documents = [*map(self._document_resource, await self._filter(None, most=self._limit))]
-        # Of any kind: each store has errors of its own.
-        except Exception as error:
-            logger.warning(
-                "The documents of the store '{store}' cannot be listed. It is listed without them: {error}",
-                store=self._name,
-                error=repr(error),
-            )
-            documents = []
-        return [self._list, *documents]
-
     def resource_at(self, uri: str) -> Resource | None:
         """
         Return the list of documents, or one document, by the URI.
         """
         if uri == self.uri:
-            return self._list
+            return self.resource
         store, _, written = uri.rpartition("/")
         if store != self.uri or not written or any(each in written for each in "?#"):
             return None
         # However the client wrote it, so that a document that is disabled is so by every name.
-        return self._resource_of(unquote(written, errors="surrogatepass"), self._of_document)
+        document_id = unquote(written, errors="surrogatepass")
 
-    async def _filter(self, filters: dict[str, Any] | None, *, most: int | None = None) -> list[Document]:
+        async def read() -> ResourceResult:
+            return await self._read_document(document_id)
+
+        return Resource.from_function(read, self._uri_of(document_id), **self._of_document)
+
+    async def _filter(self, filters: dict[str, Any] | None) -> list[Document]:
         """
         Find documents by filters, combined with those that clients neither see nor set.
 
         :param filters: The filters.
-        :param most: With this, none are returned if the store has more.
         :returns: The documents.
         """
         async with self._bound() as bound:
@@ -183,31 +167,8 @@ class _ServedStore:
             combined = (
                 {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
             )
-
-            def found() -> list[Document]:
-                if most is not None and self._store.count_documents() > most:
-                    return []
-                documents: list[Document] = self._store.filter_documents(filters=combined)
-                return documents
-
-            return await self._places.run(found)
-
-    def _document_resource(self, document: Document) -> Resource:
-        text = " ".join((document.content or "")[:_DESCRIPTION].split())
-        shown = {
-            "name": _title(document) or document.id,
-            "title": _title(document),
-            "description": text or None,
-            "mime_type": _mime_type(document),
-        }
-        shown = {name: well_formed(each) if each else each for name, each in shown.items()}
-        return self._resource_of(document.id, {**self._of_document, **shown})
-
-    def _resource_of(self, document_id: str, shown: dict[str, Any]) -> Resource:
-        async def read() -> ResourceResult:
-            return await self._read_document(document_id)
-
-        return Resource.from_function(read, self._uri_of(document_id), **shown)
+            found: list[Document] = await self._places.run(lambda: self._store.filter_documents(filters=combined))
+            return found
 
     def _uri_of(self, document_id: str) -> str:
         return f"{self.uri}/{quote(document_id, safe='', errors='surrogatepass')}"
@@ -281,23 +242,6 @@ def _number(argument: str, value: str) -> int:
         msg = f"`{argument}` must be a number from 0 on"
         raise refused(msg)
     return int(value)
-
-
-def _title(document: Document) -> str | None:
-    """
-    What people call a document: Haystack's converters keep the path of a file, others set a title.
-    """
-    for key in ("title", "name", "file_name", "file_path"):
-        value = document.meta.get(key)
-        if isinstance(value, str) and value:
-            return value.replace("\\", "/").rsplit("/", 1)[-1]
-    return None
-
-
-def _mime_type(document: Document) -> str:
-    if document.content is None and document.blob is not None:
-        return document.blob.mime_type or "application/octet-stream"
-    return _text_type(document)
 
 
 def _text_type(document: Document) -> str:
