@@ -149,23 +149,12 @@ async def pays(shop: Shop, era: str, answer: Callable[[str], ElicitResult] | Non
         await client.call_tool("shop", {"task": "Shop."})
 
 
-def edit(arguments: str) -> Callable[[str], ElicitResult]:
-    return lambda _: ElicitResult(action="accept", content={"approve": True, "arguments": arguments})
-
-
 @rows(
     ("answer", "told"),
     [
         (lambda _: ElicitResult(action="decline"), "rejected by the user"),
         (lambda _: ElicitResult(action="cancel"), "rejected by the user"),
-        # Arguments that cannot be used are no approval.
-        (edit("[2]"), "are not a JSON object"),
-        (edit('{"amount": NaN}'), "are not a JSON object"),
-        (edit('{"amount": 1e999}'), "are not a JSON object"),
-        (edit("{" * 5000), "are not a JSON object"),
-        (edit('{"amount": 2, "secret": "x"}'), "arguments that the call does not have"),
-        # No arguments are not the same as those of the model.
-        (edit("{}"), ""),
+        (lambda _: ElicitResult(action="accept", content={"approve": "true", "feedback": "no"}), "no"),
     ],
 )
 @ERAS
@@ -369,33 +358,13 @@ async def test_an_equal_call_within_is_a_decision_of_its_own(era: str):
     assert len(shop.questions) == (2 if era == HANDSHAKE else 1)
 
 
-@pytest.mark.parametrize(("arguments", "paid"), [('{"amount": 2}', 2), ("", 1), (' {"amount" : 1}', 1)])
-@ERAS
-async def test_a_client_edits_the_arguments_or_leaves_them(era: str, arguments: str, paid: int):
-    shop = Shop(call("pay", amount=1), say("Done."))
-    await pays(shop, era, edit(arguments))
-
-    assert shop.did == [paid]
-    said = [each.text for each in shop.agent.chat_generator.turns[-1].messages if each.is_from("user")]
-    assert any("'pay' were updated by the user" in str(each) for each in said) == (paid == 2)
-
-
 def test_what_is_shown_hides_nothing():
     asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é\U000e0101"})
 
     assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
-    assert asked.form["properties"]["arguments"]["default"] == asked.arguments
     asked = Question.about("The agent 'x'", "pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok", {})
     assert asked.message.endswith(r"'pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok' with {}")
-
-
-def test_nobody_edits_what_is_not_shown_in_whole():
-    asked = Question.about("The agent 'x'", "pay", {"to": "B" * 5000})
-    answer = types.ElicitResult(action="accept", content={"approve": True, "arguments": '{"to": "C"}'})
-
-    assert "more characters)" in asked.message
-    assert "arguments" not in asked.form["properties"]
-    assert not asked.verdict(answer).approved
+    assert Question.about("The agent 'x'", "pay", {"to": "B" * 5000}).message.endswith("... (1010 more characters)")
 
 
 async def paused(client: Client[Any], **arguments: Any) -> types.InputRequiredResult:

@@ -58,7 +58,6 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import TypeAdapter
-from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.haystack_compat import (
@@ -101,7 +100,16 @@ _VERSION = 1
 _KEEP_SPENT = 24 * 3600.0
 # Longer arguments are cut in a question, which says so.
 _MOST_SHOWN = 4000
-_APPROVE, _FEEDBACK, _ARGUMENTS = "approve", "feedback", "arguments"
+_APPROVE, _FEEDBACK = "approve", "feedback"
+# The JSON schema of an answer.
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        _APPROVE: {"type": "boolean", "title": "Approve", "description": "Whether the tool may run"},
+        _FEEDBACK: {"type": "string", "title": "Feedback", "description": "What the agent should know about it"},
+    },
+    "required": [_APPROVE],
+}
 # The texts for the model that a strategy of Haystack may have of its own.
 _TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
 
@@ -113,13 +121,11 @@ class Verdict:
 
     :param approved: Whether it may be made.
     :param feedback: What the model is told.
-    :param arguments: The arguments to call it with, if the person changed those that the model chose.
     :param was_asked: Whether there was somebody to ask.
     """
 
     approved: bool
     feedback: str | None = None
-    arguments: dict[str, Any] | None = None
     was_asked: bool = True
 
 
@@ -130,12 +136,10 @@ class Question:
 
     :param key: Identifies it among those of its step.
     :param message: What the person reads.
-    :param arguments: The arguments that the model chose, as JSON.
     """
 
     key: str
     message: str
-    arguments: str
 
     @classmethod
     def about(cls, caller: str, tool_name: str, arguments: Mapping[str, Any]) -> Question:
@@ -147,34 +151,14 @@ class Question:
         :param arguments: The arguments that the model chose.
         :returns: The question. Its key is the same in each process, and another one if a hook has changed the call.
         """
-        as_json = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
-        shown = as_json
+        as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
         if len(shown) > _MOST_SHOWN:
             shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
         digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
         # A line end in the name would begin what looks like another question.
         shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
         message = f"{caller} wants to call the tool '{shown_name}' with {shown}"
-        return cls(f"approve-{digest}", message, as_json)
-
-    @property
-    def form(self) -> dict[str, Any]:
-        """
-        The JSON schema of the answer.
-        """
-        properties: dict[str, Any] = {
-            _APPROVE: {"type": "boolean", "title": "Approve", "description": "Whether the tool may run"},
-            _FEEDBACK: {"type": "string", "title": "Feedback", "description": "What the agent should know about it"},
-        }
-        # Nobody should change what is not shown in whole.
-        if json.loads(self.arguments) and len(self.arguments) <= _MOST_SHOWN:
-            properties[_ARGUMENTS] = {
-                "type": "string",
-                "title": "Arguments",
-                "description": "What to call the tool with, as JSON",
-                "default": self.arguments,
-            }
-        return {"type": "object", "properties": properties, "required": [_APPROVE]}
+        return cls(f"approve-{digest}", message)
 
     def as_request(self) -> types.ElicitRequest:
         """
@@ -182,9 +166,7 @@ class Question:
 
         :returns: The elicitation.
         """
-        return types.ElicitRequest(
-            params=types.ElicitRequestFormParams(message=self.message, requested_schema=self.form)
-        )
+        return types.ElicitRequest(params=types.ElicitRequestFormParams(message=self.message, requested_schema=_FORM))
 
     def verdict(self, answer: types.ElicitResult) -> Verdict:
         """
@@ -198,31 +180,7 @@ class Question:
         content = answer.content or {}
         given = content.get(_FEEDBACK)
         feedback = given if isinstance(given, str) and given else None
-        if content.get(_APPROVE) is not True:
-            return Verdict(False, feedback)
-        changed = content.get(_ARGUMENTS)
-        if changed is None or changed in ("", self.arguments):
-            return Verdict(True, feedback)
-        return self._changed(changed, feedback)
-
-    def _changed(self, text: Any, feedback: str | None) -> Verdict:
-        chosen = json.loads(self.arguments)
-        try:
-            arguments = from_json(text)
-            json.dumps(arguments, allow_nan=False)  # 1e999, too, is infinite in Python
-        except (TypeError, ValueError):
-            arguments = None
-        if not isinstance(arguments, dict):
-            return Verdict(False, "The arguments that the user gave instead are not a JSON object.")
-        if _ARGUMENTS not in self.form["properties"] or not set(arguments) <= set(chosen):
-            # Others could be those that the agent takes from its State, which no client may set.
-            return Verdict(False, "The user gave arguments that the call does not have.")
-        return Verdict(True, feedback, None if _same(arguments, chosen) else arguments)
-
-
-def _same(one: Any, other: Any) -> bool:
-    # True equals 1 in Python, and 1.0 equals 1, but not for a tool.
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+        return Verdict(content.get(_APPROVE) is True, feedback)
 
 
 class Approvals:
@@ -359,7 +317,7 @@ def _can_be_asked(context: Context) -> bool:
 
 async def _elicit(context: Context, tool_name: str, question: Question) -> Verdict:
     try:
-        answer = await context.session.elicit_form(question.message, question.form, context.request_id)
+        answer = await context.session.elicit_form(question.message, _FORM, context.request_id)
     except SDKError as error:
         logger.debug("The client could not ask for approval: {error}", error=str(error))
         return _refused(tool_name, "the client could not ask.")
@@ -498,8 +456,8 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
     On Haystack 2.31, an Agent takes it as `confirmation_strategies={"delete_file": ClientConfirmationStrategy()}`.
 
     The person who uses the client sees the tool and the arguments that the model chose, and approves or rejects,
-    perhaps with a word for the model or with other arguments. A client that cannot ask anybody rejects. A served Agent
-    whose strategies ask at a console (`SimpleConsoleUI`, `RichConsoleUI`) asks its clients instead, without any change.
+    perhaps with a word for the model. A client that cannot ask anybody rejects. A served Agent whose strategies ask at
+    a console (`SimpleConsoleUI`, `RichConsoleUI`) asks its clients instead, without any change.
     """
 
     def __init__(self, confirmation_policy: Any = None, **templates: str) -> None:
@@ -553,10 +511,8 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
             return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
         if not decision.execute:
             return decision
-        # Haystack would take no arguments for unchanged ones, and on 2.31 tell the model those from the State.
-        final = client.changed
-        if final is None:
-            final = arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
+        # On 2.31, the model would be told those from the State.
+        final = arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
         return replace(decision, final_tool_params=final)
 
     async def run_async(self, **call: Any) -> ToolExecutionDecision:
@@ -615,7 +571,6 @@ class _Client:
     def __init__(self, approvals: Approvals | None, tool_call_id: str | None) -> None:
         self._approvals = approvals
         self._tool_call_id = tool_call_id
-        self.changed: dict[str, Any] | None = None
 
     def get_user_confirmation(
         self,
@@ -629,12 +584,7 @@ class _Client:
         verdict = self._approvals.decide(tool_name, tool_params, self._tool_call_id)
         if verdict is None or not verdict.was_asked:
             raise _UndecidedError(verdict.feedback if verdict is not None else None)
-        if not verdict.approved:
-            return ConfirmationUIResult("reject", verdict.feedback)
-        if verdict.arguments is None:
-            return ConfirmationUIResult("confirm", verdict.feedback)
-        self.changed = verdict.arguments
-        return ConfirmationUIResult("modify", verdict.feedback, self.changed)
+        return ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
 
 
 def _templates_of(strategy: Any) -> dict[str, str]:
