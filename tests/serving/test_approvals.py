@@ -154,7 +154,6 @@ async def pays(shop: Shop, era: str, answer: Callable[[str], ElicitResult] | Non
     [
         (lambda _: ElicitResult(action="decline"), "rejected by the user"),
         (lambda _: ElicitResult(action="cancel"), "rejected by the user"),
-        (lambda _: ElicitResult(action="accept", content={"approve": "true", "feedback": "no"}), "no"),
     ],
 )
 @ERAS
