@@ -13,6 +13,7 @@ What is called `test_...`, and what it answers, is what the suite asks for.
 
 import asyncio
 import base64
+import functools
 import json
 import sys
 from typing import Any, Literal
@@ -484,7 +485,9 @@ def make_server() -> FastMCP[Any]:
 
 
 def main() -> None:
-    run_server(make_server(), event_store=EventStore(), retry_interval=100, **json.loads(sys.argv[1]))
+    server = make_server()
+    server.http_app = functools.partial(server.http_app, retry_interval=100)
+    run_server(server, event_store=EventStore(), **json.loads(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import errno
 import functools
 import inspect
 import logging as python_logging
@@ -44,7 +43,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -203,7 +202,6 @@ def http_app(
     allowed_origins: Sequence[str] | None = None,
     max_body_size: _BodySize = LARGEST_BODY,
     event_store: _Events = None,
-    retry_interval: int | None = None,
     grace_period: _GracePeriod = 10.0,
 ) -> Starlette:
     """
@@ -222,7 +220,6 @@ def http_app(
     :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
     :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
         `fastmcp.server.event_store.EventStore` does.
-    :param retry_interval: How long these clients wait before they connect again, in milliseconds.
     :param grace_period: Seconds that the process may take to end once it is told to.
     :returns: The application. The server lives as long as the application's lifespan.
     :raises TypeError: If `server` is something else.
@@ -246,7 +243,6 @@ def http_app(
         path=path,
         stateless_http=stateless,
         event_store=event_store,
-        retry_interval=retry_interval,
         middleware=[for_pages, Middleware(_UntilItStops, guard=guard), *smaller_bodies],
         # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
         # look at the Origin of requests to an address that is not a loopback one.
@@ -256,8 +252,6 @@ def http_app(
     )
     # After the server's own routes, so that one of its own at the same path is taken.
     app.router.routes.append(Route("/health", _answer_health))
-    # Of a client that goes away while it sends a request, uvicorn would log a traceback.
-    app.add_exception_handler(ClientDisconnect, _answer_nobody)
     lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -303,10 +297,6 @@ async def _answer_health(_request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-async def _answer_nobody(_request: Request, _error: Exception) -> Response:
-    return Response(status_code=400)
-
-
 @checked()
 def run_server(
     server: _Server,
@@ -321,7 +311,6 @@ def run_server(
     allowed_origins: Sequence[str] | None = None,
     max_body_size: _BodySize = LARGEST_BODY,
     event_store: _Events = None,
-    retry_interval: int | None = None,
     stateless: bool | None = None,
     workers: Annotated[int, Field(ge=1, le=1024)] = 1,
     grace_period: _GracePeriod = 10.0,
@@ -362,7 +351,6 @@ def run_server(
     :param max_body_size: The largest request that is read, in bytes, at most 4 MiB.
     :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
         `fastmcp.server.event_store.EventStore` does.
-    :param retry_interval: How long these clients wait before they connect again, in milliseconds.
     :param stateless: True to keep no sessions. Clients of the protocol before 2026-07-28 then get no notifications
         outside their calls, and cannot be asked anything. By default True if there are several workers.
     :param workers: Processes that serve the same port. With more than one, `server` must be a function at the top level
@@ -379,19 +367,8 @@ def run_server(
     """
     _log_to_stderr(log_level)
     if transport == "stdio":
-        for_http = {
-            "host": host != "127.0.0.1",
-            "port": port is not None,
-            "path": path != "/mcp",
-            "auth": auth is not None,
-            "insecure": insecure,
-            "allowed_hosts": allowed_hosts is not None,
-            "allowed_origins": allowed_origins is not None,
-            "stateless": stateless,
-            "workers": workers > 1,
-        }
-        if given := [f"`{name}`" for name, is_given in for_http.items() if is_given]:
-            msg = f"Over stdio there is one client, and no place for {', '.join(given)}: pass transport='http'"
+        if port is not None or workers > 1:
+            msg = "Over stdio there is one client, and neither a port nor workers: pass transport='http'"
             raise ValueError(msg)
         asyncio.run(_serve_stdio(_made(server, None), grace_period))
         return
@@ -417,7 +394,6 @@ def run_server(
     options: dict[str, Any] = {
         "path": path,
         "event_store": event_store,
-        "retry_interval": retry_interval,
         "stateless": workers > 1 if stateless is None else stateless,
         "allowed_hosts": allowed_hosts,
         "allowed_origins": allowed_origins,
@@ -529,11 +505,6 @@ def _bind(host: str, port: int) -> list[socket.socket]:
             created = socket.create_server((address[0], number), family=family, backlog=2048)
         except OSError as error:
             failure = error
-            if error.errno == errno.EADDRINUSE and port:
-                # Whoever comes by this address would reach another program.
-                while listeners:
-                    listeners.pop().close()
-                break
             continue
         # asyncio sets TCP_NODELAY on connections whose protocol is known to be TCP. Without it, the last part of an
         # answer waits for the client's delayed acknowledgement of the first one: 40 ms.
