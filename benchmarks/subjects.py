@@ -186,7 +186,6 @@ class HaystackSubject(Subject):
 
         confirmation = hooks.MCPConfirmationHook(_Confirming(), overrides={"echo": "never"})
         return {
-            "before_run": [hooks.MCPInstructionsHook()],
             "before_tool": [hooks.MCPCallBudgetHook(max_turns=100, max_calls=1000), confirmation],
         }
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Hooks of an Agent (Haystack 3): a budget of turns, questions about what is not read-only, instructions of the server.
+Hooks of an Agent (Haystack 3): a budget of turns, and questions about what is not read-only.
 """
 
 import sys
@@ -23,7 +23,7 @@ except ImportError:
     print("This example needs Haystack 3: Haystack 2 has no hooks. See limits.py.")
     sys.exit()
 
-server = MCPServer("shelf", instructions="Count the books before you sort them.", log_level="WARNING")
+server = MCPServer("shelf", log_level="WARNING")
 
 
 @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -54,10 +54,7 @@ def main() -> None:
                 [ToolCall("count", {})], [ToolCall("sort", {"by": "title"})], [ToolCall("sort", {"by": "author"})]
             ),
             tools=toolset,
-            hooks={
-                "before_run": [hooks.MCPInstructionsHook(max_chars=500)],
-                "before_tool": [hooks.MCPCallBudgetHook(max_turns=2), confirmation],
-            },
+            hooks={"before_tool": [hooks.MCPCallBudgetHook(max_turns=2), confirmation]},
         )
         print_conversation(agent.run(messages=[ChatMessage.from_user("Sort my books.")])["messages"])
 

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`MCPInstructionsHook`: what servers say about their tools, once, fenced and limited.
+What servers say about their tools reaches the model once, fenced and limited.
 """
 
 import asyncio
 
 import pytest
-from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from mcp.server.lowlevel import Server
@@ -31,7 +30,6 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -99,7 +97,7 @@ class TestFence:
 
 
 class TestInDescriptions:
-    """`include_instructions`: without a hook, wherever Haystack shows tools to a model."""
+    """`include_instructions`: wherever Haystack shows tools to a model."""
 
     @pytest.fixture
     def server(self):
@@ -169,101 +167,39 @@ class TestInDescriptions:
         assert ("leave no room for its instructions" in caplog.text) is (said == 0)
 
 
-@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
-class TestHook:
-    @pytest.fixture
-    def registry(self):
-        providers = {"shop": info("Sell."), "library": info("Lend books."), "quiet": info(None)}
-        with MCPRegistry(providers, [ToolConfig("x", ["shop", "library", "quiet"])]) as registry:
-            yield registry
+def test_each_server_says_it_once_and_servers_of_one_name_are_told_apart():
+    shared = info("Sell.")
+    tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, exposed_name="again")]
+    tools.append(MCPTool("tool_11", info("Lend books.")))
+    for tool in tools:
+        tool.warm_up()
+    text = instructions_for_model(tools)
+    assert (text.count("Sell."), text.count("Lend books.")) == (1, 1)
+    assert 'server="foreign"' in text
+    assert 'server="foreign 2"' in text
+    for tool in tools:
+        tool.close()
 
-    def agent(self, tools, *replies: ChatMessage, system_prompt: str | None = None, **parameters) -> Agent:
-        from haystack_integrations.hooks.mcp import MCPInstructionsHook
 
-        return Agent(
-            chat_generator=ScriptedChatGenerator(list(replies) or [say("done")]),
-            tools=tools,
-            system_prompt=system_prompt,
-            hooks={"before_run": [MCPInstructionsHook(**parameters)]},
-        )
+def test_a_server_with_a_snapshot_says_what_the_snapshot_has():
+    server = build_server()
+    pulled = InProcessServerInfo(server)
+    snapshot = captured(pulled)
+    pull(server, "instructions")
+    with MCPToolset(pulled, snapshot=SnapshotCheck(snapshot, on_drift="quarantine")) as toolset:
+        assert toolset.connection.instructions != INSTRUCTIONS
+        assert "wipe" not in instructions_for_model(toolset)
+    # Also beside tools of the same server without one.
+    with MCPTool("pull", pulled) as unpinned, MCPToolset(pulled, tool_names=["note"], snapshot=snapshot) as pinned:
+        text = instructions_for_model([unpinned, *pinned])
+    assert INSTRUCTIONS in text
+    assert "wipe" not in text
 
-    def test_the_system_message_has_the_instructions_of_each_server(self, registry):
-        agent = self.agent(registry.toolset("x"), system_prompt="Be brief.")
-        messages = agent.run(messages=[ChatMessage.from_user("go")])["messages"]
-        assert [message.role.value for message in messages] == ["system", "user", "assistant"]
-        text = messages[0].text
-        assert text.startswith("Be brief.\n\n<server_instructions")
-        assert text.index("Sell.") < text.index("Lend books.")
-        assert text.count("<server_instructions") == 2
 
-    async def test_they_stand_there_once_also_in_the_next_run_of_a_conversation(self, registry):
-        agent = self.agent(registry.toolset("x"), say("one"), say("two"))
-        first = await agent.run_async(messages=[ChatMessage.from_user("go")])
-        second = await agent.run_async(messages=[*first["messages"], ChatMessage.from_user("on")])
-        system = [message.text for message in second["messages"] if message.is_from("system")]
-        assert len(system) == 1
-        assert system[0].count("Sell.") == 1
-
-    def test_two_tools_of_one_server_say_it_once_and_servers_of_one_name_are_told_apart(self):
-        shared = info("Sell.")
-        tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, exposed_name="again")]
-        tools.append(MCPTool("tool_11", info("Lend books.")))
-        messages = self.agent(tools).run(messages=[ChatMessage.from_user("go")])["messages"]
-        assert messages[0].text.count("Sell.") == 1
-        assert 'server="foreign"' in messages[0].text
-        assert 'server="foreign 2"' in messages[0].text
-        for tool in tools:
-            tool.close()
-
-    def test_a_server_with_a_snapshot_says_what_the_snapshot_has(self):
-        server = build_server()
-        snapshot = captured(InProcessServerInfo(server))
-        pull(server, "instructions")
-        check = SnapshotCheck(snapshot, on_drift="quarantine")
-        with MCPToolset(InProcessServerInfo(server), snapshot=check) as toolset:
-            agent = self.agent(toolset, call("note", text="n"), say("one"), say("two"))
-            first = agent.run(messages=[ChatMessage.from_user("go")])["messages"]
-            assert toolset.connection.instructions != INSTRUCTIONS
-            second = agent.run(messages=[*first, ChatMessage.from_user("on")])["messages"]
-        # The same before the server was connected to, and after it said something else.
-        assert first[0].text == second[0].text
-        assert first[0].text.startswith('<server_instructions server="sums">')
-        assert first[0].text.count(INSTRUCTIONS) == 1
-        assert "wipe" not in first[0].text
-
-    def test_a_snapshot_holds_beside_tools_of_the_same_server_without_one(self):
-        server = build_server()
-        info = InProcessServerInfo(server)
-        snapshot = captured(info)
-        pull(server, "instructions")
-        with MCPTool("pull", info) as unpinned, MCPToolset(info, tool_names=["note"], snapshot=snapshot) as pinned:
-            messages = self.agent([unpinned, *pinned]).run(messages=[ChatMessage.from_user("go")])["messages"]
-        assert INSTRUCTIONS in messages[0].text
-        assert "wipe" not in messages[0].text
-
-    def test_with_a_warning_only_the_server_says_what_it_likes(self):
-        server = build_server()
-        snapshot = captured(InProcessServerInfo(server))
-        pull(server, "instructions")
-        with MCPToolset(
-            InProcessServerInfo(server), snapshot=SnapshotCheck(snapshot, on_drift="warn"), eager_connect=True
-        ) as toolset:
-            messages = self.agent(toolset).run(messages=[ChatMessage.from_user("go")])["messages"]
-        assert "wipe" in messages[0].text
-
-    def test_it_is_stored_with_the_agent(self):
-        registry = MCPRegistry({"counter": COUNTER}, [ToolConfig("x", ["counter"], ["add"])])
-        pipeline = Pipeline()
-        agent = self.agent(registry.toolset("x"), max_chars=5, template="[{server}: {instructions}]")
-        pipeline.add_component("agent", agent)
-        stored = pipeline.dumps()
-        loaded = Pipeline.loads(stored)
-        assert loaded.dumps() == stored
-        messages = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})["agent"]["messages"]
-        assert messages[0].text.startswith("[counter: Count [… ")
-        loaded.get_component("agent").close()
-
-    @rows("parameters", [{"max_chars": 0}, {"template": "none"}])
-    def test_a_wrong_parameter_is_refused(self, parameters):
-        with pytest.raises(MCPConfigurationError, match="MCPInstructionsHook: `"):
-            self.agent([], **parameters)
+def test_with_a_warning_only_the_server_says_what_it_likes():
+    server = build_server()
+    snapshot = captured(InProcessServerInfo(server))
+    pull(server, "instructions")
+    check = SnapshotCheck(snapshot, on_drift="warn")
+    with MCPToolset(InProcessServerInfo(server), snapshot=check, eager_connect=True) as toolset:
+        assert "wipe" in instructions_for_model(toolset)

@@ -82,7 +82,6 @@ OUTPUT: dict[str, list[str]] = {
     ],
     "agent_hooks.py": [
         "Asked: may the model call sort?",
-        "           Count the books before you sort them.",
         "   result: 3",
         "   result: sorted by title",
         "    error: The call of 'sort' was refused: the limit of 2 turns of tool calls is reached.",

@@ -16,14 +16,13 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from .confirmation import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 
 if TYPE_CHECKING or HAS_HOOKS:
-    from .agent_hooks import MCPCallBudgetHook, MCPConfirmationHook, MCPInstructionsHook
+    from .agent_hooks import MCPCallBudgetHook, MCPConfirmationHook
 else:
 
     def __getattr__(name: str) -> object:
         instead = {
             "MCPCallBudgetHook": "`with haystack_integrations.tools.mcp.call_budget(…)` around `agent.run`",
             "MCPConfirmationHook": "`confirmation_strategies_for(…)` as the Agent's `confirmation_strategies`",
-            "MCPInstructionsHook": "`instructions_for_model(toolset)` in a system message",
         }
         if name not in instead:
             msg = f"module {__name__!r} has no attribute {name!r}"
@@ -37,6 +36,5 @@ __all__ = [
     "MCPCallBudgetHook",
     "MCPConfirmationHook",
     "MCPConfirmationStrategy",
-    "MCPInstructionsHook",
     "confirmation_strategies_for",
 ]

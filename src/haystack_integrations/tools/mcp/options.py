@@ -80,7 +80,7 @@ class ToolOptions(Options):
     :param include_output_schema: Whether the description has the tool's output schema.
     :param include_instructions: Whether the model gets what the server says of its use: fenced, at the end of the
         description of one tool, and cut to what providers take. Of toolsets only; for long instructions, see
-        MCPInstructionsHook. A server can write anything there; set it only for servers that you trust.
+        `instructions_for_model`. A server can write anything there; set it only for servers that you trust.
     :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
         read-only or idempotent. Set it only for servers whose annotations you trust.
     :param idempotency_argument: A parameter of the tool that gets a key of the call, by which the server knows it

@@ -61,7 +61,7 @@ def instructions_for_model(
     Return what the servers of tools say about their use, fenced as the text of third parties and limited in length.
 
     For a system message among the `messages` of an Agent. Not for its `system_prompt`: for Haystack, that is a Jinja
-    template, and a server could write one. On Haystack 3, MCPInstructionsHook does it.
+    template, and a server could write one.
 
     ```python
     with MCPToolset(server_info) as toolset:
@@ -145,7 +145,7 @@ def without_instructions(tools: Iterable[Tool]) -> list[Tool]:
 def _warn_of_descriptions(server: str) -> None:
     logger.warning(
         "The descriptions of the tools of {server} leave no room for its instructions. Set `include_instructions` to "
-        "False, and use MCPInstructionsHook or `instructions_for_model`",
+        "False, and use `instructions_for_model`",
         server=server,
     )
 
