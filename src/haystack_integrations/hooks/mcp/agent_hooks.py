@@ -27,7 +27,7 @@ from haystack_integrations.hooks.mcp.confirmation import (
     ConfirmationRules,
     MCPConfirmationStrategy,
     Override,
-    TracedStrategy,
+    RecordedStrategy,
     check_object,
     check_ui,
     is_of_server,
@@ -340,9 +340,8 @@ class MCPConfirmationHook:
                     confirmation_policy=policy, confirmation_ui=self.confirmation_ui
                 )
             elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
-                # Ours leaves a span itself, only where it asks.
-                own = isinstance(self.strategy, MCPConfirmationStrategy)
-                strategies[name] = self.strategy if own else TracedStrategy(self.strategy)
+                own = isinstance(self.strategy, MCPConfirmationStrategy)  # which records itself
+                strategies[name] = self.strategy if own else RecordedStrategy(self.strategy)
         return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
 
     def to_dict(self) -> dict[str, Any]:

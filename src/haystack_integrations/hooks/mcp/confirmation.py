@@ -5,15 +5,14 @@
 """
 Confirmation of tool calls, on Haystack 2.31 and 3: of which calls, by the annotations of MCP tools, and how.
 
-Each question leaves a span in the trace. In a durable run each decision is recorded, and nobody is asked twice.
+In a durable run each decision is recorded, and nobody is asked twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
@@ -27,7 +26,6 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
-from haystack.tracing.tracer import tracer
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
@@ -58,8 +56,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _ABSENT: Final = object()
 # Stands for the arguments in what the model is told of edited ones.
 _ARGUMENTS: Final = "\x00"
-
-SPAN_CONFIRMATION: Final = "haystack.mcp.tool_call.confirmation"
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
@@ -203,22 +199,6 @@ def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-@contextmanager
-def _span(question: dict[str, Any]) -> Iterator[Callable[[ToolExecutionDecision], ToolExecutionDecision]]:
-    """
-    Leave a span of a question in the trace. It gets the decision by the function that the context manager yields.
-    """
-    with tracer.trace(SPAN_CONFIRMATION, tags={"haystack.mcp.tool_call.name": question["tool_name"]}) as span:
-
-        def decided(decision: ToolExecutionDecision) -> ToolExecutionDecision:
-            edited = decision.final_tool_params not in (None, question["tool_params"])
-            outcome = "declined" if not decision.execute else "edited" if edited else "accepted"
-            span.set_tag("haystack.mcp.tool_call.decision", outcome)
-            return decision
-
-        yield decided
-
-
 def _recalled(question: dict[str, Any]) -> Recall | None:
     # By its place among the calls of the step: on Haystack 2.31 the arguments have values of the State among them.
     recorder = call_recorder.get()
@@ -253,8 +233,7 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
     recall = _recalled(question)
     if recall is not None and recall.is_recorded:
         return _recorded(recall, question)
-    with _span(question) as decided:
-        return _record(recall, question, decided(decide(**question)))
+    return _record(recall, question, decide(**question))
 
 
 def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question: Any) -> ToolExecutionDecision:
@@ -289,14 +268,14 @@ def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question:
     return replace(decision, final_tool_params=wanted, feedback=feedback)
 
 
-class TracedStrategy:
+class RecordedStrategy:
     """
-    A strategy of the user's own, of which each decision leaves a span in the trace.
+    A strategy of the user's own, whose decisions are recorded where a durable run is open.
     """
 
     def __init__(self, strategy: ConfirmationStrategy) -> None:
         """
-        Initialize the TracedStrategy.
+        Initialize the RecordedStrategy.
         """
         self._strategy = strategy
 
@@ -315,8 +294,7 @@ class TracedStrategy:
         recall = _recalled(question)
         if recall is not None and recall.is_recorded:
             return _recorded(recall, question)
-        with _span(question) as decided:
-            decision = decided(await self._strategy.run_async(**question))
+        decision = await self._strategy.run_async(**question)
         return await asyncio.to_thread(_record, recall, question, decision)
 
 
@@ -345,8 +323,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
 
     The user sees all of the arguments that the model chose: invisible characters as escapes, and what looks like
-    markup. Values of the State are not shown, but on Haystack 2.31 with a policy that is no MCPAnnotationPolicy. Each
-    question leaves a span in the trace, with the name of the tool and the decision.
+    markup. Values of the State are not shown, but on Haystack 2.31 with a policy that is no MCPAnnotationPolicy.
     """
 
     def run(self, **question: Any) -> ToolExecutionDecision:
