@@ -54,8 +54,6 @@ else:
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _ABSENT: Final = object()
-# Stands for the arguments in what the model is told of edited ones.
-_ARGUMENTS: Final = "\x00"
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
@@ -207,24 +205,23 @@ def _recalled(question: dict[str, Any]) -> Recall | None:
 
 def _record(recall: Recall | None, question: dict[str, Any], decision: ToolExecutionDecision) -> ToolExecutionDecision:
     """
-    Write a decision down, without the values of arguments that the user left as they were.
+    Write a decision down, with the arguments only if the user edited them.
     """
     if recall is not None:
-        asked, final = question["tool_params"], decision.final_tool_params or {}
-        arguments = [[name] if asked.get(name, _ABSENT) == value else [name, value] for name, value in final.items()]
-        feedback = decision.feedback if not final else (decision.feedback or "").replace(str(final), _ARGUMENTS)
-        recall.record({"execute": decision.execute, "feedback": feedback or None, "arguments": arguments})
+        final = decision.final_tool_params
+        edited = None if final == question["tool_params"] else final
+        recall.record({"execute": decision.execute, "feedback": decision.feedback, "arguments": edited})
     return decision
 
 
 def _recorded(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision:
-    stored, asked = recall.result, question["tool_params"]
-    final = {name: value[0] if value else asked[name] for name, *value in stored["arguments"]}
+    stored = recall.result
+    final = question["tool_params"] if stored["arguments"] is None else stored["arguments"]
     return ToolExecutionDecision(
         tool_name=question["tool_name"],
         execute=stored["execute"],
         tool_call_id=question.get("tool_call_id"),
-        feedback=stored["feedback"] and stored["feedback"].replace(_ARGUMENTS, str(final)),
+        feedback=stored["feedback"],
         final_tool_params=final if stored["execute"] else None,
     )
 
