@@ -28,8 +28,7 @@ from haystack_integrations.hooks.mcp.confirmation import (
     MCPConfirmationStrategy,
     Override,
     RecordedStrategy,
-    check_object,
-    check_ui,
+    check_method,
     is_of_server,
     load_rules,
 )
@@ -289,9 +288,9 @@ class MCPConfirmationHook:
             raise TypeError(msg)
         owner = type(self).__name__
         if strategy is None:
-            check_ui(owner, confirmation_ui)
+            check_method(owner, "confirmation_ui", confirmation_ui, "get_user_confirmation")
         else:
-            check_object(owner, "strategy", strategy, "run", "ConfirmationStrategy object of Haystack")
+            check_method(owner, "strategy", strategy, "run")
         self._rules = ConfirmationRules(ask=ask, trusted=trusted, overrides=overrides)
         self.confirmation_ui = confirmation_ui
         self.strategy = strategy

@@ -26,6 +26,7 @@ from haystack.tools import (
 )
 from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
+from pydantic import InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
@@ -59,7 +60,7 @@ Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
 
 
-def check_object(owner: str, parameter: str, value: Any, method: str, kind: str) -> None:
+def check_method(owner: str, parameter: str, value: Any, method: str) -> None:
     """
     Check a parameter that takes objects of Haystack, or of the user, which have a method.
 
@@ -67,22 +68,11 @@ def check_object(owner: str, parameter: str, value: Any, method: str, kind: str)
     :param parameter: Its name.
     :param value: The object.
     :param method: The method that it must have.
-    :param kind: What it must be.
     :raises MCPConfigurationError: If it is something else, such as a class.
     """
     if isinstance(value, type) or not callable(getattr(value, method, None)):
-        msg = f"{owner}: `{parameter}` must be a {kind}, got {type(value).__name__}"
+        msg = f"{owner}: `{parameter}` must be an object with the method `{method}`, got {type(value).__name__}"
         raise MCPConfigurationError(msg)
-
-
-def check_ui(owner: str, ui: Any) -> None:
-    """
-    Check a `confirmation_ui`.
-
-    :raises MCPConfigurationError: If it cannot ask the user.
-    """
-    kind = "ConfirmationUI of Haystack, such as SimpleConsoleUI()"
-    check_object(owner, "confirmation_ui", ui, "get_user_confirmation", kind)
 
 
 @explains_options
@@ -102,18 +92,13 @@ class ConfirmationRules(Options):
     _shown_as: ClassVar[str] = "Confirmation"
 
     ask: Ask = "unless_read_only"
-    trusted: Sequence[Any] = ()
+    trusted: Sequence[str | InstanceOf[MCPServerInfo] | InstanceOf[MCPToolset]] = ()
     overrides: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """
-        Check the servers and the overrides.
+        Check the overrides.
         """
-        kinds = {type(each) for each in self.trusted if not isinstance(each, str | MCPServerInfo | MCPToolset)}
-        if kinds or isinstance(self.trusted, str):
-            given = f"one with {kinds.pop().__name__}" if kinds else "str"
-            msg = f"`trusted` must be a list of server infos, MCPToolsets and names, got {given}"
-            raise ValueError(msg)
         for name, override in (self.overrides or {}).items():
             if "*" in name:
                 msg = f"`overrides` has '{name}', but takes names of single tools; `ask='always'` is for all"
@@ -514,7 +499,7 @@ def confirmation_strategies_for(
     :returns: Strategies by the names of the tools.
     :raises MCPConfigurationError: If a toolset is not warm and has no `tool_names`, or a parameter is invalid.
     """
-    check_ui("confirmation_strategies_for", confirmation_ui)
+    check_method("confirmation_strategies_for", "confirmation_ui", confirmation_ui, "get_user_confirmation")
     policy = MCPAnnotationPolicy(tools, ask=ask, trusted=trusted, overrides=overrides)
     names = []
     for each in tool_items(tools):
