@@ -7,7 +7,6 @@
 """
 
 import asyncio
-import copy
 from typing import Any
 
 import pytest
@@ -54,7 +53,7 @@ def kinds(result: dict[str, Any]) -> str:
 @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 has hooks")
 @rows("name", ["MCPCallBudgetHook", "MCPConfirmationHook"])
 def test_on_haystack_2_the_error_names_what_to_use_instead(name):
-    with pytest.raises(ImportError, match=f"{name} needs Haystack 3.* Use .* instead"):
+    with pytest.raises(ImportError, match=f"{name} needs Haystack 3.*`call_budget`"):
         getattr(package, name)
     with pytest.raises(ImportError, match="needs Haystack 3"):
         MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).hooks("x")
@@ -151,19 +150,6 @@ class TestBudget:
         [refusal] = [each.result for m in result["agent"]["messages"] for each in m.tool_call_results]
         assert "the limit of 0 calls of this tool is reached" in refusal
         loaded.get_component("agent").close()
-
-    @rows("copied", [copy.copy, copy.deepcopy])
-    def test_a_hook_with_parameters_of_its_own_can_be_copied(self, agent, copied):
-        class Named(package.MCPCallBudgetHook):
-            def __init__(self, label: str, **parameters: Any) -> None:
-                super().__init__(**parameters)
-                self.label = label
-
-        made = agent(ScriptedChatGenerator([echoes("x"), say("well")]))
-        hook = copied(Named("mine", max_calls=0))
-        made.hooks = {"before_tool": [hook]}
-        assert kinds(self.run(made)) == "uATa"
-        assert (hook.label, inprocess.calls) == ("mine", [])
 
     @rows("is_loaded", [False, True], ids=["made", "loaded"])
     def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone(self, is_loaded):

@@ -20,15 +20,11 @@ if TYPE_CHECKING or HAS_HOOKS:
 else:
 
     def __getattr__(name: str) -> object:
-        instead = {
-            "MCPCallBudgetHook": "`with haystack_integrations.tools.mcp.call_budget(…)` around `agent.run`",
-            "MCPConfirmationHook": "`confirmation_strategies_for(…)` as the Agent's `confirmation_strategies`",
-        }
-        if name not in instead:
-            msg = f"module {__name__!r} has no attribute {name!r}"
-            raise AttributeError(msg)
-        msg = f"{name} needs Haystack 3: Haystack 2 has no hooks. Use {instead[name]} instead."
-        raise ImportError(msg)
+        if name in ("MCPCallBudgetHook", "MCPConfirmationHook"):
+            msg = f"{name} needs Haystack 3. For 2.31, there are `call_budget` and `confirmation_strategies_for`."
+            raise ImportError(msg)
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
 
 
 __all__ = [

@@ -203,18 +203,6 @@ class MCPCallBudgetHook:
         loaded: Self = default_from_dict(cls, data)
         return loaded
 
-    def __getstate__(self) -> dict[str, Any]:
-        """
-        Pickle or copy everything but the runs, which stay where they are.
-        """
-        return {name: value for name, value in vars(self).items() if name != "_runs"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """
-        Begin without runs.
-        """
-        vars(self).update(state, _runs=WeakKeyDictionary())
-
 
 def _refusals(
     message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]], counts: CallCounts
