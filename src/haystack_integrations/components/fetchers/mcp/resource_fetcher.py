@@ -26,8 +26,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # An expression of a URI template: its operator and its variables. The SDK, which fills templates in, is not imported
 # before a component connects.
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
-# The inputs of `run` that are not variables of a template.
-_INPUTS = ("uris", "prefix")
+# What the `meta` of a Document has of what the server lists.
+_LISTED = {"name", "title", "description", "mime_type", "size", "annotations"}
 
 
 @component
@@ -115,7 +115,7 @@ class MCPResourceFetcher(ReaderBase):
         self.uris = uris
         self.uri_template = uri_template
         # Whether each variable of the template needs a value.
-        self._variables: dict[str, bool] = {} if uri_template is None else _checked_variables(uri_template)
+        self._variables: dict[str, bool] = {} if uri_template is None else _variables_of(uri_template)
         self.prefix = prefix
         self.as_streams = as_streams
         self.server_name = server_name
@@ -187,18 +187,13 @@ class MCPResourceFetcher(ReaderBase):
         from mcp import UriTemplate  # noqa: PLC0415 - see _EXPRESSION
 
         given = {name: value for name, value in values.items() if value is not None}
-        unknown = [name for name in values if name not in self._variables]
         missing = [name for name, is_required in self._variables.items() if is_required and name not in given]
-        for wrong, problem in ((unknown, "does not have"), (missing, "needs a value for")):
-            if wrong:
-                msg = (
-                    f"The URI template {template!r} {problem} {', '.join(map(repr, wrong))}. Its variables "
-                    f"are: {', '.join(self._variables) or 'none'}."
-                )
-                raise ValueError(msg)
+        if missing:
+            msg = f"The URI template {template!r} needs a value for {', '.join(map(repr, missing))}"
+            raise ValueError(msg)
         return UriTemplate.parse(template).expand(
             {
-                name: list(map(_as_text, value)) if isinstance(value, list | tuple) else _as_text(value)
+                name: [*map(str, value)] if isinstance(value, list | tuple) else str(value)
                 for name, value in given.items()
             }
         )
@@ -217,15 +212,7 @@ class MCPResourceFetcher(ReaderBase):
         wanted: dict[str, types.Resource | None] = dict.fromkeys(uris)
         if prefix is not None:
             resources = await self._connection.list_resources_async()
-            listed = {each.uri: each for each in resources if each.uri.startswith(prefix)}
-            if not listed:
-                logger.warning(
-                    "{server} lists no resource whose URI begins with the prefix '{prefix}'; it lists {number}",
-                    server=self.server_info.describe(),
-                    prefix=prefix,
-                    number=len(resources),
-                )
-            wanted |= self._limited(listed)
+            wanted |= self._limited({each.uri: each for each in resources if each.uri.startswith(prefix)})
         outcomes = await gather_bounded(
             [partial(self._read_one, uri, listed) for uri, listed in wanted.items()], self.max_concurrency
         )
@@ -300,38 +287,15 @@ def _concerns_one_resource(error: Exception) -> bool:
 def _described(listed: types.Resource | None) -> dict[str, Any]:
     if listed is None:
         return {}
-    annotations = listed.annotations
-    stored = annotations.model_dump(mode="json", by_alias=True, exclude_none=True) if annotations else {}
-    described = {
-        "name": listed.name,
-        "title": listed.title,
-        "description": listed.description,
-        "mime_type": listed.mime_type,
-        "size": listed.size,
-        "last_modified": stored.get("lastModified"),
-        "annotations": stored or None,
-    }
-    return {key: value for key, value in described.items() if value not in (None, "")}
+    described = listed.model_dump(mode="json", include=_LISTED, exclude_none=True)
+    if listed.annotations is not None and listed.annotations.last_modified is not None:
+        described["last_modified"] = listed.annotations.last_modified
+    return described
 
 
-def _as_text(value: Any) -> str:
-    # As JSON has it, and not as Python prints it.
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _checked_variables(uri_template: str) -> dict[str, bool]:
-    if re.search("[{}]", _EXPRESSION.sub("", uri_template)):
-        msg = f"`uri_template` {uri_template!r} is none: it has a brace without its counterpart, or nothing in braces"
-        raise ValueError(msg)
-    variables = {
+def _variables_of(uri_template: str) -> dict[str, bool]:
+    return {
         name.removesuffix("*"): operator not in ("?", "&")  # servers do without those in the query
         for operator, names in _EXPRESSION.findall(uri_template)
         for name in names.split(",")
     }
-    if taken := [name for name in variables if name in _INPUTS]:
-        msg = (
-            f"`uri_template` has the variable {taken[0]!r}, which is an input of MCPResourceFetcher already. Fill the "
-            "template in yourself and pass the result as `uris`."
-        )
-        raise ValueError(msg)
-    return variables
