@@ -15,7 +15,6 @@ from pydantic import InstanceOf
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolResult
 from haystack_integrations.tools.mcp.convert.content import json_value
-from haystack_integrations.tools.mcp.haystack_compat import check_state_schema
 from haystack_integrations.tools.mcp.parameters import Text, checked, own_parameters
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -85,19 +84,12 @@ class MCPToolRunner:
         """
         self.tool = tool
         self.inputs: dict[str, Any] | None = dict.fromkeys(inputs, Any) if isinstance(inputs, list) else inputs
-        _check_types("inputs", self.inputs, [_INPUT])
         self.optional_inputs: list[str] = list(optional_inputs or [])
-        if unknown := [name for name in self.optional_inputs if name not in (self.inputs or {})]:
-            msg = f"`optional_inputs` has {unknown[0]!r}, which `inputs` does not have"
-            raise ValueError(msg)
         self.outputs = outputs
-        _check_types("outputs", outputs, list(_OUTPUTS))
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
         # From warm-up on, or at once with a snapshot.
         self._knows_parameters = False
-        # The outputs without a value, each of which is told once: a server may leave out what is optional.
-        self._told_missing: set[str] = set()
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
         if tool.snapshot is not None:
@@ -117,8 +109,6 @@ class MCPToolRunner:
         :raises MCPConnectionError: If connecting fails.
         :raises MCPDriftError: If the server is connected to, and its tool is not that of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have the tool.
-        :raises ValueError: If the tool has no parameter of the name of an input, and its schema forbids others;
-            where it does not, that is a warning.
         """
         self.tool.warm_up()
         self._take_inputs()
@@ -130,7 +120,6 @@ class MCPToolRunner:
         :raises MCPConnectionError: As `warm_up`.
         :raises MCPDriftError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
-        :raises ValueError: As `warm_up`.
         """
         await self.tool.warm_up_async()
         self._take_inputs()
@@ -139,28 +128,11 @@ class MCPToolRunner:
         if self._knows_parameters:
             return
         schema = self.tool._schema
-        declared = schema.get("properties", {})
-        self._check_known(declared, takes_others=schema.get("additionalProperties") is not False)
         if self.inputs is None:
-            for name in declared:
+            for name in schema.get("properties", {}):
                 if name != _INPUT:
                     self._add_input(name, Any, is_required=name in schema.get("required", []))
         self._knows_parameters = True
-
-    def _check_known(self, declared: dict[str, Any], *, takes_others: bool) -> None:
-        for name in [*(self.inputs or {}), *self.arguments]:
-            if name in declared or name in self.tool.bound_arguments:
-                continue
-            parameters = ", ".join(declared) or "none"
-            if not takes_others:
-                msg = f"Tool '{self.tool.name}' has no parameter {name!r}. Its parameters are: {parameters}."
-                raise ValueError(msg)
-            logger.warning(
-                "Tool '{tool}' does not declare the parameter '{parameter}' and may ignore it; it has: {parameters}",
-                tool=self.tool.name,
-                parameter=name,
-                parameters=parameters,
-            )
 
     def close(self) -> None:
         """
@@ -224,9 +196,7 @@ class MCPToolRunner:
     def _outputs(self, result: MCPToolResult) -> dict[str, Any]:
         structured = result.structured
         found: Mapping[str, Any] = structured if isinstance(structured, Mapping) else {}
-        missing = [name for name in self.outputs or {} if name not in found and name not in self._told_missing]
-        if missing:
-            self._told_missing.update(missing)
+        if missing := [name for name in self.outputs or {} if name not in found]:
             logger.warning(
                 "Tool '{tool}' gave no value for the outputs {missing}, so what is connected to them does not run. "
                 "Its structured content has: {found}",
@@ -288,15 +258,3 @@ class MCPToolRunner:
 
 def _stored_types(types: dict[str, Any] | None) -> dict[str, str] | None:
     return None if types is None else {name: serialize_type(kind) for name, kind in types.items()}
-
-
-def _check_types(parameter: str, types: dict[str, Any] | None, taken: list[str]) -> None:
-    for name, kind in (types or {}).items():
-        if name in taken:
-            msg = f"`{parameter}` has {name!r}, which MCPToolRunner has already"
-            raise ValueError(msg)
-        try:
-            check_state_schema({name: {"type": kind}})
-        except ValueError:
-            msg = f"`{parameter}` must have types as values, but that of {name!r} is {kind!r}"
-            raise ValueError(msg) from None
