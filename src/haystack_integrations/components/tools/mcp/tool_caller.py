@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 from haystack import component, default_from_dict, default_to_dict, logging
 from haystack.components.agents import State
@@ -38,7 +37,6 @@ from haystack_integrations.tools.mcp.any_tools import (
     invoke_async,
     resolve,
     run_in_threads,
-    tool_items,
     warm_up_tools,
     warm_up_tools_async,
 )
@@ -47,6 +45,7 @@ from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_state_schema,
     deserialize_state_schema,
+    is_state_type,
     serialize_state_schema,
 )
 from haystack_integrations.tools.mcp.import_paths import store_callable
@@ -135,9 +134,8 @@ class MCPToolCaller:
             an MCP server reports.
         :raises ValueError: If a parameter is invalid.
         """
-        items = tool_items(tools) if isinstance(tools, Toolset | list | tuple) else []
-        if not items or not all(isinstance(each, Tool | Toolset) for each in items):
-            msg = "`tools` must be a Toolset, or a list with at least one Tool or Toolset"
+        if not isinstance(tools, Toolset | list | tuple):
+            msg = f"`tools` must be a Toolset, or a list of Tools and Toolsets, got {type(tools).__name__}"
             raise ValueError(msg)
         _tools_by_name(flatten_tools_or_toolsets(tools))
         if taken := [key for key in state_schema or {} if key in _RESERVED]:
@@ -293,9 +291,6 @@ class MCPToolCaller:
         state_inputs: dict[str, Any],
     ) -> _Step:
         named = _tools_by_name(flatten_tools_or_toolsets(tools))
-        if unknown := [key for key in state_inputs if key not in (self.state_schema or {})]:
-            msg = f"MCPToolCaller got {unknown[0]!r}, which its `state_schema` does not have"
-            raise ValueError(msg)
         given = {key: value for key, value in state_inputs.items() if value is not None}
         if state is None:
             # What tools write for nobody in particular is in the State all the same.
@@ -478,8 +473,6 @@ def _parameters(tool: Tool) -> dict[str, Any]:
         return {}
     try:
         signature = inspect.signature(function, eval_str=True)
-    except ValueError:  # some of Python's own functions have none
-        return {}
     except (AttributeError, NameError, SyntaxError, TypeError):  # of types for type checkers only, and of words
         signature = inspect.signature(function)
     return {name: parameter.annotation for name, parameter in signature.parameters.items()}
@@ -488,14 +481,7 @@ def _parameters(tool: Tool) -> dict[str, Any]:
 def _state_parameters(tool: Tool) -> list[str]:
     if isinstance(tool, MCPTool):
         return []
-    return [name for name, annotation in _parameters(tool).items() if _is_state(annotation)]
-
-
-def _is_state(annotation: Any) -> bool:
-    if annotation is State:
-        return True
-    # `State | None` and `Annotated[State, …]`, and no `list[State]`.
-    return get_origin(annotation) in (Annotated, Union, UnionType) and any(map(_is_state, get_args(annotation)))
+    return [name for name, annotation in _parameters(tool).items() if is_state_type(annotation)]
 
 
 def _update_state(tool: Tool, result: Any, state: State) -> None:
