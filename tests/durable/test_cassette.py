@@ -100,16 +100,12 @@ async def test_a_coroutine_plays_it_too(file):
 
 def test_an_exported_run_is_a_cassette(file, tmp_path):
     journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
-    with pytest.raises(ValueError, match="there are no runs"):
-        journal.export(file)
+    with pytest.raises(ValueError, match="nothing is recorded of a run 'run'"):
+        journal.export(file, "run")
     with MCPToolset(Bank().info) as tools:
         with journal.run("run"):
             first = texts(tools, REPLIES)
-        journal.export(file, tools=tools)
-        with journal.run("another"):
-            pass
-        with pytest.raises(ValueError, match="`name` must be one of 'run', 'another', got None"):
-            journal.export(file)
+        journal.export(file, "run", tools=tools)
     journal.close()
     with Cassette(file), absent() as tools:
         assert texts(tools, []) == first
@@ -182,7 +178,7 @@ def test_well_known_tokens_are_not_in_an_exported_file(tmp_path):
     token = "ghp_" + "a1" * 20
     with MCPToolset(Bank().info) as tools, journal.run("run"):
         assert token in tools["pay"].call(amount=1, note=token).text
-    journal.export(tmp_path / "case.json")
+    journal.export(tmp_path / "case.json", "run")
     journal.close()
     written = (tmp_path / "case.json").read_text()
     assert "paid {" in written

@@ -34,14 +34,10 @@ class JournaledChatGenerator:
 
         :param chat_generator: The chat generator.
         :param name: Its name in the journal. Generators that are asked at the same time need different names.
-        :raises ValueError: If `chat_generator` has no `run`, or `name` is empty.
+        :raises ValueError: If `chat_generator` has no `run`.
         """
         if not callable(getattr(chat_generator, "run", None)):
-            kind = type(chat_generator).__name__
-            msg = f"JournaledChatGenerator: `chat_generator` must be a chat generator, got {kind}"
-            raise ValueError(msg)
-        if not isinstance(name, str) or not name:
-            msg = f"JournaledChatGenerator: `name` must be a non-empty string, got {name!r}"
+            msg = f"`chat_generator` must be a chat generator, got {type(chat_generator).__name__}"
             raise ValueError(msg)
         self.chat_generator = chat_generator
         self.name = name

@@ -4,17 +4,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 
 from haystack.tools import Toolset
 from haystack.tools.tool import Tool
 from haystack.utils import Secret
+from pydantic import Field, SkipValidation
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
@@ -34,15 +34,16 @@ from haystack_integrations.tools.mcp.durable.tools import journaled_tools
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import explains_options
+from haystack_integrations.tools.mcp.parameters import Seconds, checked
 
 T = TypeVar("T")
 
 # A shorter lease ends while a busy process is not scheduled; 30 s is how long another worker waits for a dead one.
 _DEFAULT_LEASE = 30.0
 
+RunName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
-@explains_options
+
 class RunJournal:
     """
     Records runs in a database, so that another process finishes what a killed one began, and no tool runs twice.
@@ -62,14 +63,15 @@ class RunJournal:
     ```
     """
 
+    @checked()
     def __init__(
         self,
         url: str,
         *,
-        lease: float = _DEFAULT_LEASE,
+        lease: Seconds = _DEFAULT_LEASE,
         on_unknown: OnUnknown = "error",
         power_loss_safe: bool = False,
-        encryption_key: Secret | None = None,
+        encryption_key: SkipValidation[Secret | None] = None,
     ) -> None:
         """
         Initialize the journal. The database is opened at the first use.
@@ -86,18 +88,16 @@ class RunJournal:
         :param encryption_key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
         :raises ValueError: If a parameter is invalid.
         """
-        if isinstance(lease, bool) or not isinstance(lease, int | float) or lease <= 0:
-            msg = f"RunJournal: `lease` must be a number of seconds greater than 0, got {lease!r}"
-            raise ValueError(msg)
         if encryption_key is not None and not isinstance(encryption_key, Secret):
             msg = f"RunJournal: `encryption_key` must be a Secret or None, got {type(encryption_key).__name__}"
             raise ValueError(msg)
-        self._on_unknown: OnUnknown = _checked(on_unknown)
-        self._lease = float(lease)
+        self._on_unknown: OnUnknown = on_unknown
+        self._lease = lease
         key = None if encryption_key is None else encryption_key.resolve_value()
         self._store = Store(url, power_loss_safe=power_loss_safe, codec=Codec(key))
 
-    def run(self, name: str, *, on_unknown: OnUnknown | None = None) -> DurableRun:
+    @checked()
+    def run(self, name: RunName, *, on_unknown: OnUnknown | None = None) -> DurableRun:
         """
         Open a run, for a `with` or `async with` block.
 
@@ -106,11 +106,7 @@ class RunJournal:
         :returns: A context manager. Entering it raises an MCPRunElsewhereError if another process has the run.
         :raises ValueError: If a parameter is invalid.
         """
-        if not isinstance(name, str) or not 0 < len(name) <= 255:  # noqa: PLR2004 - the width of the column
-            msg = f"`name` of a run must be 1 to 255 characters, got {name!r:.80}"
-            raise ValueError(msg)
-        decides = self._on_unknown if on_unknown is None else _checked(on_unknown)
-        return DurableRun(self._store, name, self._lease, decides)
+        return DurableRun(self._store, name, self._lease, on_unknown or self._on_unknown)
 
     def generator(self, chat_generator: Any, name: str = "generator") -> JournaledChatGenerator:
         """
@@ -143,7 +139,7 @@ class RunJournal:
         :param name: Its name.
         :param make: Makes it where it is not recorded. It must be JSON.
         :returns: The value.
-        :raises ValueError: If the value is not JSON.
+        :raises TypeError: If the value is not JSON.
         """
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
@@ -156,11 +152,6 @@ class RunJournal:
         except Exception:
             opened.give_back(known.place)
             raise
-        try:
-            made = json.loads(json.dumps(made))  # as a continued run gets it
-        except (TypeError, ValueError) as error:
-            msg = f"RunJournal.value: '{name}' must be JSON, e.g. the text of a date: {error}"
-            raise ValueError(msg) from None
         known.record(made)
         return made
 
@@ -244,7 +235,7 @@ class RunJournal:
     def export(
         self,
         file: str | Path,
-        name: str | None = None,
+        name: str,
         *,
         tools: MCPTool | MCPToolset | Iterable[MCPTool | MCPToolset] = (),
     ) -> None:
@@ -252,23 +243,18 @@ class RunJournal:
         Write a run into a file, as a cassette that tests play without a server and a model.
 
         :param file: The file.
-        :param name: Name of the run. Default: the only one in the journal.
+        :param name: Name of the run.
         :param tools: MCP tools and toolsets, whose definitions are written, too. Those with a `snapshot` need not be
             here: they are known without the server.
-        :raises ValueError: If there is no such run, or several without a name.
+        :raises ValueError: If nothing is recorded of such a run.
         """
-        names = [run.name for run in self.runs()]
-        if name is None and len(names) == 1:
-            name = names[0]
-        if name not in names:
-            choices = (
-                f"`name` must be one of {', '.join(map(repr, names))}, got {name!r}" if names else "there are no runs"
-            )
-            msg = f"RunJournal.export: {choices}"
+        entries = self._store.entries(name)
+        if not entries:
+            msg = f"RunJournal.export: nothing is recorded of a run '{name}'"
             raise ValueError(msg)
         connections = [each.connection for each in ([tools] if isinstance(tools, MCPTool | MCPToolset) else tools)]
         listings = {connection.server_info.describe(): connection._open() for connection in connections}
-        write_cassette(Path(file), self._store.entries(name), listings)
+        write_cassette(Path(file), entries, listings)
 
     def delete(self, name: str) -> bool:
         """
@@ -279,6 +265,7 @@ class RunJournal:
         """
         return self._store.delete(name)
 
+    @checked()
     def prune(self, older_than: timedelta) -> int:
         """
         Delete the runs that are done, and were since long ago.
@@ -287,9 +274,6 @@ class RunJournal:
         :returns: How many were deleted.
         :raises ValueError: If `older_than` is no timedelta.
         """
-        if not isinstance(older_than, timedelta):
-            msg = f"RunJournal.prune: `older_than` must be a timedelta, got {type(older_than).__name__}"
-            raise ValueError(msg)
         return self._store.prune(time.time() - older_than.total_seconds())
 
     def close(self) -> None:
@@ -303,10 +287,3 @@ class RunJournal:
         Describe the journal without the password of its database.
         """
         return f"RunJournal({self._store.describe()!r})"
-
-
-def _checked(on_unknown: Any) -> OnUnknown:
-    if on_unknown not in ("error", "model") and not callable(on_unknown):
-        msg = f"RunJournal: `on_unknown` must be 'error', 'model' or a function, got {on_unknown!r}"
-        raise ValueError(msg)
-    return cast("OnUnknown", on_unknown)

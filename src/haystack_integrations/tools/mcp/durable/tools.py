@@ -112,13 +112,6 @@ class _Journaled(Tool):
             return entry.result["content"][0]["text"]
         return _decoded(entry.result["value"])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # By the tool that it was made of: pickle does not find this class under its name.
-        kind: Any = type(self).__bases__[1]
-        plain = kind.__new__(kind)
-        plain.__dict__.update(self.__dict__)
-        return _journaled, (plain,)
-
 
 def _inside(entry: Entry) -> str:
     place = entry.place
@@ -135,8 +128,8 @@ def _runs_an_agent(tool: Tool) -> bool:
 
 def _stored(result: Any) -> dict[str, Any]:
     try:
-        return {"value": json.loads(json.dumps(result, default=_encoded, allow_nan=False))}
-    except (TypeError, ValueError, RecursionError) as error:
+        return {"value": json.loads(json.dumps(result, default=_encoded))}
+    except (TypeError, ValueError) as error:
         msg = (
             f"A result of type {type(result).__name__} cannot be recorded: journaled tools must return JSON, or "
             "objects of haystack.dataclasses in it. The tool has run."
