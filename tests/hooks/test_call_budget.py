@@ -193,7 +193,6 @@ class TestBudget:
             ({"max_refused_turns": 0}, "`max_refused_turns` must be greater than or equal to 1, got 0"),
             ({"tools": "echo"}, "`tools` must be a valid list"),
             ({"tool_alias": 1}, "`tool_alias` must be a valid string"),
-            ({"tool_alias": "x", "tools": ["echo"]}, "give one of them"),
             ({"limit": 3}, " has no parameter 'limit'. It has: max_turns, max_calls, "),
             ({"max_refused_calls": 3}, "Did you mean `max_refused_turns`"),
         ],

@@ -109,9 +109,6 @@ class MCPCallBudgetHook:
             dict(max_calls_per_tool) if isinstance(max_calls_per_tool, Mapping) else max_calls_per_tool
         )
         self.tools = None if tools is None else list(tools)
-        if tool_alias is not None and tools is not None:
-            msg = "MCPCallBudgetHook: `tools` and `tool_alias` both say which tools are counted; give one of them"
-            raise MCPConfigurationError(msg)
         self.tool_alias = tool_alias
         self.max_refused_turns = max_refused_turns
         self.final_message = final_message

@@ -17,7 +17,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
-from haystack import logging
 from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.tools import (
     ToolsType,
@@ -51,8 +50,6 @@ else:
     from haystack.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
     from haystack.human_in_the_loop.dataclasses import ToolExecutionDecision
     from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _ABSENT: Final = object()
 
@@ -427,12 +424,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
                         each.warm_up()
                 tool = self._listed(tool_name)
             return tool
-        except (MCPError, ValueError) as error:
-            logger.warning(
-                "The annotations of tool '{tool}' are not known, so its call is to be confirmed: {error}",
-                tool=tool_name,
-                error=str(error),
-            )
+        except (MCPError, ValueError):  # nobody knows what its server says of it
             return None
 
     def to_dict(self) -> dict[str, Any]:

@@ -89,10 +89,6 @@ def check_state_schema(schema: dict[str, Any]) -> None:
     :param schema: A dictionary from keys to their type and handler.
     :raises ValueError: If a key has no type, or something else than a function as its handler.
     """
-    for key, config in schema.items():
-        if not isinstance(config, Mapping):
-            msg = f"`state_schema` must be like {{'{key}': {{'type': str}}}}, got {type(config).__name__} for '{key}'"
-            raise ValueError(msg)
     importlib.import_module(_STATE)._validate_schema(schema)
 
 

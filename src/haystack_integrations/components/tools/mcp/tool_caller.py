@@ -53,18 +53,6 @@ from haystack_integrations.tools.mcp.parameters import Positive, checked, own_pa
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Inputs and outputs of the component that keys of the State cannot have.
-_RESERVED = (
-    "messages",
-    "history",
-    "state",
-    "streaming_callback",
-    "tools",
-    "tool_messages",
-    "replies",
-    "tool_call_counts",
-)
-
 
 @dataclass
 class _Step:
@@ -114,7 +102,7 @@ class MCPToolCaller:
         *,
         raise_on_failure: bool = False,
         max_concurrency: Positive = 4,
-        state_schema: dict[str, Any] | None = None,
+        state_schema: dict[str, dict[str, Any]] | None = None,
         streaming_callback: SkipValidation[StreamingCallbackT | None] = None,
         tool_streaming_callback_passthrough: bool = False,
     ) -> None:
@@ -138,9 +126,6 @@ class MCPToolCaller:
             msg = f"`tools` must be a Toolset, or a list of Tools and Toolsets, got {type(tools).__name__}"
             raise ValueError(msg)
         _tools_by_name(flatten_tools_or_toolsets(tools))
-        if taken := [key for key in state_schema or {} if key in _RESERVED]:
-            msg = f"`state_schema` has the key {taken[0]!r}, which is an input or output of MCPToolCaller already"
-            raise ValueError(msg)
         check_state_schema(state_schema or {})
         self.tools = tools
         self.raise_on_failure = raise_on_failure

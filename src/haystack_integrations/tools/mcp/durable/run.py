@@ -617,9 +617,6 @@ class DurableRun:
         self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
     def _open(self) -> OpenRun:
-        if self._opened is not None:
-            msg = f"The run '{self.name}' is open already. Make another one with `journal.run`."
-            raise MCPRunError(msg)
         owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         asked = boot_clock()
         lease = self._store.claim(self.name, owner, self._seconds)
