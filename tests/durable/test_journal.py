@@ -320,15 +320,6 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
     assert len(bank.calls) == 2
 
 
-def test_a_journal_with_many_runs_is_not_read_for_one_of_them(journal, monkeypatch):
-    monkeypatch.delattr(Store, "runs")
-    with journal.run("run"):
-        with pytest.raises(MCPRunElsewhereError, match="running elsewhere"), journal.run("run"):
-            pass
-        assert journal.unfinished() == []
-    assert journal.prune(timedelta(seconds=-1)) == 1
-
-
 def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
     with journal.run("ann") as late:
         of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)

@@ -181,7 +181,6 @@ class TestWhoIsAsked:
         server.tools = [definition("look", TEXT)]
         assert policy.should_ask("look", "", {})
 
-    @pytest.mark.parametrize("way", ["run", "run_async"])
     @pytest.mark.parametrize(
         ("options", "known_by"),
         [
@@ -194,7 +193,7 @@ class TestWhoIsAsked:
             pytest.param({"required_hints": {"read_only_hint": True}}, "a refresh", marks=needs_hooks),
         ],
     )
-    def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by, way):
+    def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by):
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
         with (
@@ -223,7 +222,7 @@ class TestWhoIsAsked:
                 return reply(*args)
 
             generator._next = change_before_the_second_reply
-            agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+            agent.run(messages=GO)
         assert ui.asked == ["look"] * 3
         assert len(server.calls) == 4
 
