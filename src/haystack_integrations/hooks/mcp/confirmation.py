@@ -83,7 +83,6 @@ class ConfirmationRules(Options):
     :param overrides: What holds for single tools.
     """
 
-    _example: ClassVar[str] = "{}=…"
     _error = MCPConfigurationError
     # Users know three others that take its fields.
     _shown_as: ClassVar[str] = "Confirmation"

@@ -94,7 +94,7 @@ class ToolOptions(Options):
     :raises ValueError: If an option is invalid. The message names it and the valid choices.
     """
 
-    _example: ClassVar[str] = "tool_options=ToolOptions({}=…)"
+    _parameter: ClassVar[str] = "tool_options"
 
     result_format: ResultFormat | None = None
     max_result_size: Annotated[int, Field(ge=SMALLEST_RESULT)] | None = None
@@ -121,7 +121,7 @@ class ToolOverride(ToolOptions):
     :raises ValueError: If a field is invalid. The message names it and the valid choices.
     """
 
-    _example: ClassVar[str] = "tool_overrides={{'tool': ToolOverride({}=…)}}"
+    _parameter: ClassVar[str] = "tool_overrides"
 
     name: ExposedName | None = None
     description: Text | None = None
@@ -209,7 +209,7 @@ class ToolSelection(Options):
     :raises ValueError: If a field is invalid. The message names it and the valid choices.
     """
 
-    _example: ClassVar[str] = "tool_selection=ToolSelection({}=…)"
+    _parameter: ClassVar[str] = "tool_selection"
 
     exclude_tools: list[Text] | None = None
     tool_filter: Callable[[Any], Any] | None = None

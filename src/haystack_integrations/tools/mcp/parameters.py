@@ -61,38 +61,14 @@ _OTHER_NAMES: Final = {
         "resource": "audience",
         "verify": "ssl_verify verify_ssl ssl",
         "http_transport": "http_client httpx_client httpx_client_factory client",
+        "sampling": "sampling_callback sampling_handler",
+        "elicitation": "elicitation_callback elicitation_handler",
+        "roots": "list_roots_callback roots_callback",
+        "logging": "log_handler logging_callback logging_handler",
         "command": "cmd",
         "args": "arguments command_args",
         "env": "env_vars environment",
         "cwd": "working_dir working_directory workdir",
-    }.items()
-    for other in others.split()
-}
-
-_HANDLERS: Final = "Pass handlers=MCPHandlers({}) to the toolset, tool or connection"
-
-# Parameters of others for which there is something else than a parameter of the same kind.
-_ADVICE: Final = {
-    other: advice
-    for others, advice in {
-        "transport transport_type type": "The class of the server info says it: StdioServerInfo, "
-        "StreamableHttpServerInfo or SSEServerInfo, as in MCPToolset(SSEServerInfo(url=…))",
-        "name id": "The names of tools begin with `tool_name_prefix`; a server has a name in an MCPRegistry",
-        "max_retries": "`max_tool_failures` limits how often a tool fails in a run, `max_retries` of the server info "
-        "how often connecting is tried",
-        "params server_params server_parameters connection_params server config": "Say how to reach the server with "
-        "the first parameter, `server_info`",
-        "servers mcp_servers connections": "For several servers, use load_mcp_toolsets({'mcpServers': {…}})",
-        "require_confirmation require_approval tool_confirmation": "Use MCPConfirmationHook, or "
-        "confirmation_strategies_for on Haystack 2.31",
-        "sampling_callback sampling_handler sampling_model sampling allow_sampling": _HANDLERS.format("sampling=…"),
-        "elicitation_callback elicitation_handler elicitation": _HANDLERS.format("elicitation=…"),
-        "roots list_roots_callback roots_callback": _HANDLERS.format("roots=…"),
-        "log_handler logging_callback logging_handler logging": _HANDLERS.format("logging=…"),
-        "token_url token_endpoint authorization_url authorization_endpoint auth_url": "`oauth_config=OAuthConfig("
-        "issuer=…)` suffices: the metadata of the authorization server have its endpoints",
-        "callback_port port": "Use `oauth_config=OAuthConfig(redirect_uri='http://127.0.0.1:PORT/callback')`",
-        "log_level message_handler progress_handler progress_callback client_info": _HANDLERS.format("…"),
     }.items()
     for other in others.split()
 }
@@ -103,8 +79,8 @@ class Options:
     Base of groups of options: frozen dataclasses of pydantic, which can be compared and stored.
     """
 
-    # How a field is written where the group is passed, with `{}` in place of its name.
-    _example: ClassVar[str]
+    # The parameter that takes the group.
+    _parameter: ClassVar[str]
     # What is raised if a field is unknown or invalid.
     _error: ClassVar[type[ValueError]] = ValueError
 
@@ -123,8 +99,7 @@ class Options:
             return value
         if isinstance(value, Mapping):
             return cls.from_dict(value)
-        parameter = cls._example.partition("=")[0]
-        msg = f"`{parameter}` must be of type {cls.__name__}, or a dict of its fields, got {type(value).__name__}"
+        msg = f"`{cls._parameter}` must be of type {cls.__name__}, or a dict of its fields, got {type(value).__name__}"
         raise cls._error(msg)
 
     @classmethod
@@ -169,9 +144,8 @@ class Options:
         return f"{type(self).__name__}({fields})"
 
 
-# The parameters of the classes that know each other's, and the groups of options among these classes.
+# The parameters of the classes that know each other's.
 _parameters: Final[dict[str, Mapping[str, inspect.Parameter]]] = {}
-_groups: Final[dict[str, type[Options]]] = {}
 
 
 def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
@@ -196,8 +170,6 @@ def explains_options(cls: C) -> C:
     parameters = inspect.signature(cls).parameters
     own = [*parameters]
     _parameters[cls.__name__] = parameters
-    if is_group:
-        _groups[cls.__name__] = cls
 
     @functools.wraps(construct)
     def checked(self: Any, *args: Any, **options: Any) -> None:
@@ -289,50 +261,17 @@ def _unknown(owner: str, name: str) -> str:
     return f"{owner} has no parameter '{name}'. {_advice(owner, name)}"
 
 
-def _examples(owner: str) -> dict[str, str]:
-    """
-    Return how the parameters of a class are written, and the fields of the groups that it takes.
-    """
-    own = _parameters[owner]
-    examples = {name: f"{name}=…" for name in own}
-    for group, cls in _groups.items():
-        if cls._example.partition("=")[0] in own:
-            examples |= {name: cls._example.format(name) for name in _parameters[group] if name not in examples}
-    return examples
-
-
 def _advice(owner: str, name: str) -> str:
-    own = _parameters[owner]
     meant = _OTHER_NAMES.get(name, name)
-    if meant in own:
+    if meant in _parameters[owner]:
         return f"Use `{meant}`."
-    if name in _ADVICE:
-        return f"{_ADVICE[name]}."
-    if (example := _examples(owner).get(meant)) is not None:
-        return f"Use `{example}`."
-    examples = {place: _examples(place)[meant] for place in _parameters if meant in _examples(place)}
-    servers = [place for place in examples if place.endswith("ServerInfo")]
-    if servers:
-        first = next(iter(_parameters[servers[-1]]))
-        shown = ", ".join(dict.fromkeys([f"{first}=…", examples[servers[-1]]]))
-        example = f"{servers[-1]}({shown})"
-        if not owner.endswith("ServerInfo"):
-            example = f"{owner}({'name, ' if 'name' in own else ''}{example}, …)"
-        return f"`{meant}` is a parameter of {_listed(servers)}: {example}."
-    places = [place for place in examples if place not in _groups]
-    if places:
-        example = f": {places[-1]}({owner}(…), {examples[places[-1]]})" if owner.endswith("ServerInfo") else ""
-        return f"`{meant}` is a parameter of {_listed(places)}{example}."
-    return _closest(name, own)
+    places = [place for place, parameters in _parameters.items() if meant in parameters]
+    return f"`{meant}` is a parameter of {', '.join(places)}." if places else _closest(name, _parameters[owner])
 
 
 def _closest(name: str, own: Iterable[str]) -> str:
     closest = difflib.get_close_matches(name, own, 1)
     return f"Did you mean `{closest[0]}`?" if closest else f"It has: {', '.join(own)}."
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
 
 
 def texts(name: str, value: Any) -> list[str]:

@@ -653,7 +653,7 @@ class SnapshotCheck(Options):
     :raises ValueError: If a field is invalid. The message names it.
     """
 
-    _example: ClassVar[str] = "snapshot=SnapshotCheck(…, {}=…)"
+    _parameter: ClassVar[str] = "snapshot"
 
     snapshot: Annotated[InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_snapshot_or_path)]
     on_drift: OnDrift = "error"

@@ -249,7 +249,7 @@ class OAuthConfig(Options):
     :raises ValueError: If a parameter is invalid, or does not go with the grant.
     """
 
-    _example: ClassVar[str] = "oauth_config=OAuthConfig({}=…)"
+    _parameter: ClassVar[str] = "oauth_config"
 
     client_id: Text | None = _for()
     client_secret: _Secret = _for(identifies=False)

@@ -83,7 +83,7 @@ class CallOptions(Options):
     :raises ValueError: If an option is invalid. The message names it.
     """
 
-    _example: ClassVar[str] = "call_options=CallOptions({}=…)"
+    _parameter: ClassVar[str] = "call_options"
 
     reset_timeout_on_progress: bool = False
     max_total_timeout: Seconds | None = None

@@ -287,7 +287,7 @@ class MCPSampling(Options):
     :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
     """
 
-    _example: ClassVar[str] = "sampling=MCPSampling({}=…)"
+    _parameter: ClassVar[str] = "sampling"
 
     chat_generator: Any = None
     function: Callable[[Any], Any] | None = None
@@ -389,7 +389,7 @@ class MCPHandlers(Options):
     :raises ValueError: If a field is invalid. The message names it and its valid values.
     """
 
-    _example: ClassVar[str] = "handlers=MCPHandlers(…, {}=…)"
+    _parameter: ClassVar[str] = "handlers"
 
     sampling: Any = None
     elicitation: Callable[[Any], Any] | None = None

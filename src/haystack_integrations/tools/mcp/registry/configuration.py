@@ -68,7 +68,7 @@ class ToolConfig(Options):
     :raises MCPConfigurationError: If a field is invalid. The message names it and the valid choices.
     """
 
-    _example: ClassVar[str] = "tool_configs=[ToolConfig({}=…)]"
+    _parameter: ClassVar[str] = "tool_configs"
     _error = MCPConfigurationError
 
     tool_alias: Text
@@ -101,7 +101,7 @@ class ToolConfig(Options):
 
 
 class _NamedServer(Options):
-    _example: ClassVar[str] = "providers=[{}=…]"
+    _parameter: ClassVar[str] = "providers"
     _error = MCPConfigurationError
 
     name: Text
