@@ -427,11 +427,6 @@ def variable(**given: str) -> str:
     return str(given)
 
 
-class Clerk:
-    def greet(self, name: str) -> str:
-        return name
-
-
 @rows(
     ("tools", "message"),
     [
@@ -441,7 +436,6 @@ class Clerk:
         ([functools.partial(paint, tags=[])], "has no parameters of its own"),
         ([variable], "'variable' cannot be served as a tool: Functions with"),
         ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
-        ([Clerk.greet], "'greet' is a method of a class. Serve that of an instance"),
         ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
         ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
         ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),

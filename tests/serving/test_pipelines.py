@@ -14,7 +14,7 @@ from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from haystack import Pipeline, SuperComponent, component
-from haystack.components.joiners import BranchJoiner, DocumentJoiner
+from haystack.components.joiners import DocumentJoiner
 from haystack.core.errors import DeserializationError
 
 from haystack_integrations.tools.mcp import MCPToolset
@@ -134,23 +134,6 @@ async def test_outputs_of_one_name_are_told_apart_by_their_components():
 
     assert tool.input_schema["required"] == ["text"]
     assert result.structured_content == {"a_text": "HI!", "a_length": 2, "b_text": "HI!", "b_length": 2}
-
-
-@component
-class Counts:
-    @component.output_types(again=int, done=int)
-    def run(self, number: int) -> dict[str, int]:
-        return {"done": number} if number > 3 else {"again": number + 1}
-
-
-async def test_the_joiner_at_which_a_loop_begins_is_what_clients_set():
-    loop = Pipeline()
-    loop.add_component("begin", BranchJoiner(int))
-    loop.add_component("counts", Counts())
-    loop.connect("begin", "counts.number")
-    loop.connect("counts.again", "begin")
-    async with serving(loop) as client:
-        assert (await client.call_tool("ask", {"value": 1})).structured_content == {"done": 4}
 
 
 async def test_documents_are_sent_to_a_pipeline():

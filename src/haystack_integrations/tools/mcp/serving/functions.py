@@ -126,10 +126,6 @@ def _check(parsed: FunctionTool, options: ServeOptions) -> None:
     """Refuse options that would be passed over, or make each call fail."""
     parameters = inspect.signature(parsed.fn).parameters
     check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
-    first = next(iter(parameters.values()), None)
-    if first is not None and first.name in ("self", "cls") and first.annotation is first.empty:
-        msg = f"'{parsed.name}' is a method of a class. Serve that of an instance: `tools=[instance.{parsed.name}]`"
-        raise ValueError(msg)
     for name in ("inputs", "outputs"):
         if getattr(options, name) is not None:
             msg = (

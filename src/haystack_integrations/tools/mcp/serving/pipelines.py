@@ -27,7 +27,6 @@ from haystack.core.pipeline.base import PipelineBase
 
 from haystack_integrations.tools.mcp.haystack_compat import (
     has_chosen_inputs,
-    input_sockets,
     is_async_pipeline,
     parameter_descriptions,
     super_component_class,
@@ -364,9 +363,6 @@ def _default_inputs(pipeline: Any, sockets: dict[Socket, Any]) -> dict[str, tupl
         for (component, name), socket in sockets.items()
         if socket["is_mandatory"] or name in _prompt_variables(pipeline.get_component(component))
     ]
-    if not wanted:
-        # A BranchJoiner at the beginning of a loop, which feeds it, too.
-        wanted = [each for each in sockets if input_sockets(pipeline.get_component(each[0]))[each[1]].is_greedy]
     groups: dict[str, tuple[Socket, ...]] = {}
     for name in dict.fromkeys(name for _, name in wanted):
         group = tuple(each for each in wanted if each[1] == name)

@@ -32,7 +32,6 @@ from haystack_integrations.tools.mcp.serving.changes import Changes
 # What the protocol allows, and the models of the larger providers.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_SHOWN = 100
-_HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -92,16 +91,10 @@ def _icons(given: Any) -> list[Icon]:
 
 
 def _annotations(given: Any) -> Any:
-    if isinstance(given, Mapping) and (unknown := sorted(set(given) - set(_HINTS))):
-        msg = f"`annotations` have no {', '.join(unknown)}. There are {', '.join(_HINTS)}"
-        raise ValueError(msg)
     return ToolAnnotations.model_validate(dict(given)) if isinstance(given, Mapping) else given
 
 
 def _version(given: str | int | None) -> str | None:
-    if given is not None and (not str(given) or "@" in str(given)):
-        msg = "`version` must be a text without '@', or an integer"
-        raise ValueError(msg)
     return None if given is None else str(given)
 
 
