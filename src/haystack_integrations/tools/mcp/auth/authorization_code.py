@@ -63,8 +63,6 @@ _PAGE = (
     "<body style='font-family: sans-serif; margin: 4em'><h1>{title}</h1><p>{text}</p></body></html>"
 )
 
-_WITH_SECRET = ("client_secret_basic", "client_secret_post")
-
 
 class AuthorizationCode(Flow):
     """
@@ -182,10 +180,6 @@ class AuthorizationCode(Flow):
             **({"scope": scope} if scope else {}),
         }
         client = await self._register(server.registration_endpoint, metadata)
-        method = client.token_endpoint_auth_method
-        if method not in (None, "none", *_WITH_SECRET) or (method in _WITH_SECRET and not client.client_secret):
-            msg = f"the authorization server registered a client that has to authenticate with '{method}', and cannot"
-            raise MCPAuthorizationError(msg)
         client.issuer = server.issuer
         return client
 
