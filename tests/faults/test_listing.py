@@ -9,14 +9,13 @@ Listings that come in pages, late or never, over every transport.
 import pytest
 
 from haystack_integrations.tools.mcp import (
-    MCPConnection,
     MCPInvocationError,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from tests.support.kinds import LONG, every_http_kind, every_way, kinds
+from tests.support.kinds import LONG, every_way, kinds
 
 
 @kinds("stdio", "stdio of the SDK", "2026", "sessions", "sse")
@@ -39,15 +38,6 @@ def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_proce
         toolset.warm_up()
     server.wait_until_gone()
     toolset.close()
-
-
-@every_http_kind
-def test_a_listing_whose_connection_is_cut_is_repeated(proxied_peer, kind):
-    server = proxied_peer(kind)
-    with MCPConnection(server.reach(), connection_timeout=LONG) as connection:
-        trap = server.proxy.cut_when(b'"tools/list"')
-        assert "add" in [tool.name for tool in connection.list_tools()]
-        assert trap.sprung.is_set()
 
 
 def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):

@@ -95,18 +95,6 @@ def test_a_killed_server_fails_the_pending_call_at_once_saying_that_the_tool_may
     assert server.calls() == ["sleep", "add"]
 
 
-@every_way
-def test_a_call_that_ends_its_server_fails_at_once_and_is_not_repeated(peer, kind):
-    server = peer(kind)
-    with MCPConnection(server.reach(max_retries=50), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPInvocationError, match="may have run") as failure:
-            connection.call_tool("die")
-    assert server.calls() == ["die"]
-    if not kind.is_http:
-        assert "exit code 3" in str(failure.value)
-        assert "counter server: starting" in str(failure.value)
-
-
 def test_a_call_that_may_be_repeated_is_sent_as_often_as_max_retries_says(stdio_server):
     server = stdio_server()
     with MCPConnection(server.info(), invocation_timeout=LONG) as connection:

@@ -97,10 +97,6 @@ _SMALLEST_SHARE = 0.2
 # A timer of an event loop may fire a little early, in seconds.
 _CLOCK_TOLERANCE = 0.05
 
-# Refusals that say something of the server: too busy, or what proxies answer while it is down. Others may be meant for
-# the token of one user.
-_NOT_FOR_ONE_USER = ("404", "410", "421", "429")
-
 # How long a handler may take to answer where tasks have no limit, in seconds.
 _LONGEST_ANSWER = 86_400.0
 
@@ -265,7 +261,8 @@ class ToolCall:
             case CallLeftOpenError():
                 gate.answered()
             case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str() as status)):
-                if status.startswith(_NOT_FOR_ONE_USER) and not self._supervisor.rest.seconds:
+                # Other refusals may be meant for the token of one user.
+                if status.startswith("429") and not self._supervisor.rest.seconds:
                     gate.failed(str(error), entered_at)
             case MCPInvocationError():
                 # Without these, it may have been made here, of what could not be sent.
