@@ -229,9 +229,6 @@ def _load(name: str, given: str | Path) -> Pipeline:
     tried = f"The pipeline '{name}' cannot be loaded from {where}"
     try:
         text = Path(given).read_text(encoding="utf-8") if is_file else str(given)
-    except FileNotFoundError as error:
-        msg = f"{tried}: there is no such file in {Path.cwd()}. Pass the full path, or start in the folder of the file"
-        raise DeserializationError(msg) from error
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{tried}: {error}. Pass the path of a readable file in UTF-8"
         raise DeserializationError(msg) from error
