@@ -208,20 +208,11 @@ class TestAnotherPath:
             f'{sse}/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?'
         )
 
-    @rows(("configured", "served"), [("/tools/", "/tools"), ("/tools", "/tools/")])
-    async def test_a_404_for_the_trailing_slash_names_the_other_form(self, configured: str, served: str) -> None:
-        app = MCPServer("calculator").streamable_http_app(streamable_http_path=served)
-        app.router.redirect_slashes = False
-        with serving(app) as origin:
-            said = await examine(f"{origin}{configured}", "streamable-http")
-        assert said is not None and said.endswith(f'did you mean StreamableHttpServerInfo(url="{origin}{served}")?')
-
     @rows(
         ("here", "there", "expected"),
         [
             (PlainTextResponse("", 405), PONG, "/mcp is a streamable HTTP endpoint: did you mean"),
             (HTMLResponse("<h1>Welcome</h1>"), PONG, "/mcp is a streamable HTTP endpoint: did you mean"),
-            (PlainTextResponse("", 404), PlainTextResponse("who?", 401), "/mcp asks for credentials: did you mean"),
         ],
     )
     async def test_whatever_is_not_mcp_leads_to_the_endpoint(self, here, there, expected):
@@ -254,7 +245,7 @@ class TestAnotherPath:
 
 
 class TestCredentials:
-    FORBIDDEN = "pass the credentials as `token` or in `headers`, or use a host name that it allows."
+    FORBIDDEN = "pass the credentials as `token` or in `headers`."
     CHALLENGE = 'Bearer realm="the vault", resource_metadata="https://as.test/.well-known/x"'
 
     @rows(
@@ -315,7 +306,6 @@ class TestAnswersThatAreNotMCP:
             (Response(status_code=202), "202 Accepted"),
             (PlainTextResponse("", 400), "400 Bad Request with text/plain"),
             (PlainTextResponse("", 418), "418 I'm a Teapot with text/plain"),
-            (PlainTextResponse("", 501), "501 Not Implemented with text/plain"),
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
@@ -340,19 +330,17 @@ class TestAnswersThatAreNotMCP:
 
 class TestStatuses:
     @rows(
-        ("status", "headers", "expected"),
+        ("status", "expected"),
         [
-            (407, {}, "answers 407 Proxy Authentication Required: the proxy asks for credentials"),
-            (421, {}, "answers 421 Misdirected Request: it does not serve this host name"),
-            (429, {"Retry-After": "30"}, "it gets too many requests; try again later (Retry-After: 30)."),
-            (500, {}, "answers 500 Internal Server Error: the server is overloaded or broken; try again later, and"),
-            (503, {"Retry-After": "9"}, "try again later, and look at its logs (Retry-After: 9)."),
-            (520, {}, "answers 520: the server is overloaded or broken"),
+            (407, "answers 407 Proxy Authentication Required."),
+            (421, "answers 421 Misdirected Request: add the host name to those that the server allows."),
+            (429, "answers 429 Too Many Requests."),
+            (520, "answers 520."),
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_the_status_is_named_with_what_to_do(self, transport, status, headers, expected):
-        with always(PlainTextResponse("sorry", status, headers)) as url:
+    async def test_the_status_is_named(self, transport, status, expected):
+        with always(PlainTextResponse("sorry", status)) as url:
             said = await examine(url, transport)
         assert said is not None and said.startswith(url) and expected in said
 
@@ -393,20 +381,6 @@ class TestNoAnswer:
         assert said is not None and f" {host}:{port}" in said
         assert "::" in host or said.startswith(f"Connection refused: nothing listens at {host}:{port}. Is the server")
 
-    async def test_a_proxy_is_mentioned_where_it_may_be_the_one_that_is_down(self, monkeypatch):
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port()}")
-        said = await examine("http://mcp.test/mcp", "sse")
-        assert said is not None and "mcp.test:80 (through the proxy that the environment names)" in said
-
-    async def test_a_proxy_that_refuses_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        async with raw_server(lambda _: b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n") as port:
-            monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-            said = await examine("https://mcp.test/mcp", "sse")
-        assert said == (
-            "The request does not get through to mcp.test:443 (through the proxy that the environment names); "
-            "credentials for a proxy go into its URL."
-        )
-
     async def test_a_host_that_takes_no_connection_is_told_from_a_silent_server(self) -> None:
         with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
             listener.bind(("127.0.0.1", 0))
@@ -431,7 +405,7 @@ class TestNoAnswer:
 
     async def test_a_host_out_of_reach_is_named_with_the_system_s_reason(self) -> None:
         said = await examine("http://255.255.255.255:9/mcp", "sse", timeout=SHORT)
-        assert said is not None and said.startswith("Cannot connect to 255.255.255.255:9: ")
+        assert said == "255.255.255.255:9 cannot be reached (ConnectError)."
 
     @rows("answer", [None, lambda _: b"220 smtp.test ESMTP\r\n\r\n"], ids=["nothing", "another protocol"])
     async def test_a_server_without_http_is_named(self, answer: Any) -> None:
@@ -445,16 +419,10 @@ class TestUrlsAndHeadersThatCannotBeSent:
     async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
         assert await diagnose(url, {}, transport="sse") == "The URL is not valid."
 
-    @rows("end", ["\n", "\r\nX: y", "\u00e9"])
-    async def test_a_header_that_http_forbids_is_named_without_its_value(self, streamable_http: str, end: str) -> None:
-        headers = {"Authorization": f"Bearer {TOKEN}{end}"}
-        said = await examine(f"{streamable_http}/mcp", "streamable-http", headers=headers)
-        assert said == "The request cannot be sent: a header has a line break or another character that HTTP forbids."
-
     async def test_a_failure_without_a_name_is_given_by_its_type(self, streamable_http, monkeypatch):
         monkeypatch.setenv("http_proxy", "gopher://127.0.0.1:70")
         said = await examine(f"{streamable_http}/mcp", "sse")
-        assert said is not None and said.endswith("could not be examined (ValueError).")
+        assert said is not None and said.endswith("cannot be reached (ValueError).")
 
 
 class TestTLS:
@@ -473,7 +441,7 @@ class TestTLS:
         place = origin.removeprefix("https://")
         assert said is not None and said.startswith(f"The TLS certificate of {place} is not trusted: self")
         assert "SSL_CERT_FILE" in said
-        assert elsewhere is not None and "not valid for 'localhost'. Use a host name of the certificate" in elsewhere
+        assert elsewhere is not None and "not valid for 'localhost'." in elsewhere
 
     async def test_plain_http_to_a_tls_port_leads_to_https(self, certificate: tuple[Path, Path]) -> None:
         with self.mcp_over_tls(certificate) as origin:

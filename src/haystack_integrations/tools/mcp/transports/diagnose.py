@@ -12,7 +12,6 @@ requests, through the same proxy and with the same TLS options as the connection
 import re
 import socket
 import ssl
-import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ import httpx2
 
 from haystack_integrations.tools.mcp.errors import causes
 from haystack_integrations.tools.mcp.redaction import redact_text
-from haystack_integrations.tools.mcp.transports.http_route import Route, environment_proxy, open_client
+from haystack_integrations.tools.mcp.transports.http_route import Route, open_client
 from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
     media_type,
@@ -43,48 +42,29 @@ _OTHER: dict[Transport, Transport] = {"sse": "streamable-http", "streamable-http
 _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
 
-# What statuses mean that are the same for every method and path of the server.
-_ADVICE = {
-    407: "the proxy asks for credentials; put them into the proxy's URL",
-    421: "it does not serve this host name; add the name to the server's allowed hosts",
-    429: "it gets too many requests; try again later",
-    501: None,  # some servers say it for 405
-}
-_OVERLOADED = "the server is overloaded or broken; try again later, and look at its logs"
-
+_NO_HTTP = (
+    "{place} closes the connection without a valid HTTP answer: it is no HTTP server, speaks TLS (use https://), or "
+    "demands a client certificate (client_cert=)."
+)
 # What failures mean, by the first of these exceptions among their causes. The text of most is never shown, because it
 # may quote a header.
-_NO_HEADER = "The request cannot be sent: a header has a line break or another character that HTTP forbids."
 _FAILURES: dict[type[BaseException], str] = {
     httpx2.ConnectTimeout: (
         "No connection to {place} in time: the host is down, a firewall drops it, or the DNS does not answer."
     ),
-    httpx2.LocalProtocolError: _NO_HEADER,
-    UnicodeEncodeError: _NO_HEADER,
-    httpx2.ProxyError: "The request does not get through to {place}; credentials for a proxy go into its URL.",
     socket.gaierror: "The host name of {place} does not resolve: check the URL and the DNS of this machine.",
     ConnectionRefusedError: "Connection refused: nothing listens at {place}. Is the server started, and on this port?",
-    ssl.SSLCertVerificationError: "The TLS certificate of {place} is not trusted: {error.verify_message}. {remedy}",
+    ssl.SSLCertVerificationError: (
+        "The TLS certificate of {place} is not trusted: {error.verify_message}. Repair the certificate, or let verify= "
+        "or SSL_CERT_FILE name the authority that signed it."
+    ),
     ssl.SSLError: (
         "The TLS handshake with {place} fails ({error}): the server speaks plain HTTP there (use http://), or refuses "
         "this client, perhaps for the lack of a client certificate (client_cert=)."
     ),
-    httpx2.ConnectError: "Cannot connect to {place}{reason}.",
-    httpx2.TransportError: (
-        "{place} closes the connection without a valid HTTP answer: it is no HTTP server, speaks TLS (use https://), "
-        "or demands a client certificate (client_cert=)."
-    ),
-    Exception: "{place} could not be examined ({error.__class__.__name__}).",
-}
-
-# What can be done about a certificate, by OpenSSL's number of what is wrong with it.
-_UNKNOWN_AUTHORITY = "Let verify= or SSL_CERT_FILE name the authority that signed it, or repair the certificate."
-_OTHER_HOST = "Use a host name of the certificate in the URL, or repair the certificate."
-_REMEDIES = {
-    9: "Set the clock of this machine, or repair the certificate.",
-    10: "The server needs a new certificate, unless the clock of this machine is wrong.",
-    62: _OTHER_HOST,
-    64: _OTHER_HOST,
+    httpx2.RemoteProtocolError: _NO_HTTP,
+    httpx2.ReadError: _NO_HTTP,
+    Exception: "{place} cannot be reached ({error.__class__.__name__}).",
 }
 
 
@@ -169,10 +149,7 @@ class _Diagnosis:
             error, text = next(
                 (error, text) for kind, text in _FAILURES.items() for error in found if isinstance(error, kind)
             )
-            reasons = [f": {cause.strerror}" for cause in found if isinstance(cause, OSError) and cause.strerror]
-            remedy = _REMEDIES.get(getattr(error, "verify_code", 0), _UNKNOWN_AUTHORITY)
-            said = text.format(place=self._place(), error=error, reason="".join(reasons[:1]), remedy=remedy)
-            self.finding = said.replace("'.. ", "'. ")  # OpenSSL has full stops in some of its messages
+            self.finding = text.format(place=self._place(), error=error)
 
     async def _ask(
         self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
@@ -213,14 +190,12 @@ class _Diagnosis:
             if "authorization" in response.request.headers:
                 return f"{said}: the credentials in `token` or in `headers` were not accepted.", True
             oauth = '`auth="oauth"`, or ' if "resource_metadata" in challenge else ""
-            # Servers on this machine answer so if the URL has another name of it.
-            host = ", or use a host name that it allows" if status == httpx2.codes.FORBIDDEN else ""
             credentials = f"pass {oauth}the credentials as `token` or in `headers`"
-            return None if self.has_auth else f"{said}: {credentials}{host}.", True
-        advice = _ADVICE.get(status, _OVERLOADED if response.is_server_error else None)
-        if advice is not None:
-            retry_after = self._shown(response.headers.get("retry-after", ""))
-            return f"{said}: {advice}{f' (Retry-After: {retry_after})' if retry_after else ''}.", True
+            return None if self.has_auth else f"{said}: {credentials}.", True
+        if status == httpx2.codes.MISDIRECTED_REQUEST:
+            return f"{said}: add the host name to those that the server allows.", True
+        if response.is_server_error or status in {407, 429}:
+            return f"{said}.", True
         if answer.transport == self.transport:
             return None, True
         content = self._shown(media_type(response))
@@ -228,14 +203,7 @@ class _Diagnosis:
 
     async def _look_elsewhere(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own, other = _path(self.url), _OTHER[self.transport]
-        with_other_end = own.rstrip("/") or own if own.endswith("/") else f"{own}/"
-        candidates: list[tuple[str, Transport]] = [
-            (own, other),
-            (with_other_end, self.transport),
-            ("/mcp", "streamable-http"),
-            ("/mcp/", "streamable-http"),
-            ("/sse", "sse"),
-        ]
+        candidates: list[tuple[str, Transport]] = [(own, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
         for path, transport in candidates:
             if (path, transport) == (own, self.transport):
                 continue
@@ -248,17 +216,12 @@ class _Diagnosis:
                 at = f"{_display_url(url)} is {_ENDPOINT[transport]}"
                 self.finding = f"{at}: use {use}." if path == own else f"{self.finding} {at}: did you mean {use}?"
                 return
-            if reply.response.status_code == httpx2.codes.UNAUTHORIZED:
-                self.finding = f"{self.finding} {_display_url(url)} asks for credentials: did you mean {use}?"
-                return
 
     def _place(self) -> str:
         host = f"[{self.url.host}]" if ":" in self.url.host else self.url.host
         place = f"{host}:{self.url.port or {'http': 80, 'https': 443}[self.url.scheme]}"
         if self.route.proxy is not None:
             return f"{place} (through the proxy {self.route.proxy.url.host})"
-        if self.route.transport is None and environment_proxy(self.url, urllib.request.getproxies()):
-            return f"{place} (through the proxy that the environment names)"
         return place
 
     def _shown(self, text: str) -> str:
