@@ -504,13 +504,6 @@ DIFFERENCES: Final = (
         lambda _script, ours, theirs: ours == ("result", []) and theirs == ("error", types.METHOD_NOT_FOUND),
     ),
     Difference(
-        "a listing whose server refuses its own cursor is read again",
-        frozenset({"refused"}),
-        lambda script, ours, theirs: (
-            ours == ("error", UNANSWERED) and theirs == ("error", -32602) and len(script.answers) > 1
-        ),
-    ),
-    Difference(
         "the error of a tool is shown as text, redacted",
         frozenset({"error of the tool"}),
         lambda _script, ours, theirs: ours[0] == theirs[0] == "result" and theirs[1][0]["isError"],

@@ -50,6 +50,7 @@ def test_nothing_is_kept_for_longer_than_a_day():
         ({"ttlMs": 0}, False),
         ({}, False),
         ({"ttlMs": AN_HOUR, "resultType": "input_required"}, False),
+        ({"ttlMs": AN_HOUR, "nextCursor": "2"}, False),
     ],
 )
 async def test_what_the_server_allows_is_kept(fields, is_kept):

@@ -35,21 +35,6 @@ def names(resources: Any) -> list[str]:
     return [resource.name for resource in resources]
 
 
-async def test_a_listing_whose_cursor_does_not_hold_any_more_is_read_from_its_beginning():
-    refusals = [ProtocolError(-32602, "that cursor is of an earlier list")]
-
-    def answer(_method: str, params: dict[str, Any]) -> Any:
-        if "cursor" not in params:
-            return page("a", following="x")
-        if refusals:
-            raise refusals.pop()
-        return page("b")
-
-    client = ScriptedClient(answer, OLDER)
-    assert names(await client.list_resources()) == ["a", "b"]
-    assert len(client.sent) == 4
-
-
 @rows(
     ("version", "pages", "expected", "requests", "said"),
     [
@@ -63,14 +48,6 @@ async def test_a_listing_whose_cursor_does_not_hold_any_more_is_read_from_its_be
         (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
         (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
         (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
-        (OLDER, {None: page("a", following="x"), "x": ProtocolError(-32602, "what?")}, ["a"], 4, "its own cursor"),
-        (
-            NEWEST,
-            {None: {**page("a", following="x"), "ttlMs": 60_000}, "x": ProtocolError(-32602, "what?")},
-            ["a"],
-            4,
-            "its own cursor",
-        ),
         (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
     ],
 )
@@ -88,15 +65,6 @@ async def test_a_listing_that_is_refused_is_not_asked_for_again():
     with pytest.raises(ProtocolError, match="not now"):
         await client.list_resources()
     assert len(client.sent) == 1
-
-
-async def test_a_kept_cursor_that_does_not_hold_any_more_begins_the_listing_anew():
-    first = {**page("a", following="old"), "ttlMs": 60_000}
-    pages: dict[str | None, Any] = {None: first, "old": page("b")}
-    client = ScriptedClient(paging(pages))
-    assert names(await client.list_resources()) == ["a", "b"]
-    pages |= {None: page("c", following="new"), "old": ProtocolError(-32602, "expired"), "new": page("d")}
-    assert names(await client.list_resources()) == ["c", "d"]
 
 
 @rows(

@@ -206,7 +206,7 @@ class CachedResults:
         """
         Return the result of a request, kept or fetched.
 
-        One that wants input first is not kept.
+        One that wants input first is not kept, nor a page with a cursor, which may not hold as long.
 
         :param method: The method of the request.
         :param params: Its parameters, without `_meta`: names with strings.
@@ -226,7 +226,8 @@ class CachedResults:
         self._kept.pop(own, None)
         self._kept.pop(public, None)
         ttl = ttl_ms(result)
-        if ttl and result.get("resultType", "complete") == "complete" and self._changes[method] == changes:
+        is_whole = result.get("resultType", "complete") == "complete" and not result.get("nextCursor")
+        if ttl and is_whole and self._changes[method] == changes:
             now = monotonic()
             self._kept = {key: kept for key, kept in self._kept.items() if kept[1] > now}
             self._kept[public if result.get("cacheScope") == "public" else own] = result, now + ttl / 1000
@@ -234,20 +235,17 @@ class CachedResults:
                 del self._kept[next(iter(self._kept))]
         return result
 
-    def drop(self, method: str, uri: str | None = None) -> bool:
+    def drop(self, method: str, uri: str | None = None) -> None:
         """
         Forget results of a method, also those that are being fetched, because they changed at the server.
 
         :param method: The method.
         :param uri: Of which resource, or part of one; None for all results.
-        :returns: Whether any were kept.
         """
         self._changes[method] += 1
-        kept = [key for key in self._kept if key[0] == method]
-        stale = [key for key in kept if uri is None or uri.startswith(dict(key[1]).get("uri", ""))]
-        for key in stale:
-            del self._kept[key]
-        return bool(stale)
+        for key in [key for key in self._kept if key[0] == method]:
+            if uri is None or uri.startswith(dict(key[1]).get("uri", "")):
+                del self._kept[key]
 
     def clear(self) -> None:
         """

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
 import anyio
@@ -494,13 +493,12 @@ class MCPClient(ABC):
 
     # Results
 
-    async def _pages(self, things: str, send: Send, forget: Callable[[], bool] = lambda: False) -> list[dict[str, Any]]:
+    async def _pages(self, things: str, send: Send) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
 
         :param things: What is listed, for messages.
         :param send: Requests the page with the parameters that it gets.
-        :param forget: Drops kept pages, whose cursors may not hold any more; returns whether there were any.
         :returns: The pages; none of a server that does not know the request.
         """
         pages: list[dict[str, Any]] = []
@@ -509,7 +507,6 @@ class MCPClient(ABC):
         cursor: str | None = None
         cursors: set[str | None] = set()
         reason = None
-        is_second_try = False
         while reason is None:
             cursors.add(cursor)
             try:
@@ -519,14 +516,7 @@ class MCPClient(ABC):
                     return []  # a server of other things only
                 if cursor == "":
                     return pages  # it was meant as the end
-                # A cursor may not hold any more, if the list has changed since its first page.
-                if error.code == types.INVALID_PARAMS and not is_second_try and (forget() or pages):
-                    pages, listed, cursor, cursors, is_second_try = [], [], None, set(), True
-                    continue
-                if error.code != types.INVALID_PARAMS or not pages:
-                    raise
-                reason = "it refuses its own cursor"
-                break
+                raise
             items = max((each for each in page.values() if isinstance(each, list)), key=len, default=[])
             if items and items in listed:
                 if cursor == "":
@@ -574,7 +564,7 @@ class MCPClient(ABC):
         async def read() -> list[Any]:
             if getattr(self._capabilities, method.partition("/")[0]) is None:
                 return []
-            pages = await self._pages(things, send, partial(self._cached.drop, method))
+            pages = await self._pages(things, send)
             listed = (self._parsed(operation, model, page) for page in pages)
             return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
 
