@@ -24,7 +24,6 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTool,
     MCPToolset,
     StdioServerInfo,
 )
@@ -124,20 +123,6 @@ def test_a_module_whose_import_hangs_does_not_hold_up_the_end_of_the_program(tmp
     assert ended.stdout.startswith("importing")
     assert "timed out after 3 seconds" in ended.stdout
     assert ended.stderr == ""
-
-
-def test_a_result_that_is_no_unicode_is_an_invocation_error() -> None:
-    server = MCPServer("odd")
-
-    @server.tool()
-    async def odd() -> str:
-        return "\ud800"
-
-    with (
-        MCPTool("odd", InProcessServerInfo(server)) as tool,
-        pytest.raises(MCPInvocationError, match="cannot be written as JSON"),
-    ):
-        tool.invoke()
 
 
 def test_a_server_in_this_process_whose_loop_crashes_is_told_by_its_error(monkeypatch: pytest.MonkeyPatch) -> None:

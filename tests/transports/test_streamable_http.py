@@ -417,7 +417,7 @@ class TestListening:
 
     @rows("had_one", [True, False])
     async def test_a_server_that_hangs_up_is_not_asked_for_its_stream_without_end(self, monkeypatch, had_one):
-        monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 0)
+        monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
 
         def answer(request: HttpRequest) -> bytes | None:
             if had_one and not any(each.method == "GET" for each in peer.requests[:-1]):

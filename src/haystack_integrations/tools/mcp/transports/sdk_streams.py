@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 from haystack import logging
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import jsonrpc_message_adapter
 
 from haystack_integrations.tools.mcp.protocol import frames
 from haystack_integrations.tools.mcp.protocol.channel import Transport
@@ -96,7 +96,7 @@ class StreamsTransport(Transport):
                 log("An MCP server wrote something that is no message; it was ignored")
                 has_warned = True
                 continue
-            for message in _frames(item.message):
+            for message in frames.read(item.message.model_dump_json(by_alias=True, exclude_unset=True)):
                 self.channel.received(message)
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:
@@ -136,13 +136,3 @@ class StreamsTransport(Transport):
 
     def _message(self, content: bytes) -> SessionMessage:
         return self._session_message(jsonrpc_message_adapter.validate_json(content))
-
-
-def _frames(message: JSONRPCMessage) -> list[dict[str, Any] | frames.Unreadable]:
-    try:
-        return frames.read(message.model_dump_json(by_alias=True, exclude_unset=True))
-    except ValueError:  # half of a surrogate pair in the result of a server in this process, for example
-        request_id = getattr(message, "id", None)
-        if request_id is None or hasattr(message, "method"):
-            return []
-        return [frames.Unreadable(request_id, "the server's answer cannot be written as JSON")]

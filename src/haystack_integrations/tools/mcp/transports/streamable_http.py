@@ -54,15 +54,14 @@ _DELETE_TIMEOUT = 2.0
 _PAUSE = 1.0
 _SHORTEST_PAUSE = 0.1
 
-# How often in a row a stream may be opened in vain.
+# How often in a row the stream of an answer may be opened in vain.
 _MAX_TRIES = 2
 
-# How often in a row a server may refuse the stream of a session that it had before: a proxy may be away for minutes.
-_MAX_REFUSALS = 10
-
-# How often the pause is doubled, and after how many seconds a stream was a good one.
-_MOST_DOUBLINGS = 5
+# How often in a row the stream of a session may fail, after how many seconds it has not, and how often the pause is
+# doubled: a proxy may be away for minutes.
+_MAX_FAILURES = 10
 _GOOD_AFTER = 10.0
+_MOST_DOUBLINGS = 5
 
 # After how many seconds the end of a stream says nothing of the server: gateways end those that take long.
 _CUT_AFTER = 5.0
@@ -306,10 +305,9 @@ class StreamableHttpTransport(HttpTransport):
         """
         Read the stream, and open it again whenever it ends, for as long as the server has one.
         """
-        now, cursor, was_open = asyncio.get_running_loop().time, _Cursor(), False
-        in_vain = doublings = 0
-        while True:
-            opened_at, response, broke = now(), None, False
+        now, cursor, was_open, failures = asyncio.get_running_loop().time, _Cursor(), False, 0
+        while failures <= _MAX_FAILURES:
+            opened_at = now()
             try:
                 try:
                     response = await self._open_stream(cursor)
@@ -320,22 +318,17 @@ class StreamableHttpTransport(HttpTransport):
                         self.channel.missed()
                     was_open = True
                     await self._read_stream(response, cursor)
+                elif not was_open:
+                    return  # it has none
             except MCPAuthorizationError:
                 return
             except Exception as error:  # nobody waits for this
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
-                broke = True
-            in_vain = in_vain + 1 if response is None else 0
-            if in_vain > (_MAX_REFUSALS if was_open else _MAX_TRIES if broke else 0):
-                if was_open:
-                    logger.info(
-                        "{host} gives its stream of changes no more; they are not heard of", host=self._url.host
-                    )
-                return
             if now() - opened_at > _GOOD_AFTER:
-                doublings = 0
-            await asyncio.sleep(cursor.pause * 2 ** min(doublings, _MOST_DOUBLINGS))
-            doublings += 1
+                failures = 0
+            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MOST_DOUBLINGS))
+            failures += 1
+        logger.info("{host} gives its stream of changes no more; they are not heard of", host=self._url.host)
 
     async def _end_session(self) -> None:
         if self._session_id is None:
