@@ -6,11 +6,9 @@
 Servers in this very process, and what they could do to it.
 """
 
-import asyncio
 import os
 import sys
 import textwrap
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +25,10 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from haystack_integrations.tools.mcp.transports import in_process as transport
 from tests.support.background import in_thread
 from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE, finalized
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT
 
 SECRET = "sk-s3ntinel-4711"
 
@@ -123,21 +120,3 @@ def test_a_module_whose_import_hangs_does_not_hold_up_the_end_of_the_program(tmp
     assert ended.stdout.startswith("importing")
     assert "timed out after 3 seconds" in ended.stdout
     assert ended.stderr == ""
-
-
-def test_a_server_in_this_process_whose_loop_crashes_is_told_by_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    crash = threading.Event()
-
-    async def crashing(server: Any, incoming: Any, outgoing: Any, **options: Any) -> None:
-        serving = asyncio.create_task(serve(server, incoming, outgoing, **options))
-        assert await asyncio.to_thread(crash.wait, LIMIT)
-        serving.cancel()
-        raise RuntimeError
-
-    serve = transport.serve_dual_era_loop
-    monkeypatch.setattr(transport, "serve_dual_era_loop", crashing)
-    with MCPConnection(InProcessServerInfo(MCPServer("crashing"))) as connection:
-        connection.open()
-        crash.set()
-        wait_until(lambda: connection.status().state != "ready", "the end of the session")
-        assert "the server raised RuntimeError" in str(connection.status().last_error)

@@ -317,20 +317,6 @@ class TestConnections:
                 assert (later.status_code, await sender.read(later)) == (200, b"{}")
         assert len(connections) == 2
 
-    async def test_a_name_is_looked_up_again_once_its_address_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def look_up(host: Any, port: Any, *args: Any, **options: Any) -> Any:
-            asked.append(host)
-            return real("::1" if len(asked) == 1 else "127.0.0.1", port, *args, **options)
-
-        asked, real = [], socket.getaddrinfo
-        monkeypatch.setattr(socket, "getaddrinfo", look_up)
-        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
-            url = f"http://moving.test:{peer.port}/mcp"
-            with pytest.raises(httpx2.ConnectError):
-                await post(sender, url)
-            await post(sender, url)
-        assert len(asked) == 2
-
     async def test_interim_responses_are_passed_over(self) -> None:
         async def answer(_: HttpRequest) -> bytes:
             interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -443,9 +444,7 @@ class WireClient(MCPClient):
         """Describe what is wrong with the answer to a request, or None if it is the request itself."""
         if isinstance(error, ProtocolError):
             self._note_error(error)
-            is_vague = error.status is not None and error.code in (types.INTERNAL_ERROR, types.METHOD_NOT_FOUND)
-            status = f"the server answered with HTTP {error.status}: " if is_vague else ""
-            return f"{status}{describe_error(error)}"
+            return describe_error(error)
         if isinstance(error, ValidationError):
             return f"the server's answer is no valid result: {describe_validation(error)}"
         return None if isinstance(error, ValueError) else describe_error(error)
@@ -564,14 +563,8 @@ class WireClient(MCPClient):
                 protocol_version=self._revision,
             )
             return False
-        try:
+        with suppress(RequestError):  # an answer, too; or the session ended, which others notice
             await self._request("ping")
-        except RequestError as error:  # an answer, too; or the session ended, which others notice
-            logger.debug(
-                "A ping of {server} was answered: {error}",
-                server=self._describe(),
-                error=self.redactor.text(describe_error(error)),
-            )
         return True
 
     async def notify_roots_changed(self) -> bool:

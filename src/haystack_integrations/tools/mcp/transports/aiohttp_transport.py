@@ -94,8 +94,6 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
                 timeout=timeout,
             )
         except _FAILURES as error:
-            if not self._session.closed:
-                self._session.connector.clear_dns_cache()  # the server may have moved
             raise _translated(error, request) from _cause(error)
         extensions = {
             "http_version": f"HTTP/{response.version.major}.{response.version.minor}".encode(),

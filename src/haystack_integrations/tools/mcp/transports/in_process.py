@@ -54,14 +54,12 @@ class InProcessTransport(StreamsTransport):
         """
         super().__init__(self._served)
         self._server = server
-        self._serving: asyncio.Task[None] | None = None
-        self._fault: str | None = None
 
     @asynccontextmanager
     async def _served(self) -> AsyncIterator[Streams]:
         async with create_client_server_memory_streams() as (ours, theirs):
             started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            serving = self._serving = asyncio.create_task(self._serve(*theirs, started))
+            serving = asyncio.create_task(self._serve(*theirs, started))
             try:
                 await asyncio.wait([started, serving], return_when=asyncio.FIRST_COMPLETED)
                 if not started.done():
@@ -81,13 +79,10 @@ class InProcessTransport(StreamsTransport):
                 started.set_result(None)
                 options = guarded.create_initialization_options()
                 await serve_dual_era_loop(guarded, incoming, outgoing, lifespan_state=state, init_options=options)
-        except (asyncio.CancelledError, GeneratorExit):
+        except (Exception, asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            self._fault = _raised(error)
-            if isinstance(error, Exception):
-                raise
-            raise ConnectionError(self._fault) from error
+            raise ConnectionError(_raised(error)) from error
 
     async def _guard(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         # A task that raises SystemExit or KeyboardInterrupt ends the event loop.
@@ -99,11 +94,6 @@ class InProcessTransport(StreamsTransport):
             if ctx.request_id is not None:
                 self.channel.received(Unreadable(ctx.request_id, _raised(error)))
             raise MCPError(code=INTERNAL_ERROR, message=_raised(error)) from error
-
-    async def _why_ended(self) -> str | None:
-        if self._serving is not None:
-            await asyncio.wait([self._serving], timeout=_GRACE)
-        return self._fault
 
     async def _stop(self, serving: asyncio.Task[None]) -> None:
         _, running = await asyncio.wait([serving], timeout=_GRACE)

@@ -66,8 +66,8 @@ _MOST_WITH_COOKIES = 1000
 # How long closing waits for what it has cancelled, in seconds.
 _ENDING_TIMEOUT = 1.0
 
-# The first pause if a server that is too busy wants the request again at once, in seconds.
-_SHORTEST_REST = 0.1
+# The pause if a server that is too busy wants the request again at once, in seconds.
+_SHORTEST_REST = 0.25
 
 # How much of the time of a request connecting may take. If it ends before the request does, nothing was sent.
 _CONNECT_SHARE = 0.9
@@ -183,7 +183,7 @@ class HttpSender:
         if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
             phases = {**phases, "connect": _CONNECT_SHARE * left}
         extensions = {"timeout": phases, "may_log_in": may_log_in}
-        attempt, status = 0, ""
+        status = ""
         with redacted_logs(self.redact):
             while True:
                 if method == "POST":
@@ -196,21 +196,12 @@ class HttpSender:
                 if wait is None:
                     return response
                 # For all requests, whether this one may wait or not.
-                self.rest.until = time.monotonic() + max(wait, min(_SHORTEST_REST * 2 ** min(attempt, 4), 1.0))
+                self.rest.until = time.monotonic() + max(wait, _SHORTEST_REST)
                 status = status_of(response)
-                is_in_time = self._is_in_time(wait)
-                logger.log(
-                    logging.INFO if is_in_time else logging.WARNING,
-                    "%s answers with HTTP %s: %s in %.3g s",
-                    url.host,
-                    response.status_code,
-                    "the request is sent again" if is_in_time else "nobody waits for it to take requests again",
-                    wait,
-                )
-                if not is_in_time:
+                if not self._is_in_time(wait):
                     return response
+                logger.info("%s answers with HTTP %s: the request is sent again in %.3g s", url.host, status, wait)
                 await response.aclose()
-                attempt += 1
 
     async def _let_rest(self, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.

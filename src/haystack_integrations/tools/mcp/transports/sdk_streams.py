@@ -71,21 +71,15 @@ class StreamsTransport(Transport):
             async with self._streams() as (incoming, self._outgoing):
                 if not opened.done():
                     opened.set_result(None)
-                reason = None
                 with self._reading:
                     await self._read(incoming)
-                    reason = await self._why_ended()
-                self.channel.ended(reason)
+                self.channel.ended(None)
         except Exception as error:
             if not opened.done():
                 opened.set_exception(error)
                 return
             logger.debug("The streams of a session broke: {kind}", kind=type(error).__name__)
             self.channel.ended(None)
-
-    async def _why_ended(self) -> str | None:
-        """Find out why the streams ended by themselves."""
-        return None
 
     async def _read(self, incoming: Any) -> None:
         has_warned = False
