@@ -241,22 +241,6 @@ class TestFailures:
         async with raw_server(serve, limit=1024) as url:
             assert await fail(url, b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
 
-    @pytest.mark.parametrize("http_stack", ["aiohttp"], indirect=True)  # httpx2 does not look
-    async def test_a_connection_that_is_reset_before_anything_is_sent(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        import aiohttp
-
-        connect = aiohttp.TCPConnector.connect
-
-        async def connect_to_what_is_reset(*args: Any, **options: Any) -> Any:
-            connection: Any = await connect(*args, **options)
-            connection.protocol.transport.abort()
-            return connection
-
-        monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect_to_what_is_reset)
-        async with ScriptedPeer(accept) as peer:
-            assert await fail(peer.url) == "ConnectError, REFUSED"
-            assert peer.requests == []
-
 
 class TestConnections:
     async def test_a_post_is_never_sent_twice(self) -> None:

@@ -9,7 +9,7 @@ Its failures mean what those of httpx2's transport mean. The first three prove t
 
 .. code-block:: text
 
-    ConnectError           the name is unknown, nobody listens, TLS fails, or the connection is closed at once
+    ConnectError           the name is unknown, nobody listens, or TLS fails
     ConnectTimeout         there is no connection in time
     UnsupportedProtocol    the URL has another scheme
     ReadTimeout            nothing comes in time
@@ -149,7 +149,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
 class _Connector(aiohttp.TCPConnector):
     """
-    Looks at each connection before something is sent over it.
+    Looks at each connection before it is used again.
 
     What came over an idle one is its end, after which aiohttp might still send a request, or an answer to nobody's
     request ("408 Request Timeout"), which it would take for that to the next one.
@@ -163,14 +163,12 @@ class _Connector(aiohttp.TCPConnector):
         while True:
             connection: Any = await super().connect(req, *args, **options)
             protocol = connection.protocol
-            is_new = protocol not in self._used
-            if protocol.is_connected() and (is_new or not (protocol.should_close or _is_readable(protocol.transport))):
+            if protocol not in self._used:
                 self._used.add(protocol)
                 return connection
+            if protocol.is_connected() and not (protocol.should_close or _is_readable(protocol.transport)):
+                return connection
             connection.close()
-            if is_new:
-                reason = ConnectionResetError("the server closed the connection at once")
-                raise aiohttp.ClientConnectorError(req.connection_key, reason)
 
 
 class _Body(httpx2.AsyncByteStream):
