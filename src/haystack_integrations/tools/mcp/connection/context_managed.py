@@ -76,7 +76,7 @@ class Holds:
         with _lock:
             self._count -= 1
             self._is_to_be_closed |= ends_block
-            return self._is_free()
+            return self._is_to_be_closed and self._closes_now()
 
     def ask_to_close(self) -> bool:
         """
@@ -86,7 +86,7 @@ class Holds:
         """
         with _lock:
             self._is_to_be_closed = True
-            return self._is_free()
+            return self._closes_now()
 
     @property
     def is_held(self) -> bool:
@@ -95,11 +95,9 @@ class Holds:
         """
         return self._count > 0 or any(outer.is_held for outer in self._outer)
 
-    def _is_free(self) -> bool:
-        if not self._is_to_be_closed or self.is_held:
-            return False
-        self._is_to_be_closed = False
-        return True
+    def _closes_now(self) -> bool:
+        self._is_to_be_closed = self.is_held
+        return not self._is_to_be_closed
 
 
 class ContextManaged:

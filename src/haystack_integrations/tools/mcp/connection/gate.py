@@ -75,7 +75,7 @@ class Gate:
         # How many calls wait until there are fewer in flight.
         self.waiting: int = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Whether each of the last calls failed; empty as long as none did.
+        # Whether each of the last calls failed; empty as long as none did, so that calls pass and are answered unseen.
         self.outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
         self._reason = ""
         self._failed_at = 0.0
@@ -98,13 +98,6 @@ class Gate:
         For how many seconds the server is still left alone; 0 if it is not.
         """
         return 0.0 if self._open_until is None else max(self._open_until - monotonic(), 0.0)
-
-    @property
-    def is_free(self) -> bool:
-        """
-        Whether calls pass without a place, and the server is not left alone.
-        """
-        return self.max_in_flight is None and self._open_until is None
 
     @contextmanager
     def answering(self) -> Iterator[None]:
@@ -160,15 +153,14 @@ class Gate:
             msg = f"{self._server} is left alone {how_long}, since {failed}. The last one: {self._reason}"
             raise CallDidNotRunError(msg, denied=True)
 
-    def leave(self, place: PlaceHeld | None) -> None:
+    def leave(self, place: PlaceHeld) -> None:
         """
         Give back the place of a call, in its context.
 
         :param place: What `enter` returned.
         """
-        if place is not None:
-            _places_held.reset(place)
-            self._places.release()
+        _places_held.reset(place)
+        self._places.release()
 
     def answered(self) -> None:
         """

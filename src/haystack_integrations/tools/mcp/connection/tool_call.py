@@ -185,7 +185,7 @@ class ToolCall:
         gate, request = supervisor.gate, self.request
         attempt = 0
         while True:
-            place = None if gate.is_free else await self._enter(gate)
+            place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter(gate)
             entered_at = monotonic()
             self._under_way: UnderWay | None = None
             try:
@@ -199,7 +199,8 @@ class ToolCall:
                     await self._deliver_reports(self._reports, self._end_attempt())
                 if result.is_error:
                     raise_tool_error(result, request.tool_name, request.tool_args)
-                gate.answered()
+                if gate.outcomes:
+                    gate.answered()
                 return result
             except Exception as error:
                 self._end_attempt()
@@ -208,7 +209,8 @@ class ToolCall:
                     self._note(error, entered_at)
                     raise
             finally:
-                gate.leave(place)
+                if place is not None:
+                    gate.leave(place)
             attempt += 1
             if pause:
                 await asyncio.sleep(pause)
