@@ -9,6 +9,9 @@ Listings that come in pages, late or never, over every transport.
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    MCPInvocationError,
+    MCPTool,
+    MCPToolNotFoundError,
     MCPToolset,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
@@ -35,3 +38,15 @@ def test_a_slow_listing_is_waited_for_until_the_timeout_and_then_leaves_no_proce
         toolset.warm_up()
     server.wait_until_gone()
     toolset.close()
+
+
+def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
+    server = stdio_server()
+    info = server.info()
+    tool, toolset = MCPTool("no_such", info), MCPToolset(info, tool_names=["no_such"])
+    for cold in (tool, toolset):
+        with pytest.raises(MCPToolNotFoundError):
+            cold.warm_up()
+    server.wait_until_gone()
+    with pytest.raises(MCPInvocationError, match="not found"):
+        tool.invoke()

@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.connection.context_managed import ContextMa
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPToolNotFoundError
+from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HANDLERS
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
@@ -414,7 +414,7 @@ class ToolBase(Connected):
         if not self._is_current():
             with self._reaching():
                 connection = self._connection
-                self._load_listing(connection._list() if self._is_warm() else connection._open(self._requested()))
+                self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
 
     async def warm_up_async(self) -> None:
         """
@@ -425,7 +425,16 @@ class ToolBase(Connected):
                 connection = self._connection
                 is_warm = self._is_warm()
                 listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
-                self._load_listing(listing)
+                self._load_or_leave(listing)
+
+    def _load_or_leave(self, listing: ToolListing) -> None:
+        try:
+            self._load_listing(listing)
+        except (MCPDriftError, MCPToolNotFoundError, ValueError):
+            # A server whose definitions could never be used need not keep running.
+            if not self._generation and not self._holds.is_held:
+                self._leave()
+            raise
 
     @abstractmethod
     def _requested(self) -> Sequence[str]:
