@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from fastmcp import FastMCP
@@ -25,6 +26,7 @@ from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
+from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.serving.agents import AgentSource
@@ -486,9 +488,8 @@ class _LiveTools(Source):
         """
         Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
         """
-        watch = getattr(self._tools, "on_change", None)
-        if self._unsubscribe is None and watch is not None:
-            self._unsubscribe = watch(self._note_change)
+        if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
+            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), "tools")
         # Before it begins: what changes meanwhile is not heard twice.
         self._is_stale = False
         try:
@@ -498,9 +499,10 @@ class _LiveTools(Source):
             raise
         self._look()
 
-    def _note_change(self, _change: Any) -> None:
-        # It has the new tools from its next warm-up on.
+    def _note_change(self, toolset: MCPToolset, _list: str) -> None:
         self._is_stale = True
+        with suppress(MCPError, ValueError):  # the next warm-up raises it
+            toolset.refresh()
         self.changed("tools")
 
     async def close(self) -> None:
