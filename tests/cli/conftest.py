@@ -29,10 +29,11 @@ def process_as_before() -> Iterator[None]:
     """
     loggers = [logging.getLogger(name) for name in ("haystack_integrations.tools.mcp", *_LIBRARIES)]
     before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
-    handler = signal.getsignal(signal.SIGTERM)
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]
     with redirect_stdout(sys.stdout):
         yield
-    signal.signal(signal.SIGTERM, handler)
+    for number, handler in handlers:
+        signal.signal(number, handler)
     for logger, level, propagate, its_handlers in before:
         logger.setLevel(level)
         logger.propagate = propagate

@@ -53,6 +53,7 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
         ("true", True, True),
         ("a text", {}, "a text"),
         ('"\\ud800"', {}, "\ud800"),
+        ("NaN", {}, "NaN"),
         ("2", {"enum": ["1", "2"]}, "2"),
         ("5", INTEGERS, [5]),
         ("[1, 2]", INTEGERS, [1, 2]),

@@ -150,9 +150,11 @@ def test_a_call_that_cannot_be_is_not_made(
         (["call", IN_PROCESS, "refuse", "message=go away"], 1, "refused: go away"),
         (["call", IN_PROCESS, "sleep", "seconds=60", "--timeout", "0.5"], 5, "the tool may have run"),
         (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
+        (["read", IN_PROCESS, ""], 2, "The URI is empty. 'mcp-haystack list TARGET --resources' shows"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
         (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
         (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
+        (["list", "--config", "{folder}/empty.json"], 2, "There is no target, and there are no servers in "),
         (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
         (["list", "{folder}/utf8.py:server"], 0, ""),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
@@ -400,8 +402,9 @@ def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
 def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "word " * 300
     wordy = server_file(tmp_path, "wordy", f"@server.tool(description={words!r})", "def add(a: int) -> int: ...")
-    monkeypatch.delenv("COLUMNS")
-    assert words.strip() in run("list", wordy).screen
+    for columns in ("", "0"):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert words.strip() in run("list", wordy).screen
     assert max(map(len, run("--help").screen.splitlines())) <= 120
 
 

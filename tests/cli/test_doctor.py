@@ -63,7 +63,7 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
         [
             {"name": "fine", "description": "Fine.", "inputSchema": schema},
             {"name": "silent", "inputSchema": schema},
-            {"name": "hiding", "description": "Add\u200bition", "inputSchema": schema},
+            {"name": "hiding", "description": "Add\u200bi\u001btion", "inputSchema": schema},
             {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
             {"name": 5, "inputSchema": schema},
             {"name": "long", "description": "L.", "inputSchema": schema, "execution": {"taskSupport": "required"}},
@@ -75,7 +75,7 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
         assert any(text in problem for problem in found["problem"]), found
     for text in (
         "no description: silent",
-        "'hiding' have characters that people do not see: U+200B",
+        "'hiding' have characters that people do not see: U+200B (1x), U+001B (1x)",
         "A model does not get the tool 'long': it can only be called as a task",
         "'vague': its schema refers to definitions that it does not have",
     ):
@@ -170,7 +170,7 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
     assert "tool 'find': it is new" in other.screen
     for words, told in (
         (["tests/mcp_json/files/claude_desktop_config.json", "--check", snapshot], "--check is for one server"),
-        ([CALCULATOR, "--check", "nowhere.json"], "There is no snapshot file "),
+        ([CALCULATOR, "--check", "nowhere.json"], "Write one with mcp-haystack inspect TARGET --snapshot FILE"),
         ([CALCULATOR, "--check", "pyproject.toml"], "cannot be used"),
     ):
         ran = run("doctor", *words)

@@ -137,7 +137,7 @@ def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monke
     assert json.loads((settings / "logins.json").read_text()).keys() == {"https://one.example/mcp"}
 
 
-@pytest.mark.parametrize("record", ["{", '{"http://127.0.0.1:9/mcp": {"grant_type": "new"}}'])
+@pytest.mark.parametrize("record", ["{", "[1]", '{"http://127.0.0.1:9/mcp": {"grant_type": "new"}}'])
 def test_a_record_that_cannot_be_read_is_told(settings: Path, run: Run, record: str) -> None:
     settings.mkdir(parents=True)
     (settings / "logins.json").write_text(record)

@@ -61,7 +61,7 @@ _EPILOGUE = """\
 Exit codes:
 
 * 0: it worked
-* 1: the server answered with an error, a result could not be written, or doctor found problems of several kinds
+* 1: the server answered with an error, a result could not be written, or doctor found other problems
 * 2: the command line, a file or an argument is wrong; nothing was called
 * 3: the server could not be reached, or the connection was lost
 * 4: the server wants a login, or the login failed
@@ -103,6 +103,8 @@ def run(words: list[str]) -> int:
     """
     _set_up_logs(is_verbose="--verbose" in words)
     signal.signal(signal.SIGTERM, _end)
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # the terminal was closed
+        signal.signal(signal.SIGHUP, _end)
     keep_stdout_for_results()
     output = Output(is_json="--json" in words)
     try:

@@ -218,6 +218,9 @@ def read(
     :param save: Write the content into this file.
     """
     output = options.output
+    if not uri:
+        msg = "The URI is empty. 'mcp-haystack list TARGET --resources' shows those that there are"
+        raise CommandError(msg)
     with connected(server_of(target, options), options) as session:
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents

@@ -138,7 +138,7 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=str)  # JSON has no NaN, which would be sent as null
     except ValueError:
         return text
 

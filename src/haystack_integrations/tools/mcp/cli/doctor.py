@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from cyclopts import Parameter
@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.cli.targets import (
 )
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
+from haystack_integrations.tools.mcp.convert.tool_schemas import map_strings, normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -204,15 +204,27 @@ def _session(session: Session) -> Iterator[Finding]:
         yield Finding(WARNING, text, "Describe them with `tool_overrides` of MCPToolset")
     size = 0
     for tool in tools:
-        definition = json.dumps(tool.model_dump(mode="json", exclude_none=True), ensure_ascii=False)
-        size += len(definition)
-        if found := invisible_characters(definition):
+        definition = tool.model_dump(mode="json", exclude_none=True)
+        size += len(json.dumps(definition, ensure_ascii=False))
+        if found := _invisible_in(definition):
             characters = ", ".join(f"{character} ({count}x)" for character, count in found.items())
             text = f"Texts of the tool '{one_line(tool.name)}' have characters that people do not see: {characters}"
             yield Finding(WARNING, text, "They may hide instructions for a model: read the definition")
     if len(tools) > _MANY_TOOLS or size > _MANY_CHARACTERS:
         text = f"All definitions together have {size:,} characters, which a model reads each time"
         yield Finding(WARNING, text, "Choose some with `tool_names` of MCPToolset")
+
+
+def _invisible_in(definition: dict[str, Any]) -> Counter[str]:
+    # In each text by itself: JSON would escape control characters.
+    found: Counter[str] = Counter()
+
+    def note(text: str) -> str:
+        found.update(invisible_characters(text))
+        return text
+
+    map_strings(definition, note)
+    return found
 
 
 def _choice(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:

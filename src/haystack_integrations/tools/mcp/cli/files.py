@@ -357,6 +357,6 @@ def _logins() -> dict[str, OAuthConfig]:
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
         return {url: OAuthConfig.from_dict(login) for url, login in stored.items()}
-    except (ValueError, TypeError) as error:  # such as the record of another version of this package
+    except (ValueError, TypeError, AttributeError) as error:  # such as the record of another version of this package
         msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
         raise CommandError(msg) from None

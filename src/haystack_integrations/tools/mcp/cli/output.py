@@ -246,7 +246,8 @@ class _Console(Console):
 def _console(stream: Any, width_in_a_pipe: int) -> Console:
     # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
     is_terminal = stream.isatty()
-    width = None if is_terminal or os.environ.get("COLUMNS") else width_in_a_pipe
+    # With 0 columns, rich shows nothing.
+    width = None if is_terminal or os.environ.get("COLUMNS", "0") not in ("", "0") else width_in_a_pipe
     return _Console(file=stream, force_terminal=is_terminal, width=width, highlight=False, emoji=False, markup=False)
 
 
@@ -262,6 +263,7 @@ _WORDS = {
     "`invocation_timeout`": "--timeout",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
     "pass transport='http'": "add --http",
+    "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }
 
 

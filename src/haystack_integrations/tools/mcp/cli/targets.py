@@ -251,6 +251,9 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
             continue
         for server in found:
             servers.setdefault(server.name, server)
+    if not servers:
+        msg = f"There is no target, and there are no servers in {', '.join(map(str, files))}. {_CHOICES}"
+        raise CommandError(msg)
     return list(servers.values())
 
 
