@@ -91,7 +91,9 @@ class TestForeignSchemas:
             ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
             ({"required": ["a", "a"]}, {"required": ["a"]}),
             *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
-            ({"patternProperties": {ODD: {}, "^x": {}}}, {}),
+            ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
+            ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
+            ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"const": "x"}}),
             (
                 {"properties": {"id": A, "items": B, "required": {}}},
                 {"properties": {"id": A, "items": B, "required": {}}},

@@ -294,8 +294,12 @@ class _Conversion:
                     result[key] = True
             elif _is_kept(key, value, place):
                 result[key] = deepcopy(value)
+            # Where a schema that accepts more makes the one around it accept less, perhaps nothing.
+            if key in ("not", "if") and result[key] != value:
+                del result[key]
         if not all(map(_compiles, result.get("patternProperties", ()))):
             del result["patternProperties"]
+            result.pop("additionalProperties", None)
         if "$ref" in result:
             self._point(result)
         # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
