@@ -211,6 +211,14 @@ class TestMistakes:
             ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be greater than 0"),
             ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be a valid boolean"),
             ({"tool_overrides": {"add": {"bound_arguments": 5}}}, "`bound_arguments` must be a valid dict"),
+            (
+                {"tool_overrides": {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}}},
+                r"`bound_arguments` \(a\) must be a Secret, .* without Secrets inside$",
+            ),
+            (
+                {"tool_overrides": {"add": {"name": "x"}, "echo": {"name": "x"}}},
+                "`tool_overrides` gives two tools the name 'x'",
+            ),
             ({"tool_options": {"max_result_size": 100}}, "`max_result_size` must be .* 200, got 100"),
             ({"tool_options": {"include_instructions": 1}}, "`include_instructions` must be a valid boolean"),
             ({"tool_overrides": {"add": {"description": ""}}}, "`description` must have at least 1 character"),
@@ -463,8 +471,12 @@ class TestStoring:
             "outputs_to_string": {"source": "result"},
         }
         by_tool = {name: {"search": mapping} for name, mapping in mappings.items()}
-        toolset = MCPToolset(COUNTER, ["search"], connection_timeout=7, tool_overrides=overrides, **by_tool)
+        options = ToolOptions(include_instructions=True)
+        toolset = MCPToolset(
+            COUNTER, ["search"], connection_timeout=7, tool_overrides=overrides, tool_options=options, **by_tool
+        )
         stored = toolset["find"].to_dict()
+        assert stored["data"]["tool_options"] == {"max_result_size": 300}
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
         assert {name: stored["data"][name] for name in mappings} == mappings

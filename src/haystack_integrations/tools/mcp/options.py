@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.budgets import ReturnedFailure
@@ -60,7 +60,18 @@ class FromState:
     key: Text
 
 
-BoundValues: TypeAlias = dict[Text, Any]
+def _bindable(value: Any) -> Any:
+    # A Secret inside of a value would be sent as an object that has its value, which nothing would redact.
+    if not isinstance(value, (Secret, FromState)):
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            msg = "must be a Secret, a FromState or what JSON can say, without Secrets inside"
+            raise ValueError(msg) from None
+    return value
+
+
+BoundValues: TypeAlias = dict[Text, Annotated[Any, BeforeValidator(_bindable)]]
 
 
 @explains_options
@@ -137,7 +148,8 @@ class ToolOverride(ToolOptions):
         """
         general = [each.name for each in dataclasses.fields(ToolOptions)]
         own = {name: value for name, value in self.changed().items() if name in general}
-        return dataclasses.replace(options, **own)
+        # The toolset has the instructions.
+        return dataclasses.replace(options, **{**own, "include_instructions": None})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -176,7 +188,7 @@ def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverri
 
     :param overrides: A mapping from tool names to overrides or their dictionaries, or None.
     :returns: The overrides.
-    :raises ValueError: If an override is invalid.
+    :raises ValueError: If an override is invalid, or two tools get the same name.
     """
     checked: dict[str, ToolOverride] = {}
     for tool, each in (overrides or {}).items():
@@ -185,6 +197,10 @@ def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverri
         except ValueError as error:
             msg = f"`tool_overrides` of tool '{tool}': {error}"
             raise ValueError(msg) from error
+    names = [each.name for each in checked.values() if each.name is not None]
+    if twice := [name for name in names if names.count(name) > 1]:
+        msg = f"`tool_overrides` gives two tools the name '{twice[0]}'"
+        raise ValueError(msg)
     return checked
 
 
