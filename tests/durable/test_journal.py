@@ -633,7 +633,7 @@ def test_results_are_encrypted_with_a_key(bank, tmp_path):
         ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
         ({"lease": 0}, "`lease` must be greater than 0, got 0"),
         ({"on_unknown": "ask"}, "`on_unknown` must be 'error' or 'model'"),
-        ({"encryption_key": "abc"}, "`encryption_key` must be a Secret or None, got str"),
+        ({"encryption_key": "abc"}, "`encryption_key` must be an instance of Secret, got str$"),
         ({"encryption_key": Secret.from_token("abc")}, "`encryption_key` must be 32 bytes in URL-safe base64"),
     ],
 )

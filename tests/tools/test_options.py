@@ -48,6 +48,11 @@ def test_an_invalid_option_is_refused_by_name(group, options, named):
         group(**options)
 
 
+def test_what_should_have_been_a_list_is_not_quoted():
+    with pytest.raises(ValueError, match=r"`args` must be a valid list, got str$"):
+        LocalStdioMCPProvider("x", "uvx", args="--token sk-secret-4711")
+
+
 @rows("group", [CallOptions, ToolOptions, ToolOverride, ToolSelection])
 def test_an_unknown_option_is_told_with_the_one_that_may_be_meant(group):
     with pytest.raises(TypeError, match=f"{group.__name__} has no parameter 'zebra'. It has: "):

@@ -244,8 +244,9 @@ def _fault(own: list[str], error: ValidationError) -> str:
         said = str(first.get("ctx", {}).get("error"))
         return f"{place} {said}" if said.startswith("must") else said
     value = first["input"]
-    # What is in a mapping, or should have been one or a list, may be a secret; a number out of bounds is none.
-    is_hidden = bool(inside) or first["type"] in ("dict_type", "sequence_str")
+    # What is in a mapping, or should have been one, a list or a Secret, may be secret. A number out of bounds is none.
+    is_secret = first.get("ctx", {}).get("class") == "Secret"
+    is_hidden = bool(inside) or is_secret or first["type"] in ("dict_type", "list_type", "sequence_str")
     is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
     is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
     given = repr(value) if is_shown else type(value).__name__

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 from haystack.tools import Toolset
 from haystack.tools.tool import Tool
 from haystack.utils import Secret
-from pydantic import Field, SkipValidation
+from pydantic import Field, InstanceOf
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
@@ -71,7 +71,7 @@ class RunJournal:
         lease: Seconds = _DEFAULT_LEASE,
         on_unknown: OnUnknown = "error",
         power_loss_safe: bool = False,
-        encryption_key: SkipValidation[Secret | None] = None,
+        encryption_key: InstanceOf[Secret] | None = None,
     ) -> None:
         """
         Initialize the journal. The database is opened at the first use.
@@ -88,9 +88,6 @@ class RunJournal:
         :param encryption_key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
         :raises ValueError: If a parameter is invalid.
         """
-        if encryption_key is not None and not isinstance(encryption_key, Secret):
-            msg = f"RunJournal: `encryption_key` must be a Secret or None, got {type(encryption_key).__name__}"
-            raise ValueError(msg)
         self._on_unknown: OnUnknown = on_unknown
         self._lease = lease
         key = None if encryption_key is None else encryption_key.resolve_value()
