@@ -33,6 +33,7 @@ from haystack_integrations.hooks.mcp.confirmation import (
     load_rules,
 )
 from haystack_integrations.tools.mcp.budgets import (
+    REFUSAL_MESSAGE,
     REFUSED,
     CallCounts,
     Limit,
@@ -151,7 +152,7 @@ class MCPCallBudgetHook:
             turns["made" if is_made else "refused"] += 1
         if not refused:
             return
-        history = [*messages[:-1], *_refusals(messages[-1], kept, refused, limits)]
+        history = [*messages[:-1], *_refusals(messages[-1], kept, refused)]
         if turns["refused"] >= self.max_refused_turns:
             logger.warning(
                 "The run is ended: the model went on to call tools after {turns} refused turns",
@@ -201,9 +202,7 @@ class MCPCallBudgetHook:
         return loaded
 
 
-def _refusals(
-    message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]], counts: CallCounts
-) -> list[ChatMessage]:
+def _refusals(message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]]) -> list[ChatMessage]:
     """
     Answer the refused calls, and leave the others pending: in a message of their own, which has to be the last one.
     """
@@ -211,7 +210,7 @@ def _refusals(
     answers = [answered]
     for call, limit in refused:
         note_refusal(call.tool_name, limit)
-        text = counts.refusal(call.tool_name, limit)
+        text = REFUSAL_MESSAGE.format(tool_name=call.tool_name, limit=limit)
         answers.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
     return [*answers, _with_calls(message, kept, None)] if kept else answers
 

@@ -96,24 +96,9 @@ class CallCounts:
             return f"the limit of {limit} {_plural('call', limit)} of this tool is reached"
         return None
 
-    def refusal(self, tool_name: str, limit: str) -> str:
-        """
-        Return what the model is told of a call that is refused.
 
-        :param tool_name: Name of the tool.
-        :param limit: The limit that is reached.
-        :returns: The text.
-        """
-        return REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit)
-
-
-def was_refused(result: ToolCallResult) -> bool:
-    """
-    Return whether a tool call was refused, by what the model was told. Agents leave no other trace of a `call_budget`.
-
-    :param result: What the model was told of the call.
-    :returns: True if it was.
-    """
+def _was_refused(result: ToolCallResult) -> bool:
+    # Agents leave no other trace of a `call_budget` than what the model was told.
     text = result.result if isinstance(result.result, str) else ""
     beginning, end = REFUSAL_MESSAGE.split("{limit}")
     beginning = beginning.format(tool_name=result.origin.tool_name)
@@ -191,7 +176,7 @@ class MCPCallBudget:
         if self._max_refused is not None and refused > self._max_refused:
             msg = f"The model went on to call tools after {self._max_refused} refused calls: {limit}"
             raise MCPBudgetExceededError(msg)
-        raise MCPCallRefusedError(self._counts.refusal(tool_name, limit), tool_name)
+        raise MCPCallRefusedError(REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit), tool_name)
 
 
 # Those in which this code runs, the outermost first.
@@ -288,7 +273,7 @@ def failures_in_a_row(passed: Any, tool_name: str) -> int:
         for result in reversed(message.tool_call_results):
             if result.origin.tool_name != tool_name or REFUSED in message.meta:
                 continue
-            if result.error and (was_refused(result) or was_declined(result)):
+            if result.error and (_was_refused(result) or was_declined(result)):
                 continue
             if not result.error and not _was_returned(result):
                 return count
