@@ -346,10 +346,10 @@ async def test_a_call_is_continued_where_it_was_begun_and_only_as_the_call_that_
         answers = {question.key: {"size": "large"} for question in call.questions}
         assert [question.message for question in call.questions] == ["Which size?"]
         with pytest.raises(MCPInvocationError, match=r"[Ss]tate"):
-            await stranger.continue_call_async(call, answers)
+            await stranger["brew"].continue_call_async(call, answers)
         with pytest.raises(MCPInvocationError, match=r"[Ss]tate"):
-            await first.continue_call_async(replace(call, tool_name="count", arguments={}), answers)
-        result = await first.continue_call_async(call, answers)
+            await first["count"].continue_call_async(replace(call, tool_name="count", arguments={}), answers)
+        result = await first["brew"].continue_call_async(call, answers)
     assert result.raw.content[0].text == "a large tea"
 
 

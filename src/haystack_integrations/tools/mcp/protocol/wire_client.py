@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import mcp_types as types
 from haystack import logging
@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
 from haystack_integrations.tools.mcp.protocol.error_texts import (
     describe_error,
     describe_unsendable,
@@ -91,6 +91,9 @@ class WireClient(MCPClient):
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
+
+    # Causes of a failed connect of which its message tells all that is known.
+    _told: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
@@ -183,7 +186,9 @@ class WireClient(MCPClient):
             await self._close()
             if isinstance(error, MCPConnectionError) or not isinstance(error, Exception):
                 raise
-            raise await self._connect_error(error) from error
+            failure = await self._connect_error(error)
+            # If the message says it all, a traceback is to end there. Debuggers find the cause in the context.
+            raise failure from (None if isinstance(error, self._told) else error)
 
     def _load_handlers(self) -> None:
         callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)

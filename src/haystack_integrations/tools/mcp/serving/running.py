@@ -367,8 +367,8 @@ def run_server(
     """
     _log_to_stderr(log_level)
     if transport == "stdio":
-        if port is not None or workers > 1:
-            msg = "Over stdio there is one client, and neither a port nor workers: pass transport='http'"
+        if (host, port, path, workers) != ("127.0.0.1", None, "/mcp", 1):
+            msg = "Over stdio there is one client, and no `host`, `port`, `path` or `workers`: pass transport='http'"
             raise ValueError(msg)
         asyncio.run(_serve_stdio(_made(server, None), grace_period))
         return

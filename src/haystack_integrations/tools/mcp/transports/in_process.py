@@ -8,7 +8,7 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import mcp.server
 from haystack import logging
@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.channel import Transport
+from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
@@ -114,6 +115,9 @@ class InProcessClient(WireClient):
     """
     MCP client for a server in the same process.
     """
+
+    # The rest comes from the user's own code, whose frames the user wants to see.
+    _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
 
     def __init__(self, server: Any) -> None:
         """
