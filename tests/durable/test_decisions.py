@@ -9,10 +9,12 @@ What a person decided is recorded: nobody is asked twice, and a "no" at the seco
 from typing import Any
 
 import pytest
+from haystack import Document
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
+from haystack.tools import Tool
 
-from haystack_integrations.hooks.mcp import confirmation_strategies_for
+from haystack_integrations.hooks.mcp import MCPConfirmationStrategy, confirmation_strategies_for
 from haystack_integrations.tools.mcp import FromState, MCPToolset
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
@@ -71,6 +73,36 @@ def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
     assert [kinds.count(kind) for kind in ("reply", "decision", "call")] == [2, 3, 2]
     journal.close()
     assert b"card-of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+
+
+@pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 adds values of the State after the question")
+def test_values_of_the_state_are_not_recorded_with_what_a_person_edits(journal, tmp_path):
+    from haystack.human_in_the_loop import AlwaysAskPolicy
+
+    paid = []
+    tool = Tool(
+        name="pay",
+        description="",
+        parameters={"type": "object", "properties": {"amount": {"type": "integer"}}},
+        function=lambda amount, documents, card: f"paid {paid.append((amount, *documents, card))}",
+        inputs_from_state={"documents": "documents", "card": "card"},
+    )
+    invoice = Document("invoice-of-ann-4929")
+    state = {"documents": [invoice], "card": "card-of-ann-4929"}
+    for script in ([calls(("pay", {"amount": 5})), say("done")], []):
+        ui = ScriptedUI(pay={"amount": 7, **state})
+        strategies = {"pay": MCPConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=ui)}
+        agent = Agent(
+            chat_generator=journal.generator(ScriptedChatGenerator(script)),
+            tools=journal.tools([tool]),
+            state_schema={"documents": {"type": list}, "card": {"type": str}},
+            confirmation_strategies=strategies,
+        )
+        with journal.run("run"):
+            agent.run(messages=GO, **state)
+    assert paid == [(7, invoice, "card-of-ann-4929")]
+    journal.close()
+    assert b"of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
 
 
 @needs_hooks

@@ -52,6 +52,8 @@ else:
     from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 
 _ABSENT: Final = object()
+# Stands for the arguments in what the model is told of edited ones.
+_ARGUMENTS: Final = "\x00"
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
@@ -186,23 +188,26 @@ def _recalled(question: dict[str, Any]) -> Recall | None:
 
 def _record(recall: Recall | None, question: dict[str, Any], decision: ToolExecutionDecision) -> ToolExecutionDecision:
     """
-    Write a decision down, with the arguments only if the user edited them.
+    Write a decision down, without the values of arguments that the user left as they were.
+
+    On Haystack 2.31, values of the State are among them, which may be no JSON, and are not to be stored.
     """
     if recall is not None:
-        final = decision.final_tool_params
-        edited = None if final == question["tool_params"] else final
-        recall.record({"execute": decision.execute, "feedback": decision.feedback, "arguments": edited})
+        asked, final = question["tool_params"], decision.final_tool_params or {}
+        arguments = [[name] if asked.get(name, _ABSENT) == value else [name, value] for name, value in final.items()]
+        feedback = decision.feedback and decision.feedback.replace(str(final), _ARGUMENTS)
+        recall.record({"execute": decision.execute, "feedback": feedback, "arguments": arguments})
     return decision
 
 
 def _recorded(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision:
-    stored = recall.result
-    final = question["tool_params"] if stored["arguments"] is None else stored["arguments"]
+    stored, asked = recall.result, question["tool_params"]
+    final = {name: value[0] if value else asked[name] for name, *value in stored["arguments"]}
     return ToolExecutionDecision(
         tool_name=question["tool_name"],
         execute=stored["execute"],
         tool_call_id=question.get("tool_call_id"),
-        feedback=stored["feedback"],
+        feedback=stored["feedback"] and stored["feedback"].replace(_ARGUMENTS, str(final)),
         final_tool_params=final if stored["execute"] else None,
     )
 
