@@ -433,7 +433,7 @@ def variable(**given: str) -> str:
         ("add", "must be a list"),
         ([3], "must contain tools"),
         ([lambda text: text], "'<lambda>' cannot be served as a tool: You must provide a name"),
-        ([functools.partial(paint, tags=[])], "has no parameters of its own"),
+        ([functools.partial(paint, tags=["s3cret"])], "A partial of paint cannot be served as a tool"),
         ([variable], "'variable' cannot be served as a tool: Functions with"),
         ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
         ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),

@@ -77,7 +77,9 @@ def serve_function(
     :raises ValueError: If its signature cannot be described to a client.
     """
     if isinstance(function, functools.partial):
-        msg = f"{function!r} has no parameters of its own. Serve its function, with ServeOptions(bound={{...}})"
+        # Without its values, which may be secret.
+        name = getattr(function.func, "__name__", "a callable object")
+        msg = f"A partial of {name} cannot be served as a tool. Serve its function, with ServeOptions(bound={{...}})"
         raise ValueError(msg)
     try:
         parsed = FunctionTool.from_function(function)
