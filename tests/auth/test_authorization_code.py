@@ -130,6 +130,19 @@ def test_the_login_of_a_user_extends_no_timeout_of_another(server: OAuthServer) 
         assert ann.result(LIMIT) == "ann"
 
 
+async def test_a_spare_connection_of_the_browser_ends_with_the_login() -> None:
+    listener = authorization_code.Listener("the-state")
+    await listener.listen("http://127.0.0.1/callback")
+    url = urlsplit(listener.redirect_uri)
+    spare, own_end = await asyncio.open_connection(url.hostname, url.port)
+    async with httpx2.AsyncClient() as browser, asyncio.timeout(LIMIT):
+        await browser.get(f"{listener.redirect_uri}?code=c&state=the-state")
+        listener.close()
+        async with asyncio.timeout(authorization_code._REQUEST_TIMEOUT / 2):
+            assert await spare.read() == b""
+    own_end.close()
+
+
 BACK = "https://me.example.com/back"
 
 

@@ -286,6 +286,19 @@ async def test_a_registered_client_and_its_refresh_token_go_to_no_other_issuer(n
     ]
 
 
+async def test_a_client_that_a_program_puts_into_its_storage_is_not_registered_again(network: TokenNetwork) -> None:
+    storage = SDKStorage({"client": OAuthClientInformationFull(client_id="mine", redirect_uris=[BACK])})
+    auth = network.auth(
+        token_storage=storage,
+        redirect_uri=BACK,
+        redirect_handler=lambda _: None,
+        callback_handler=lambda request: {"code": "the-code", "state": request.state},
+    )
+    assert (await network.use(auth)).text == "welcome"
+    assert [form["client_id"] for form in network.forms()] == ["mine"]
+    assert storage.kept["client"].client_id == "mine"
+
+
 async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
     network.token["token_type"] = "DPoP"
     tokens = OAuthToken(access_token="the-access-token")

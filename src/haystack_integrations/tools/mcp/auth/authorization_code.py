@@ -155,15 +155,18 @@ class AuthorizationCode(Flow):
 
     async def _client_for(self, redirect_uri: str, scope: str | None, *, is_native: bool) -> OAuthClientInformationFull:
         """
-        Return the client with the metadata document, or register one.
+        Return the client with the metadata document, or that of a storage of the MCP SDK, or register one.
 
         Each login registers one, because many authorization servers take the port of the registration only.
         """
-        server, document = self.found.server, self.config.client_metadata_url
+        server, document, known = self.found.server, self.config.client_metadata_url, self.client
         if server.client_id_metadata_document_supported and document is not None:
             return OAuthClientInformationFull(
                 client_id=document, token_endpoint_auth_method="none", issuer=server.issuer
             )
+        # Where no client registers itself, programs put one into their storage. Registered ones have an issuer.
+        if known is not None and known.issuer is None and redirect_uri in map(str, known.redirect_uris or []):
+            return known
         if server.registration_endpoint is None:
             refused = "" if document is None else ", and it takes no `client_metadata_url`"
             msg = (
@@ -273,6 +276,7 @@ class Listener:
         """
         self._state = state
         self._server: asyncio.Server
+        self._connections: set[asyncio.StreamWriter] = set()
         self.redirect_uri: str = ""
         self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -294,11 +298,14 @@ class Listener:
         """
         Stop listening.
         """
-        # Without `wait_closed`, which waits for spare connections of the browser, too.
         self._server.close()
+        # Browsers open spare ones. If one were left, Python 3.11 would log a traceback at the end of the process.
+        for connection in self._connections:
+            connection.close()
         self.answer.cancel()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -307,6 +314,7 @@ class Listener:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # not a browser
         finally:
+            self._connections.discard(writer)
             writer.close()
 
     def _respond(self, head: str) -> bytes:
