@@ -14,6 +14,7 @@ from fastmcp import Client
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import StaticTokenVerifier
 from haystack import Document
+from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
@@ -419,14 +420,18 @@ async def test_who_may_not_use_the_tools_of_the_other_server_may_not_read_it_eit
             await client.get_prompt("praise", {"what": "tea"})
 
 
-async def test_a_document_that_is_served_here_is_read_without_asking_another_server_which_may_hang():
+async def test_what_is_served_here_is_found_without_asking_another_server_which_may_hang():
     asked = []
     toolset = MCPToolset(InProcessServerInfo(build_changing_server(lambda what, **_: asked.append(what))))
     store = InMemoryDocumentStore()
     store.write_documents([Document(id="jam", content="Jam.")])
-    async with Client(create_mcp_server("gate", tools=[toolset], document_stores={"shelf": store})) as client:
+    own = {"document_stores": {"shelf": store}, "prompts": {"greet": PromptBuilder("Hello!")}}
+    async with Client(create_mcp_server("gate", tools=[toolset], **own)) as client:
         asked.clear()
         assert (await client.read_resource("documents://shelf/jam"))[0].text == "Jam."
+        assert '"jam"' in (await client.read_resource("documents://shelf?limit=1"))[0].text
+        assert (await client.get_prompt("greet")).messages[0].content.text == "Hello!"
+        assert not {"@resources/list", "@resources/templates/list", "@prompts/list"} & {*asked}
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource("documents://shelf/tea")
         assert "@resources/list" not in asked

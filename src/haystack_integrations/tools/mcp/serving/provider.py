@@ -197,8 +197,10 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resources())
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        # Other servers last, one of which may hang.
-        for source in sorted(self.sources, key=lambda each: isinstance(each, ForwardedReading)):
+        own, others = self._in_turn()
+        for source in [*own, *others]:
+            if source in others and await self._template(uri, version, own) is not None:
+                return None  # FastMCP asks for templates next
             found: list[Resource] = await self._collect(lambda each: each.find_resources(uri), [source])
             if (resource := _highest(found, version)) is not None:
                 return resource
@@ -208,14 +210,28 @@ class HaystackProvider(Provider, Changes):
         return await self._collect(lambda source: source.list_resource_templates())
 
     async def _get_resource_template(self, uri: str, version: VersionSpec | None = None) -> ResourceTemplate | None:
-        found = await self._list_resource_templates()
-        return _highest([each for each in found if each.matches(uri) is not None], version)
+        own, others = self._in_turn()
+        return await self._template(uri, version, own) or await self._template(uri, version, others)
+
+    async def _template(self, uri: str, version: VersionSpec | None, sources: list[Source]) -> ResourceTemplate | None:
+        listed: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
+        return _highest([each for each in listed if each.matches(uri) is not None], version)
 
     async def _list_prompts(self) -> Sequence[Prompt]:
         return self._unique(await self._collect(lambda source: source.list_prompts()))
 
     async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
-        return _highest([each for each in await self._list_prompts() if each.name == name], version)
+        # Of two of a name, ours is the last one.
+        for sources in self._in_turn() if self._serves_last else [self.sources]:
+            listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
+            if (found := _highest([each for each in listed if each.name == name], version)) is not None:
+                return found
+        return None
+
+    def _in_turn(self) -> tuple[list[Source], list[Source]]:
+        """Group sources: other servers last, one of which may hang."""
+        others: list[Source] = [each for each in self.sources if isinstance(each, ForwardedReading)]
+        return [each for each in self.sources if each not in others], others
 
     async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
         found: list[Any] = []
