@@ -171,6 +171,23 @@ def test_the_default_read_timeout_cuts_off_no_call_that_may_take_longer(peer, ki
 
 
 @kinds("stdio", "2026")
+@pytest.mark.parametrize(
+    ("timeout", "options"),
+    [
+        pytest.param(1, CallOptions(read_timeout=1), id="invocation_timeout"),
+        pytest.param(None, CallOptions(max_total_timeout=1), id="max_total_timeout"),
+    ],
+)
+def test_a_call_that_reaches_its_own_limit_raises_a_timeout_whatever_other_limits_there_are(
+    peer, kind, timeout, options
+):
+    with MCPConnection(peer(kind).reach(), invocation_timeout=timeout, call_options=options) as connection:
+        for _ in range(3):
+            with pytest.raises(MCPCallTimeoutError, match="timed out after 1 seconds"):
+                connection.call_tool("sleep", {"seconds": 20})
+
+
+@kinds("stdio", "2026")
 def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
     server = peer(kind)
     with (

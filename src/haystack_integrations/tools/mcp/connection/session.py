@@ -46,6 +46,11 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# How much longer silence may be than its limit, in seconds. A call whose own limit is the same, as it is by default
+# with a long `invocation_timeout`, is a timeout; and what comes at that moment, such as the answer to a ping, is
+# still heard.
+_SILENCE_TOLERANCE = 0.1
+
 # Timers and pings belong to no call, so they see the context variables of none.
 _no_context = contextvars.Context()
 
@@ -220,7 +225,7 @@ class Watch:
                 moments.append(request.deadline)
         limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
         if limits:
-            silent_at = max(limits) + max(self._since, self._life.heard_at)
+            silent_at = max(limits) + max(self._since, self._life.heard_at) + _SILENCE_TOLERANCE
             if len(limits) < len(self.requests):
                 moments.append(now + min(limits))  # the most patient request may have ended by then
             elif now < silent_at:

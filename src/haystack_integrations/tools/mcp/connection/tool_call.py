@@ -243,7 +243,10 @@ class ToolCall:
 
     def _within_total(self, seconds: float | None, taken: float = 0.0) -> float | None:
         total = self.request.limits.max_total_timeout
-        return seconds if seconds is None or total is None else min(seconds, total - self._used - taken)
+        if total is None:
+            return seconds
+        left = total - self._used - taken
+        return left if seconds is None else min(seconds, left)
 
     def _note(self, error: Exception, entered_at: float) -> None:
         # See the table of the gate.
