@@ -431,6 +431,22 @@ class TestListening:
                 await wire.transport._listen()
             assert sum(each.method == "GET" for each in peer.requests) > 2
 
+    async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often(self, monkeypatch) -> None:
+        monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
+        monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 1)
+
+        async def answer(request: HttpRequest) -> bytes | None:
+            if request.method != "GET":
+                return response("200 OK")
+            if sum(each.method == "GET" for each in peer.requests) < 6:
+                return chunked(b"retry: 10\n\n")
+            return await stay_open(request, event(NOTE))
+
+        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
+            await shake_hands(wire)
+            wire.transport.start_listening()
+            await wait_until_async(lambda: wire.heard.notifications, "the note")
+
     async def test_without_credentials_for_it_there_is_no_stream(self) -> None:
         class NoCredentials(httpx2.Auth):
             async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:

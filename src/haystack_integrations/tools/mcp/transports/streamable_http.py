@@ -317,6 +317,7 @@ class StreamableHttpTransport(HttpTransport):
                     if was_open and not cursor.last_id:
                         self.channel.missed()
                     was_open = True
+                    failures = min(failures, _MOST_DOUBLINGS)  # a server may end each one soon, to be asked again
                     await self._read_stream(response, cursor)
                 elif not was_open:
                     return  # it has none
