@@ -171,6 +171,10 @@ class TestClientCertificateFaults:
                 {"client_cert": "/none.pem"},
                 "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file",
             ),
+            (
+                {"client_cert": "/none.pem", "verify": ssl.create_default_context()},
+                "`client_cert` excludes an ssl.SSLContext as `verify`",
+            ),
             ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
             ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
             ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),

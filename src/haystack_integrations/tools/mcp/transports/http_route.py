@@ -78,6 +78,9 @@ async def find_route(info: HttpServerInfo) -> Route:
 def _find_route(info: HttpServerInfo) -> Route:
     verify = _verify(info.verify)
     if info.client_cert is not None:
+        if isinstance(info.verify, ssl.SSLContext):  # the user's own, perhaps for other servers, too
+            msg = "`client_cert` excludes an ssl.SSLContext as `verify`; load the certificate into the context"
+            raise ValueError(msg)
         verify = verify if isinstance(verify, ssl.SSLContext) else _new_context(verify)
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
