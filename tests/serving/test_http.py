@@ -287,7 +287,7 @@ class TestParameters:
             ({"transport": "http", "max_body_size": 5_000_000}, "`max_body_size` must be less"),
             ({"grace_period": 0}, "`grace_period` must be greater"),
             ({"log_level": "chatty"}, "`log_level` must be"),
-            ({"workers": 2}, "Over stdio there is one client, and neither a port nor workers"),
+            ({"workers": 2}, "Over stdio there is one client, and no `host`"),
             ({"port": 8000}, "pass transport='http'"),
             ({"transport": "http", "workers": 2}, "must be a function at the top of a module that makes the server"),
             ({"transport": "http", "workers": 2, "stateless": False}, "Mcp-Session-Id"),
