@@ -439,7 +439,7 @@ class TestCatalogs:
     @rows(
         ("parameters", "message"),
         [
-            ({"catalog": "tools"}, "`catalog` must be an instance of Toolset, got str"),
+            ({"catalog": ()}, "`catalog` must be a valid list, got tuple"),
             ({"catalog": ["tools"]}, "`catalog` (0) must be an instance of Tool, got str"),
             ({"top_k": 0}, "`top_k` must be greater than or equal to 1, got 0"),
             ({"top_k": 21}, "`top_k` must be less than or equal to 20, got 21"),

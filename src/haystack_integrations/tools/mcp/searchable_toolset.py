@@ -106,7 +106,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     @checked(MCPConfigurationError)
     def __init__(
         self,
-        catalog: Toolset | list[Tool | Toolset],
+        catalog: list[Tool | Toolset] | Toolset,
         *,
         top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 3,
         search_threshold: Positive = 8,
