@@ -104,8 +104,11 @@ def test_a_service_finds_the_tokens_of_a_login_at_a_url(server: OAuthServer, log
         assert connection.call_tool("whoami").content[0].text == "alice"  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, run: Run) -> None:
+def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "headers": {"Authorization": "Bearer x"}}}}))
     for words, code, told in (
+        ([str(file)], 2, "a header `Authorization` and `oauth_config` exclude each other"),
         (["tests.servers.inprocess:server"], 2, "A login is for a server with a URL, and not for"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
         ([server.url, "--client-id", "me", "--client-secret-env", "sk-s3cret"], 2, "takes the name of an environment"),
@@ -121,6 +124,17 @@ def test_a_logout_tells_scripts_at_which_server(settings: Path, run: Run) -> Non
     assert (ran.code, url in json.loads(ran.screen)["server"]) == (0, True)
     assert "There was no login at" in ran.errors
     assert not (settings / "logins.json").exists()
+
+
+def test_credentials_of_the_command_line_precede_a_login(
+    settings: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "http://127.0.0.1:9/mcp"
+    remember_login(StreamableHttpServerInfo(url), OAuthConfig(token_storage=FileTokenStorage(str(token_folder()))))
+    monkeypatch.setenv("A_TOKEN", "a-token-of-somebody")
+    for words in (["--token-env", "A_TOKEN"], ["--header", "Authorization: Bearer ${A_TOKEN}"]):
+        ran = run("list", url, *words)
+        assert (ran.code, "nothing listens" in ran.errors) == (3, True), ran.errors
 
 
 def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
