@@ -161,6 +161,26 @@ def test_an_import_that_hangs_fails_what_waits_for_it(run):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
+def test_a_process_that_can_start_no_thread_for_the_import_cannot_connect(run):
+    (facts,) = run(
+        """
+        start = threading.Thread.start
+
+        def refuse(self):
+            if self.name == "mcp-haystack-preload":
+                raise RuntimeError("can't start new thread")
+            start(self)
+
+        threading.Thread.start = refuse
+        try:
+            MCPTool("add", server_info).warm_up()
+        except MCPConnectionError as error:
+            report(error=str(error))
+        """
+    )
+    assert facts["error"].startswith("Failed to connect to") and "can't start new thread" in facts["error"]
+
+
 def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
     reports = run(
         """

@@ -517,7 +517,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             if self._identities is None:
                 await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
             return self._acquire()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # such as a process that can start no thread
             raise self._not_started(error) from error
 
     async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
