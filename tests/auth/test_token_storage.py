@@ -114,6 +114,15 @@ def test_slow_calls_do_not_wait_for_each_other(server: OAuthServer) -> None:
             future.result(LIMIT)
 
 
+def test_a_refused_refresh_asks_the_person_again(server: OAuthServer) -> None:
+    server.refuses_refresh = True
+    with MCPConnection(info(server)) as connection:
+        assert said(connection) == "alice"
+        server.provider.access.clear()
+        assert said(connection) == "alice"
+    assert server.count["authorizations"] == 2
+
+
 SCRIPT = """
 import sys, time
 from pathlib import Path
