@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.serving.running import _bind
 from tests.support.background import in_thread
 from tests.support.majors import on_one_major
 from tests.support.rows import rows
-from tests.support.served import HANDSHAKE, START_LIMIT, ServedOverHttp, ServedProcess, free_port
+from tests.support.served import HANDSHAKE, MODERN, START_LIMIT, ServedOverHttp, ServedProcess, free_port
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -170,6 +170,18 @@ class TestWhoMayCall:
     )
     def test_host_and_origin_are_checked(self, served: ServedOverHttp, headers: dict[str, str], status: int) -> None:
         assert call(served, "add", headers, a=1, b=2).status_code == status
+
+    def test_a_client_that_goes_away_while_it_sends_leaves_no_traceback(self, own: ServedOverHttp) -> None:
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nContent-Type: application/json\r\nAccept: "
+            f"application/json, text/event-stream\r\nMcp-Protocol-Version: {MODERN}\r\nContent-Length: 99\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", own.port)) as client:
+            client.sendall(f"{head}{{".encode())
+        assert call(own, "add", a=1, b=2).status_code == 200
+        own.signal()
+        assert own.wait() == 0
+        assert "Traceback" not in own.errors
 
     def test_a_name_that_is_allowed_is_let_in(self) -> None:
         options = {"allowed_hosts": ["mcp.example.com"], "allowed_origins": ["https://app.example.com"]}

@@ -43,7 +43,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -252,6 +252,8 @@ def http_app(
     )
     # After the server's own routes, so that one of its own at the same path is taken.
     app.router.routes.append(Route("/health", _answer_health))
+    # Of a client that goes away while it sends a request, uvicorn would log a traceback.
+    app.add_exception_handler(ClientDisconnect, lambda _request, _error: Response(status_code=400))
     lifespan = app.router.lifespan_context
 
     @asynccontextmanager
