@@ -85,7 +85,6 @@ class Holds:
         :returns: Whether it is to be closed now.
         """
         with _lock:
-            self._is_to_be_closed = True
             return self._closes_now()
 
     @property
@@ -96,6 +95,7 @@ class Holds:
         return self._count > 0 or any(outer.is_held for outer in self._outer)
 
     def _closes_now(self) -> bool:
+        # It is to be closed: now, or as soon as nobody uses it any more.
         self._is_to_be_closed = self.is_held
         return not self._is_to_be_closed
 
