@@ -5,7 +5,6 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from datetime import date
 from functools import partial
 from typing import Any
@@ -14,59 +13,48 @@ import pytest
 from haystack import Document
 from haystack.dataclasses import ChatRole, ImageContent
 from mcp import MCPError, types
-from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnectionError, StdioServerInfo
+from tests.components.conftest import PIXEL, inputs_of
 from tests.support.rows import rows
-
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 class Prompter:
     """
-    A server with two prompts. It notes what it is asked, and refuses arguments that are missing.
+    A server with two prompts. It notes what it is asked, and lists its prompts when it may.
     """
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
-        self.may_answer = threading.Event()
-        self.may_answer.set()
-        server = Server("prompter", on_list_prompts=self._list, on_get_prompt=self._get)
+        self.may_list = threading.Event()
+        self.may_list.set()
+        server = MCPServer("prompter")
         self.info = InProcessServerInfo(server)
 
-    async def _list(self, _context: Any, _params: Any) -> types.ListPromptsResult:
-        self.requests.append("list")
-        assert await asyncio.to_thread(self.may_answer.wait, 20)
-        greet = types.Prompt(
-            name="greet",
-            arguments=[types.PromptArgument(name="name", required=True), types.PromptArgument(name="style")],
-        )
-        return types.ListPromptsResult(prompts=[greet, types.Prompt(name="show")])
+        @server.prompt()
+        def greet(name: str, style: str = "plainly") -> list[str]:
+            self.requests.append((name, style))
+            if not name:
+                raise MCPError(types.INVALID_PARAMS, "nobody is greeted")
+            return ["You greet.", f"Greet {name}, {style}"]
 
-    async def _get(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        arguments = dict(params.arguments or {})
-        self.requests.append(arguments)
-
-        def message(role: Any, content: Any) -> types.PromptMessage:
-            return types.PromptMessage(role=role, content=content)
-
-        if params.name == "show":
+        @server.prompt()
+        def show() -> list[Message]:
             image = types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
-            note = types.EmbeddedResource(
-                type="resource", resource=types.TextResourceContents(uri="notes://today", text="Buy milk.")
-            )
-            return types.GetPromptResult(
-                messages=[message("user", image), message("user", note), message("assistant", image)]
-            )
-        if params.name != "greet":
-            raise MCPError(types.INVALID_PARAMS, "unknown prompt")
-        if "name" not in arguments:
-            raise MCPError(types.INVALID_PARAMS, "something is missing")
-        texts = ["You greet.", f"Greet {arguments['name']}, {arguments.get('style', 'plainly')}"]
-        return types.GetPromptResult(
-            messages=[message("user", types.TextContent(type="text", text=text)) for text in texts]
-        )
+            text = types.TextResourceContents(uri="notes://today", text="Buy milk.")
+            note = types.EmbeddedResource(type="resource", resource=text)
+            return [UserMessage(image), UserMessage(note), AssistantMessage(image)]
+
+        async def note(context: Any, call_next: Any) -> Any:
+            if context.method == "prompts/list":
+                self.requests.append("list")
+                assert await asyncio.to_thread(self.may_list.wait, 20)
+            return await call_next(context)
+
+        server.middleware.append(note)
 
 
 @pytest.fixture
@@ -74,73 +62,45 @@ def prompter() -> Prompter:
     return Prompter()
 
 
-@pytest.fixture(params=["run", "run_async"])
-def build(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """
-    Runs a builder in each of its two ways, and closes it.
-    """
-    used: list[MCPPromptBuilder] = []
-
-    def run(builder: MCPPromptBuilder, **inputs: Any) -> Any:
-        used.append(builder)
-        if request.param == "run":
-            return builder.run(**inputs)["prompt"]
-        return asyncio.run(builder.run_async(**inputs))["prompt"]
-
-    yield run
-    for builder in used:
-        builder.close()
-
-
-def inputs(builder: MCPPromptBuilder) -> dict[str, bool]:
-    """
-    The inputs of a builder, and whether they are mandatory.
-    """
-    return {name: socket.is_mandatory for name, socket in builder.__haystack_input__._sockets_dict.items()}
-
-
 @rows(("system_role", "role"), [(None, ChatRole.USER), ("first", ChatRole.SYSTEM)])
-def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(build, prompter, system_role, role):
+def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(use, prompter, system_role, role):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], system_role=system_role)
-    first, second = build(builder, name="Ada", style="loudly")
+    first, second = use(builder, name="Ada", style="loudly")["prompt"]
     assert (first.role, first.text) == (role, "You greet.")
     assert (second.role, second.text) == (ChatRole.USER, "Greet Ada, loudly")
-    picture, *_ = build(MCPPromptBuilder(prompter.info, "show", system_role="first"))
-    assert picture.role == ChatRole.USER
 
 
-def test_images_and_embedded_resources_are_kept(build, prompter):
-    picture, note, answer = build(MCPPromptBuilder(prompter.info, "show"))
+def test_images_and_embedded_resources_are_kept(use, prompter):
+    picture, note, answer = use(MCPPromptBuilder(prompter.info, "show", system_role="first"))["prompt"]
     assert isinstance(picture._content[0], ImageContent)
+    assert picture.role == ChatRole.USER  # the system says text only
     assert "Buy milk." in note.text
     assert answer.role == ChatRole.ASSISTANT
     assert "[image: image/png" in answer.text
 
 
-def test_arguments_are_sent_as_strings_and_none_not_at_all(build, prompter):
+def test_arguments_are_sent_as_strings_and_none_not_at_all(use, prompter):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name"], arguments={"style": "é", "name": "nobody"})
-    build(builder, name=["Ada", 2], arguments={"style": None})
-    build(builder)
-    assert prompter.requests == [{"name": '["Ada", 2]'}, {"name": "nobody", "style": "é"}]
+    use(builder, name=["Ada", 2], arguments={"style": None})
+    use(builder)
+    use(builder, name=[Document(content="Ada", meta={"born": date(1815, 12, 10)})])
+    *plain, (documents, _) = prompter.requests
+    assert plain == [('["Ada", 2]', "plainly"), ("nobody", "é")]
+    assert json.loads(documents)[0]["content"] == "Ada"
 
 
-def test_objects_of_haystack_are_sent_as_json(build, prompter):
-    document = Document(content="Ada", meta={"born": date(1815, 12, 10)})
-    build(MCPPromptBuilder(prompter.info, "greet", ["name"]), name=[document])
-    [sent] = prompter.requests
-    assert json.loads(sent["name"])[0]["content"] == "Ada"
-
-
-def test_the_inputs_are_the_variables_and_required_as_told(prompter):
-    info = prompter.info
-    all_of_them = MCPPromptBuilder(info, "greet", ["name", "style"])
-    assert inputs(all_of_them) == {"arguments": False, "name": True, "style": True}
-    some = MCPPromptBuilder(info, "greet", ["name", "style"], ["name"])
-    assert inputs(some) == {"arguments": False, "name": True, "style": False}
-    none = MCPPromptBuilder(info, "greet", ["name", "style"], None)
-    assert inputs(none) == {"arguments": False, "name": False, "style": False}
-    given = MCPPromptBuilder(info, "greet", ["name", "style"], arguments={"style": "loudly"})
-    assert inputs(given) == {"arguments": False, "name": True, "style": False}
+@rows(
+    ("parameters", "name", "style"),
+    [
+        ({}, True, True),
+        ({"required_variables": ["name"]}, True, False),
+        ({"required_variables": None}, False, False),
+        ({"arguments": {"style": "loudly"}}, True, False),
+    ],
+)
+def test_the_inputs_are_the_variables_and_required_as_told(prompter, parameters, name, style):
+    builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], **parameters)
+    assert inputs_of(builder) == {"arguments": False, "name": name, "style": style}
     assert prompter.requests == []
 
 
@@ -148,11 +108,11 @@ def test_the_inputs_are_the_variables_and_required_as_told(prompter):
     "from_server", [MCPPromptBuilder.from_server_async, partial(asyncio.to_thread, MCPPromptBuilder.from_server)]
 )
 async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_and_blocks_no_loop(prompter, from_server):
-    prompter.may_answer.clear()
+    prompter.may_list.clear()
     made = asyncio.ensure_future(from_server(prompter.info, "greet", system_role="first"))
     while not prompter.requests:
         await asyncio.sleep(0.01)
-    prompter.may_answer.set()  # in a loop that was blocked, too late
+    prompter.may_list.set()  # in a loop that was blocked, too late
     builder = await made
     assert prompter.requests == ["list"]
     assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
@@ -162,33 +122,14 @@ async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_an
         await from_server(prompter.info, "great")
 
 
-def test_a_refusal_is_the_servers_own(build, prompter):
-    with pytest.raises(MCPConnectionError, match=r"something is missing$") as raised:
-        build(MCPPromptBuilder(prompter.info, "greet"))
-    assert raised.value.code == types.INVALID_PARAMS
-
-
-def test_a_server_that_is_down_and_not_required_gives_no_messages(build, prompter):
+def test_a_server_that_is_down_and_not_required_gives_no_messages(use, prompter):
     down = StdioServerInfo(command="/there/is/no/such/program")
     builder = MCPPromptBuilder(down, "greet", required=False)
     builder.warm_up()
-    assert build(builder, arguments={"name": "Ada"}) == []
+    assert use(builder, arguments={"name": "Ada"})["prompt"] == []
     assert MCPPromptBuilder.from_dict(builder.to_dict()).to_dict() == builder.to_dict()
     there = MCPPromptBuilder(prompter.info, "greet", required=False)
-    assert build(there, arguments={"name": "Ada"})
-    with pytest.raises(MCPConnectionError, match="unknown prompt"):
-        build(MCPPromptBuilder(prompter.info, "nothing", required=False))
-
-
-@rows(
-    ("parameters", "problem"),
-    [
-        ({"prompt_name": ""}, "`prompt_name` must have at least 1 character"),
-        ({"variables": "name"}, "`variables` must be a valid list"),
-        ({"arguments": ["a"]}, "`arguments` must be a valid dictionary, got list"),
-        ({"system_role": "all"}, "`system_role` must be 'first', got 'all'"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
-    with pytest.raises(ValueError, match=problem):
-        MCPPromptBuilder(StdioServerInfo(command="x"), **{"prompt_name": "greet", **parameters})
+    assert use(there, arguments={"name": "Ada"})["prompt"]
+    with pytest.raises(MCPConnectionError, match=r"nobody is greeted$") as refused:
+        use(there, arguments={"name": ""})
+    assert refused.value.code == types.INVALID_PARAMS

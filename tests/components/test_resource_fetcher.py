@@ -4,7 +4,6 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     mcp_request_context,
 )
-from tests.support.rows import rows
+from tests.components.conftest import inputs_of
 from tests.support.waiting import LIMIT
 
 RESOURCES = [
@@ -89,26 +88,8 @@ def library() -> Library:
     return Library()
 
 
-@pytest.fixture(params=["run", "run_async"])
-def fetch(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """
-    Runs a fetcher in each of its two ways, and closes it.
-    """
-    used: list[MCPResourceFetcher] = []
-
-    def run(fetcher: MCPResourceFetcher, **inputs: Any) -> dict[str, Any]:
-        used.append(fetcher)
-        if request.param == "run":
-            return fetcher.run(**inputs)
-        return asyncio.run(fetcher.run_async(**inputs))
-
-    yield run
-    for fetcher in used:
-        fetcher.close()
-
-
-def test_text_becomes_a_document_and_bytes_a_stream_with_what_the_server_lists_of_them(fetch, library):
-    result = fetch(MCPResourceFetcher(library.info), prefix="notes://")
+def test_text_becomes_a_document_and_bytes_a_stream_with_what_the_server_lists_of_them(use, library):
+    result = use(MCPResourceFetcher(library.info), prefix="notes://")
     [document] = result["documents"]
     assert document.content == "# Today"
     assert document.meta == {
@@ -126,113 +107,93 @@ def test_text_becomes_a_document_and_bytes_a_stream_with_what_the_server_lists_o
     assert stream.meta["uri"] == "notes://picture"
 
 
-def test_what_cannot_be_read_is_left_out_and_told(fetch, library, caplog):
-    result = fetch(MCPResourceFetcher(library.info), uris=["notes://nothing", "notes://today", "notes://broken"])
+def test_what_cannot_be_read_is_left_out_and_told(use, library, caplog):
+    uris = ["notes://nothing", "notes://slow", "notes://today", "notes://broken"]
+    result = use(MCPResourceFetcher(library.info, invocation_timeout=2), uris=uris)
     assert [document.meta["uri"] for document in result["documents"]] == ["notes://today"]
-    assert [failure["uri"] for failure in result["failures"]] == ["notes://nothing", "notes://broken"]
-    assert "no valid base64" in result["failures"][1]["error"]
-    assert len([record for record in caplog.records if "is left out" in record.getMessage()]) == 2
+    assert [failure["uri"] for failure in result["failures"]] == ["notes://nothing", "notes://slow", "notes://broken"]
+    assert "timed out after 2 seconds" in result["failures"][1]["error"]
+    assert "no valid base64" in result["failures"][2]["error"]
+    assert len([record for record in caplog.records if "is left out" in record.getMessage()]) == 3
 
 
-def test_a_resource_that_takes_too_long_is_left_out_and_the_others_are_not(fetch, library):
-    fetcher = MCPResourceFetcher(library.info, invocation_timeout=2)
-    result = fetch(fetcher, uris=["notes://slow", "notes://today"])
-    assert [document.meta["uri"] for document in result["documents"]] == ["notes://today"]
-    [failure] = result["failures"]
-    assert failure["uri"] == "notes://slow"
-    assert "timed out after 2 seconds" in failure["error"]
-
-
-def test_what_cannot_be_read_is_an_error_if_that_is_wanted(fetch, library):
-    with pytest.raises(MCPConnectionError, match="`read_resource` of"):
-        fetch(MCPResourceFetcher(library.info, raise_on_failure=True), uris=["notes://today", "notes://nothing"])
-
-
-def test_a_server_that_cannot_be_reached_is_an_error_and_no_empty_result(fetch):
-    fetcher = MCPResourceFetcher(StdioServerInfo(command="/there/is/no/such/program"), uris=["a://b"] * 3)
+def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_down_always(use, library):
+    uris = ["notes://today", "notes://nothing"]
+    for required in (True, False):
+        with pytest.raises(MCPConnectionError, match=r"`read_resource` of .*Internal server error"):
+            use(MCPResourceFetcher(library.info, uris, raise_on_failure=True, required=required))
     with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
-        fetch(fetcher)
+        use(MCPResourceFetcher(StdioServerInfo("/there/is/no/such/program"), uris))
 
 
-def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(fetch, caplog):
+def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(use, caplog):
     down = StdioServerInfo(command="/there/is/no/such/program")
     fetcher = MCPResourceFetcher(down, uris=["a://b", "a://c"], required=False)
     fetcher.warm_up()
-    read = fetch(fetcher)
+    read = use(fetcher)
     assert (read["documents"], read["streams"]) == ([], [])
     assert [failure["uri"] for failure in read["failures"]] == ["a://b", "a://c"]
     assert "/there/is/no/such/program" in read["failures"][0]["error"]
-    assert fetch(fetcher, prefix="a://")["failures"][0]["uri"] == "a://"
+    assert use(fetcher, prefix="a://")["failures"][0]["uri"] == "a://"
     assert len([record for record in caplog.records if "until it can be reached" in record.message]) == 1
     assert MCPResourceFetcher.from_dict(fetcher.to_dict()).to_dict() == fetcher.to_dict()
 
 
-def test_what_an_optional_server_answers_is_an_error_all_the_same(fetch, library):
-    with pytest.raises(MCPConnectionError, match="Internal server error"):
-        fetch(MCPResourceFetcher(library.info, uris=["notes://nothing"], required=False, raise_on_failure=True))
-
-
-def test_a_template_gives_the_component_inputs(fetch, library):
+def test_a_template_gives_the_component_inputs(use, library):
     fetcher = MCPResourceFetcher(library.info, uri_template="notes://days/{day}{?part}")
-    sockets = fetcher.__haystack_input__._sockets_dict
-    assert {name: sockets[name].is_mandatory for name in ("day", "part")} == {"day": True, "part": False}
-    result = fetch(fetcher, day="Mon/day", part="morning")
+    assert inputs_of(fetcher).items() >= {"day": True, "part": False}.items()
+    result = use(fetcher, day="Mon/day", part="morning")
     assert library.read == ["notes://days/Mon%2Fday?part=morning"]
     assert result["documents"][0].meta["uri"] == library.read[0]
     with pytest.raises(ValueError, match="needs a value for 'day'"):
-        fetch(fetcher)
+        use(fetcher)
 
 
-def test_inputs_take_the_place_of_what_the_component_was_given(fetch, library):
+def test_inputs_take_the_place_of_what_the_component_was_given(use, library):
     fetcher = MCPResourceFetcher(library.info, uris=["other://tomorrow", "notes://today"], prefix="other://")
-    fetch(fetcher)
+    use(fetcher)
     assert sorted(library.read) == ["notes://today", "other://tomorrow"]  # once each
     library.read.clear()
-    fetch(fetcher, uris=["notes://today"])
+    use(fetcher, uris=["notes://today"])
     assert library.read == ["notes://today"]
     library.read.clear()
-    fetch(fetcher, uris=[])
+    use(fetcher, uris=[])
     assert library.read == []
 
 
-def test_not_more_are_read_at_a_time_than_allowed(fetch, library):
+def test_not_more_are_read_at_a_time_than_allowed(use, library):
     library.full = threading.Event()
-    result = fetch(MCPResourceFetcher(library.info, max_concurrency=2), uris=[f"notes://days/{n}" for n in range(8)])
+    result = use(MCPResourceFetcher(library.info, max_concurrency=2), uris=[f"notes://days/{n}" for n in range(8)])
     assert library.most_under_way == 2
     assert [document.meta["uri"] for document in result["documents"]] == [f"notes://days/{n}" for n in range(8)]
 
 
-def test_the_id_of_a_document_tells_the_resource_and_not_its_content(fetch, library):
+def test_the_id_of_a_document_tells_the_resource_and_not_its_content(use, library):
     fetcher = MCPResourceFetcher(library.info)
     uris = ["notes://today", "notes://folder"]
-    ids = [document.id for document in fetch(fetcher, uris=uris)["documents"]]
+    ids = [document.id for document in use(fetcher, uris=uris)["documents"]]
     assert len(set(ids)) == 3
     library.text = "changed"
-    again = fetch(MCPResourceFetcher(library.info, share=False), uris=uris)["documents"]
+    again = use(MCPResourceFetcher(library.info, share=False), uris=uris)["documents"]
     assert again[0].content == "changed"
     assert [document.id for document in again] == ids
-    other = fetch(MCPResourceFetcher(Library("other").info), uris=uris)["documents"]
-    named = fetch(MCPResourceFetcher(library.info, server_name="mine"), uris=uris)["documents"]
+    other = use(MCPResourceFetcher(Library("other").info), uris=uris)["documents"]
+    named = use(MCPResourceFetcher(library.info, server_name="mine"), uris=uris)["documents"]
     assert named[0].meta["server"] == "mine"
     assert not {document.id for document in [*other, *named]} & set(ids)
 
 
-def test_text_is_given_as_streams_if_that_is_wanted(fetch, library):
-    result = fetch(MCPResourceFetcher(library.info, as_streams=True), uris=["notes://today"])
+def test_the_resources_under_a_prefix_are_limited_and_text_is_given_as_streams_if_that_is_wanted(use, library, caplog):
+    result = use(MCPResourceFetcher(library.info, prefix="", max_resources=1, as_streams=True))
     assert result["documents"] == []
     [stream] = result["streams"]
-    assert (stream.data, stream.mime_type) == (b"# Today", "text/plain")
-
-
-def test_the_resources_under_a_prefix_are_limited(fetch, library, caplog):
-    fetcher = MCPResourceFetcher(library.info, prefix="", max_resources=1)
-    assert [document.meta["uri"] for document in fetch(fetcher)["documents"]] == ["notes://today"]
+    assert (stream.data, stream.mime_type, stream.meta["uri"]) == (b"# Today", "text/markdown", "notes://today")
     assert "lists 4 resources under the prefix; only the first 1 are read" in caplog.text
 
 
-def test_it_reads_on_behalf_of_the_user(fetch, library):
+def test_it_reads_on_behalf_of_the_user(use, library):
     with mcp_request_context(meta={"example.org/user": "ada"}):
-        fetch(MCPResourceFetcher(library.info), uris=["notes://today", "notes://days/1"])
+        use(MCPResourceFetcher(library.info), uris=["notes://today", "notes://days/1"])
     assert [meta["example.org/user"] for meta in library.metas] == ["ada", "ada"]
 
 
@@ -254,38 +215,8 @@ def test_a_cancelled_run_stops_reading(library):
     assert library.read == ["notes://days/0"]
 
 
-def test_nothing_is_opened_before_warm_up_and_nothing_stays_open_after_close(library):
-    fetcher = MCPResourceFetcher(library.info)
-    assert not fetcher.connection.is_ready
-    fetcher.warm_up()
-    assert fetcher.connection.is_ready
-    generation = fetcher.connection.generation
-    fetcher.warm_up()
-    assert fetcher.connection.generation == generation
-    fetcher.close()
-    fetcher.close()
-    assert not fetcher.connection.is_ready
-    assert fetcher.run(uris=["notes://today"])["documents"]
-    fetcher.close()
-
-
-@rows(
-    ("parameters", "problem"),
-    [
-        ({"uris": "notes://today"}, "`uris` must be a valid list"),
-        ({"uri_template": 5}, "`uri_template` must be a valid string, got 5"),
-        ({"max_resources": 0}, "`max_resources` must be greater than or equal to 1"),
-        ({"max_concurrency": True}, "`max_concurrency` must be a valid integer"),
-        ({"invocation_timeout": -1}, "invocation_timeout"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
-    with pytest.raises(ValueError, match=problem):
-        MCPResourceFetcher(StdioServerInfo(command="x"), **parameters)
-
-
-def test_with_nothing_to_read_it_says_what_to_do(fetch, library):
+def test_with_nothing_to_read_it_says_what_to_do(use, library):
     with pytest.raises(ValueError, match="Give it `uris`, a `prefix` or a `uri_template`"):
-        fetch(MCPResourceFetcher(library.info))
+        use(MCPResourceFetcher(library.info))
     with pytest.raises(ValueError, match="got 'day', but has no `uri_template`"):
-        fetch(MCPResourceFetcher(library.info), uris=[], day="Monday")
+        use(MCPResourceFetcher(library.info), uris=[], day="Monday")

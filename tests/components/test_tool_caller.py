@@ -5,7 +5,6 @@
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Annotated, Any
 
@@ -22,11 +21,11 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
-    StdioServerInfo,
     call_budget,
 )
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
+from tests.components.conftest import Use
 from tests.support.rows import rows
 from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT, wait_until
@@ -34,22 +33,12 @@ from tests.support.waiting import LIMIT, wait_until
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
-@pytest.fixture(params=["run", "run_async"])
-def make(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture
+def make(use: Use) -> Use:
     """
-    Has a caller make calls, in each of its two ways, and closes it.
+    Has a caller make the calls of messages.
     """
-    used: list[MCPToolCaller] = []
-
-    def run(caller: MCPToolCaller, *messages: ChatMessage, **inputs: Any) -> dict[str, Any]:
-        used.append(caller)
-        if request.param == "run":
-            return caller.run(messages=list(messages), **inputs)
-        return asyncio.run(caller.run_async(messages=list(messages), **inputs))
-
-    yield run
-    for caller in used:
-        caller.close()
+    return lambda caller, *messages, **inputs: use(caller, messages=list(messages), **inputs)
 
 
 def results(outputs: dict[str, Any]) -> list[tuple[Any, bool]]:
@@ -91,15 +80,10 @@ def test_calls_that_have_a_result_are_not_made_again(make):
     answered = ChatMessage.from_tool("done", origin=first.tool_calls[0])
     make(caller, first, answered, second)
     assert sorted(made) == ["b", "c"]
-
-
-def test_calls_without_an_id_are_told_apart_by_what_they_ask(make):
-    made: list[str] = []
-    caller = MCPToolCaller([tool("note", lambda text: noted(made, text))])
-    same = [ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "b"})]
-    answered = ChatMessage.from_tool("done", origin=same[0])
-    make(caller, ChatMessage.from_assistant(tool_calls=same), answered)
-    assert sorted(made) == ["a", "b"]
+    # Without an id, by what they ask.
+    same = [ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "d"})]
+    make(caller, ChatMessage.from_assistant(tool_calls=same), ChatMessage.from_tool("done", origin=same[0]))
+    assert sorted(made) == ["a", "b", "c", "d"]
 
 
 def test_what_goes_wrong_is_told_to_the_model_in_the_order_of_the_calls(make):
@@ -118,18 +102,10 @@ def test_what_goes_wrong_is_told_to_the_model_in_the_order_of_the_calls(make):
     assert "Failed to invoke Tool `add`" in bad[0]
     assert wrong == ("Failed to invoke Tool `add`: its arguments must be a JSON object, got list", True)
     assert outputs["tool_call_counts"] == {"ad": 1, "add": 3, "fail": 1}
-
-
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        (calls(("no_such_tool", {})), MCPToolNotFoundError),
-        (calls(("fail", {"message": "on purpose"})), MCPInvocationError),
-    ],
-)
-def test_what_goes_wrong_is_an_error_if_that_is_wanted(make, reply, error):
-    with pytest.raises(error):
-        make(MCPToolCaller(MCPToolset(COUNTER), raise_on_failure=True), reply)
+    caller.raise_on_failure = True
+    for reply, error in ((call("ad"), MCPToolNotFoundError), (call("fail", message="on purpose"), MCPInvocationError)):
+        with pytest.raises(error):
+            make(caller, reply)
 
 
 def test_a_tool_of_any_kind_may_raise_anything(make):
@@ -148,26 +124,19 @@ def test_a_tool_of_any_kind_may_raise_anything(make):
 
 
 def test_not_more_calls_run_at_a_time_than_allowed_and_so_many_do(make):
-    lock, both = threading.Lock(), threading.Event()
-    under_way: list[int] = []
-    most = 0
+    pair, under_way, seen = threading.Barrier(2), [], []
 
     def work() -> str:
-        nonlocal most
-        with lock:
-            under_way.append(1)
-            most = max(most, len(under_way))
-            if len(under_way) == 2:
-                both.set()
-        assert both.wait(LIMIT)
+        under_way.append(1)
+        pair.wait(LIMIT)
+        seen.append(len(under_way))
         time.sleep(0.005)
-        with lock:
-            under_way.pop()
+        under_way.pop()
         return "done"
 
     caller = MCPToolCaller([tool("work", work)], max_concurrency=2)
     assert results(make(caller, calls(*[("work", {})] * 6))) == [("done", False)] * 6
-    assert most == 2
+    assert max(seen) == 2
 
 
 def test_tools_read_and_write_the_state_and_readers_wait_for_writers(make):
@@ -198,15 +167,15 @@ def text_of(_current: Any, new: Any) -> str:
 
 
 def test_a_state_that_is_given_is_the_one_that_is_changed(make):
-    state = State(schema={"seen": {"type": list[str]}})
+    state = State(schema={"seen": {"type": list[str]}, "found": {"type": str}}, data={"found": "before"})
 
     def look(state: State) -> dict[str, Any]:
         return {"seen": ["me"], "before": state.get("seen")}
 
-    looking = tool("look", look, outputs_to_state={"seen": {"source": "seen"}})
+    looking = tool("look", look, outputs_to_state={"seen": {"source": "seen"}, "found": {"source": "absent"}})
     outputs = make(MCPToolCaller([looking]), calls(("look", {}), ("look", {})), state=state)
     assert outputs["state"] is state
-    assert state.get("seen") == ["me", "me"]
+    assert (state.get("seen"), state.get("found")) == (["me", "me"], "before")
     # The second call ran after the first, because both write what both read.
     assert results(outputs) == [
         ('{"seen": ["me"], "before": null}', False),
@@ -229,14 +198,6 @@ def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotat
     look.__annotations__["looked_at"] = annotation
     state = State(schema={"seen": {"type": str}}, data={"seen": "all of it"})
     assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [(seen, False)]
-
-
-def test_a_part_of_a_result_that_is_not_there_leaves_the_state_as_it_is(make):
-    state = State(schema={"found": {"type": str}, "all": {"type": dict}}, data={"found": "before"})
-    outputs = {"found": {"source": "absent"}, "all": {}}
-    caller = MCPToolCaller([tool("look", lambda: {"other": 1}, outputs_to_state=outputs)])
-    assert results(make(caller, call("look"), state=state))[0][1] is False
-    assert (state.get("found"), state.get("all")) == ("before", {"other": 1})
 
 
 def test_inputs_of_the_run_are_written_to_a_state_that_is_given(make):
@@ -338,38 +299,18 @@ def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
     assert results(make(caller, calls(("who", {}), ("who", {})))) == [("ada", False)] * 2
 
 
-def test_it_warms_up_all_its_tools_and_closes_them(make):
+async def test_it_warms_up_all_its_tools_and_closes_them():
     toolsets = [MCPToolset(COUNTER), MCPToolset(COUNTER, tool_name_prefix="other", share=False)]
-    single = MCPTool("add", COUNTER, exposed_name="single", share=False)
-    caller = MCPToolCaller([*toolsets, Toolset([single]), tool("mine", lambda: "mine")])
-    connections = [each.connection for each in (*toolsets, single)]
-    assert not any(connection.is_ready for connection in connections)
-    caller.warm_up()
-    assert all(connection.is_ready for connection in connections)
-    caller.close()
-    assert not any(connection.is_ready for connection in connections)
-    assert results(make(caller, calls(("other_add", {"a": 5, "b": 3})))) == [("8", False)]
-
-
-@pytest.mark.parametrize("number", [1, 2])
-async def test_it_warms_up_the_tools_of_a_plain_toolset_and_closes_them(number):
-    single = [MCPTool("add", COUNTER, exposed_name=f"add_{place}", share=False) for place in range(number)]
-    caller = MCPToolCaller(Toolset([*single]))
-    for warm_up, close in ((caller.warm_up, caller.close), (caller.warm_up_async, caller.close_async)):
-        for each, is_ready in ((warm_up, True), (close, False)):
-            if (awaitable := each()) is not None:
-                await awaitable
-            assert all(each.connection.is_ready is is_ready for each in single)
-
-
-def test_a_server_that_dies_of_a_call_fails_that_call_and_answers_the_next_reply(stdio_server, make):
-    server = stdio_server()
-    caller = MCPToolCaller(MCPToolset(StdioServerInfo(server.command, server.args, base_delay=0.05)))
-    [(died, is_error)] = results(make(caller, calls(("die", {}))))
-    assert is_error
-    assert "may have run" in died
-    assert results(make(caller, calls(("echo", {"text": "hello"})))) == [("hello", False)]
-    assert server.log.calls() == ["die", "echo"]
+    single = [MCPTool("add", COUNTER, exposed_name=f"add_{number}", share=False) for number in range(2)]
+    connections = [each.connection for each in (*toolsets, *single)]
+    plain = MCPToolCaller(Toolset([*single]))
+    caller = MCPToolCaller([*toolsets, Toolset([*single]), tool("mine", lambda: "mine")])
+    for each, its in ((plain, connections[2:]), (caller, connections)):
+        for warm_up, close in ((each.warm_up, each.close), (each.warm_up_async, each.close_async)):
+            for method, is_ready in ((warm_up, True), (close, False)):
+                if (awaitable := method()) is not None:
+                    await awaitable
+                assert all(connection.is_ready is is_ready for connection in its)
 
 
 def test_two_tools_of_one_name_are_refused(make):
@@ -377,17 +318,3 @@ def test_two_tools_of_one_name_are_refused(make):
         MCPToolCaller([tool("a", print), tool("a", print)])
     with pytest.raises(ValueError, match="Two tools are called 'add'"):
         make(MCPToolCaller([MCPToolset(COUNTER), MCPToolset(COUNTER)]), calls(("add", {})))
-
-
-@rows(
-    ("parameters", "problem"),
-    [
-        ({"tools": tool("a", print)}, "`tools` must be a Toolset, or a list"),
-        ({"max_concurrency": 0}, "`max_concurrency` must be greater than or equal to 1"),
-        ({"state_schema": {"sum": {}}}, "missing a 'type' entry"),
-        ({"state_schema": {"sum": int}}, "`state_schema` .sum. must be a valid dictionary"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
-    with pytest.raises(ValueError, match=problem):
-        MCPToolCaller(**{"tools": [tool("a", print)], **parameters})
