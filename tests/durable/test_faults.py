@@ -9,7 +9,6 @@ Faults around a durable run: a worker that is stopped, a machine that is suspend
 import os
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -184,15 +183,3 @@ def test_workers_that_begin_with_a_new_database_at_once_do_not_disturb_each_othe
                 os._exit(1)
         gate.touch()
         assert [ended(worker) for worker in workers] == [0, 0, 0, 0]
-
-
-def test_threads_that_begin_at_once_share_one_connection(journal):
-    both = threading.Barrier(4, timeout=LIMIT)
-
-    def begin(name):
-        both.wait()
-        with journal.run(name):
-            return journal._store._engine
-
-    with ThreadPoolExecutor(4) as threads:
-        assert len(set(threads.map(begin, "abcd"))) == 1

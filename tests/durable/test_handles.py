@@ -63,10 +63,9 @@ def test_a_task_of_a_killed_process_is_taken_up_again(patient, journal, tmp_path
 
 def test_a_task_that_is_not_waited_for_any_more_is_taken_up_again(patient, journal):
     info, log = patient
-    with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools:
+    with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools, journal.run("run"):
         with pytest.raises(MCPCallInDoubtError, match=r"is a task that goes on at the server\. Continue the run"):
-            with journal.run("run"):
-                tools["bake"].call(seconds=2)
+            tools["bake"].call(seconds=2)
     [entry] = journal.calls("run")
     assert (entry.state, entry.result["arguments"]) == ("pending", {})
     with MCPToolset(info) as tools, journal.run("run"):

@@ -8,7 +8,6 @@ Durable runs in one process: what is recorded is not done again, and what nobody
 
 import asyncio
 import contextvars
-import json
 import os
 import pickle
 import re
@@ -16,9 +15,10 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,6 +81,12 @@ def bank() -> Bank:
     return Bank()
 
 
+@pytest.fixture
+def tools(bank: Bank) -> Iterator[MCPToolset]:
+    with MCPToolset(bank.info) as toolset:
+        yield toolset
+
+
 def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
     while not isinstance(error, kind):
         assert error.__cause__ is not None, error
@@ -88,9 +94,7 @@ def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
     return error
 
 
-def play(
-    journal: RunJournal, tools: Any, *replies: ChatMessage, name: str = "run", is_async: bool = False, **options: Any
-):
+def play(journal: RunJournal, tools: Any, *replies: ChatMessage, is_async: bool = False):
     """Continue a run with an Agent; return the texts of its tools' results, and what the model was asked for."""
     generator = ScriptedChatGenerator(list(replies))
     agent = Agent(chat_generator=journal.generator(generator), tools=tools)
@@ -109,39 +113,30 @@ def play(
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_run_that_failed_goes_on_where_it_stopped(journal, bank, is_async):
-    with MCPToolset(bank.info) as tools:
-        with pytest.raises(Exception, match="the script has only 1 replies"):
-            play(journal, tools, calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), is_async=is_async)
-        assert journal.unfinished() == ["run"]
-        told, asked = play(journal, tools, say("done"), is_async=is_async)
-        assert told == ["pay 1", "pay 2"]
-        assert len(asked) == 1
+def test_a_run_that_failed_goes_on_where_it_stopped(journal, bank, tools, is_async):
+    with pytest.raises(Exception, match="the script has only 1 replies"):
+        play(journal, tools, calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), is_async=is_async)
+    assert journal.unfinished() == ["run"]
+    for replies in ([say("done")], []):
+        told, asked = play(journal, tools, *replies, is_async=is_async)
+        assert (told, len(asked)) == (["pay 1", "pay 2"], len(replies))
         assert journal.unfinished() == []
-        told, asked = play(journal, tools, is_async=is_async)
-        assert (told, asked) == (["pay 1", "pay 2"], [])
     assert len(bank.calls) == 2
     assert [entry.place.kind for entry in journal.calls("run")] == ["reply", "call", "call", "reply"]
 
 
-def test_calls_are_found_by_what_they_are_and_equal_ones_by_their_number(journal, bank):
-    with MCPToolset(bank.info) as tools:
+def test_calls_and_values_are_found_by_what_they_are_and_equal_ones_by_their_number(journal, bank, tools):
+    tools["pay"].call(amount=1)  # nothing is recorded outside of a run
+    assert journal.value("now", lambda: 5) == 5
+    drawn = []
+    for amounts in ((1, 2, 1), (2, 1, 1, 3)):
         with journal.run("run"):
-            assert [tools["pay"].call(amount=n).text for n in (1, 2, 1)] == ["pay 1", "pay 2", "pay 1"]
-        with journal.run("run"):
-            assert [tools["pay"].call(amount=n).text for n in (2, 1, 1, 3)] == ["pay 2", "pay 1", "pay 1", "pay 3"]
-    assert [arguments["amount"] for _, arguments in bank.calls] == [1, 2, 1, 3]
-
-
-def test_nothing_is_recorded_outside_of_a_run(journal, bank):
-    with MCPToolset(bank.info) as tools:
-        tools["pay"].call(amount=1)
-        assert journal.value("now", lambda: 5) == 5
-        with journal.run("run"):
-            pass
-        tools["pay"].call(amount=1)
-    assert journal.calls("run") == []
-    assert len(bank.calls) == 2
+            assert [tools["pay"].call(amount=n).text for n in amounts] == [f"pay {n}" for n in amounts]
+            drawn.append([journal.value("now", time.time_ns) for _ in range(2)])
+    assert drawn[0] == drawn[1] and len({*drawn[0]}) == 2
+    assert [arguments["amount"] for _, arguments in bank.calls] == [1, 1, 2, 1, 3]
+    with pytest.raises(TypeError, match="timedelta is not JSON"), journal.run("run"):
+        journal.value("today", lambda: timedelta(days=1))
 
 
 def interrupted(journal: RunJournal, monkeypatch: pytest.MonkeyPatch, tools: Any, tool: str = "pay") -> None:
@@ -156,94 +151,71 @@ def interrupted(journal: RunJournal, monkeypatch: pytest.MonkeyPatch, tools: Any
             tools[tool].call(amount=1)
 
 
-def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, bank, monkeypatch):
-    with MCPToolset(bank.info) as tools:
-        interrupted(journal, monkeypatch, tools)
-        for _ in range(2):
-            with pytest.raises(MCPCallInDoubtError, match=r"'pay' in run 'run' was sent .*may have run") as raised:
-                with journal.run("run"):
-                    tools["pay"].call(amount=1)
-        assert len(bank.calls) == 1
-        [unknown] = journal.in_doubt("run")
-        assert (unknown.number, unknown.tool_name, unknown.arguments) == (raised.value.number, "pay", {"amount": 1})
-        assert pickle.loads(pickle.dumps(raised.value)).number == unknown.number  # noqa: S301
-        journal.decide("run", unknown.number, "done", "paid by hand")
-        with journal.run("run"):
-            assert tools["pay"].call(amount=1).text == "paid by hand"
+def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, bank, tools, monkeypatch):
+    message = ChatMessage.from_assistant(tool_calls=[ToolCall("pay", {"amount": 1})])
+    interrupted(journal, monkeypatch, tools)
+    for sent in (lambda: tools["pay"].call(amount=1), lambda: MCPToolCaller(tools).run(messages=[message])):
+        with pytest.raises(MCPCallInDoubtError, match=r"'pay' in run 'run' was sent .*may have run") as raised:
+            with journal.run("run"):
+                sent()
+    [unknown] = journal.in_doubt("run")
+    assert (unknown.number, unknown.tool_name, unknown.arguments) == (raised.value.number, "pay", {"amount": 1})
+    assert pickle.loads(pickle.dumps(raised.value)).number == unknown.number  # noqa: S301
+    with journal.run("run"), pytest.raises(MCPRunError, match="or a process has it now"):
+        journal.decide("run", unknown.number, "repeat")
+    with pytest.raises(ValueError, match="`decision` must be 'repeat', 'done' or 'model'"):
+        journal.decide("run", unknown.number, "perhaps")
+    journal.decide("run", unknown.number, "done", "paid by hand")
+    with journal.run("run"):
+        assert tools["pay"].call(amount=1).text == "paid by hand"
+    with pytest.raises(MCPRunError, match="has no call"):
+        journal.decide("run", unknown.number, "repeat")
     assert len(bank.calls) == 1
+    journal.delete("run")
+    interrupted(journal, monkeypatch, tools)
+    [unknown] = journal.in_doubt("run")
+    journal.decide("run", unknown.number, "model")
+    with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="Do not repeat it without checking"):
+        tools["pay"].call(amount=1)
+    assert len(bank.calls) == 2
 
 
-def test_what_somebody_decides_is_done(journal, bank, monkeypatch):
-    with MCPToolset(bank.info) as tools:
-        interrupted(journal, monkeypatch, tools)
-        [unknown] = journal.in_doubt("run")
-        with journal.run("run"), pytest.raises(MCPRunError, match="or a process has it now"):
-            journal.decide("run", unknown.number, "repeat")
-        with pytest.raises(ValueError, match="`decision` must be 'repeat', 'done' or 'model'"):
-            journal.decide("run", unknown.number, "perhaps")
-        journal.decide("run", unknown.number, "model")
-        with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="Do not repeat it without checking"):
-            tools["pay"].call(amount=1)
-        assert len(bank.calls) == 1
-        with pytest.raises(MCPRunError, match="has no call"):
-            journal.decide("run", unknown.number, "repeat")
-
-
-@pytest.mark.parametrize(
-    ("on_unknown", "sent"),
-    [("model", 1), (lambda unknown: "model", 1), (lambda unknown: "repeat", 2)],
-    ids=["model", "a function that tells the model", "a function that repeats"],
-)
-def test_on_unknown_decides(journal, bank, on_unknown, sent, monkeypatch):
-    with MCPToolset(bank.info) as tools:
-        interrupted(journal, monkeypatch, tools)
-        with journal.run("run", on_unknown=on_unknown):
-            if sent == 1:
-                with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
-                    tools["pay"].call(amount=1)
-            else:
-                assert tools["pay"].call(amount=1).text == "pay 1"
-        assert len(bank.calls) == sent
-        with journal.run("run"):  # what the model was told stays so
-            if sent == 1:
-                with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
-                    tools["pay"].call(amount=1)
-    assert len(bank.calls) == sent
-
-
-def test_a_function_that_decides_gets_what_it_needs(journal, bank, monkeypatch):
+def test_on_unknown_decides_or_a_function_that_gets_what_it_needs(journal, bank, tools, monkeypatch):
     asked: list[UnknownCall] = []
-    with MCPToolset(bank.info) as tools:
+    for decision, error in (("model", MCPOutcomeUnknownError), ("error", MCPCallInDoubtError), ("repeat", None)):
         interrupted(journal, monkeypatch, tools)
-        with journal.run("run", on_unknown=lambda unknown: asked.append(unknown) or "error"):
-            with pytest.raises(MCPCallInDoubtError):
-                tools["pay"].call(amount=1)
-        with journal.run("run", on_unknown=lambda unknown: "perhaps"), pytest.raises(MCPRunError, match="'perhaps'"):
+        before = len(bank.calls)
+        with journal.run("run", on_unknown=lambda _: "perhaps"), pytest.raises(MCPRunError, match="'perhaps'"):
             tools["pay"].call(amount=1)
-    [unknown] = asked
-    assert (unknown.run, unknown.tool_name, unknown.arguments) == ("run", "pay", {"amount": 1})
-    assert unknown.started <= time.time()
+        with journal.run("run", on_unknown=lambda unknown, said=decision: asked.append(unknown) or said):
+            with pytest.raises(error) if error else nullcontext():
+                assert tools["pay"].call(amount=1).text == "pay 1"
+        assert len(bank.calls) - before == (0 if error else 1)
+        assert (asked[-1].run, asked[-1].tool_name, asked[-1].arguments) == ("run", "pay", {"amount": 1})
+        assert asked[-1].started <= time.time()
+        if decision == "model":  # what the model was told stays so
+            with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+                tools["pay"].call(amount=1)
+        journal.delete("run")
+    interrupted(journal, monkeypatch, tools)
+    with journal.run("run", on_unknown="model"), pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+        tools["pay"].call(amount=1)
 
 
-def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, monkeypatch):
-    with MCPToolset(bank.info, tool_options=ToolOptions(retry_idempotent=True)) as tools:
-        interrupted(journal, monkeypatch, tools, "look")
+def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, tools, monkeypatch):
+    with MCPToolset(bank.info, tool_options=ToolOptions(retry_idempotent=True)) as allowed:
+        interrupted(journal, monkeypatch, allowed, "look")
+        allowed._changed_at = next_moment()  # the session was just opened, and changes may have been missed
         with journal.run("run"):
-            assert tools["look"].call(amount=1).text == "look 1"
-        [first, second] = bank.metas
-        assert first[KEY_IN_META] == second[KEY_IN_META]
-        [entry] = [each for each in journal.calls("run") if each.place.kind == "call"]
-        assert (entry.attempt, entry.state) == (2, "done")
-        journal.delete("run")
-        interrupted(journal, monkeypatch, tools, "look")
-        tools._changed_at = next_moment()  # the session was just opened, and changes may have been missed
-        with journal.run("run"):
-            assert tools["look"].call(amount=1).text == "look 1"
-    with MCPToolset(bank.info) as tools:
-        journal.delete("run")
-        interrupted(journal, monkeypatch, tools, "look")
-        with journal.run("run"), pytest.raises(MCPCallInDoubtError):
-            tools["look"].call(amount=1)
+            assert allowed["look"].call(amount=1).text == "look 1"
+    [first, second] = bank.metas
+    assert first[KEY_IN_META] == second[KEY_IN_META]
+    [entry] = [each for each in journal.calls("run") if each.place.kind == "call"]
+    assert (entry.attempt, entry.state) == (2, "done")
+    journal.delete("run")
+    interrupted(journal, monkeypatch, tools, "look")
+    with journal.run("run"), pytest.raises(MCPCallInDoubtError):
+        tools["look"].call(amount=1)
 
 
 def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journal, bank):
@@ -263,68 +235,53 @@ def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journ
         )
 
 
-def test_a_failure_that_the_model_was_told_is_a_result(journal, bank):
-    bank.reply = lambda _name, _arguments: text_result("no money", is_error=True)
-    with MCPToolset(bank.info) as tools:
-        first, _ = play(journal, tools, call("pay", amount=1), say("done"))
-        second, _ = play(journal, tools)
-    assert first == second
-    assert "no money" in first[0]
-    assert len(bank.calls) == 1
-
-
-def test_a_call_that_did_not_run_is_made_when_the_run_goes_on_unless_the_model_was_told(journal, bank, monkeypatch):
+def test_a_failure_is_a_result_once_the_model_was_told_and_a_call_that_did_not_run_is_made_before(
+    journal, bank, tools, monkeypatch
+):
     def refused(*_args: Any) -> types.CallToolResult:
         raise MCPInvocationError("Failed to connect. The tool did not run.", "pay")
 
-    with MCPToolset(bank.info) as tools:
-        with monkeypatch.context() as patch:
-            patch.setattr(MCPConnection, "_deliver", refused)
-            with pytest.raises(MCPInvocationError, match="did not run"), journal.run("run"):
-                tools["pay"].call(amount=1)
-            [failed] = journal.calls("run")
-        with journal.run("run"):
-            assert tools["pay"].call(amount=1).text == "pay 1"
-        assert [(each.number, each.state, each.attempt) for each in journal.calls("run")] == [
-            (failed.number, "done", 2)
-        ]
-        journal.delete("run")
-        with monkeypatch.context() as patch:
-            patch.setattr(MCPConnection, "_deliver", refused)
-            first, _ = play(journal, tools, call("pay", amount=1), say("done"))
-        assert play(journal, tools)[0] == first
-        journal.delete("run")
-        planner, writer = (journal.generator(ScriptedChatGenerator([say("x")]), name) for name in ("planner", "writer"))
-        with monkeypatch.context() as patch:
-            patch.setattr(MCPConnection, "_deliver", refused)
-            for _ in range(2):
-                with journal.run("run"), suppress(ZeroDivisionError):
-                    planner.run(GO)
-                    with pytest.raises(MCPInvocationError, match="did not run"):
-                        tools["pay"].call(amount=2)
-                    writer.run(GO)
-                    _ = 1 / 0
-                patch.undo()
-    assert len(bank.calls) == 1
-
-
-def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank):
-    with MCPToolset(bank.info) as tools:
-        with journal.run("run"):
+    with monkeypatch.context() as patch:
+        patch.setattr(MCPConnection, "_deliver", refused)
+        with pytest.raises(MCPInvocationError, match="did not run"), journal.run("run"):
             tools["pay"].call(amount=1)
-        with closing(sqlite3.connect(journal._store._url.database)) as database, database:
-            database.execute("DELETE FROM mcp_runs")  # and the process is killed before it deletes the rest
+        [failed] = journal.calls("run")
+    with journal.run("run"):
+        assert tools["pay"].call(amount=1).text == "pay 1"
+    [made] = journal.calls("run")
+    assert (made.number, made.state, made.attempt) == (failed.number, "done", 2)
+    journal.delete("run")
+    with monkeypatch.context() as patch:
+        patch.setattr(MCPConnection, "_deliver", refused)
+        told, _ = play(journal, tools, call("pay", amount=1), say("done"))
+    assert "did not run" in told[0]
+    assert play(journal, tools)[0] == told
+    journal.delete("run")
+    bank.reply = lambda _name, _arguments: text_result("no money", is_error=True)
+    told, _ = play(journal, tools, call("pay", amount=1), say("done"))
+    assert "no money" in told[0]
+    assert play(journal, tools)[0] == told
+    assert len(bank.calls) == 2
+
+
+def change(journal: RunJournal, statement: str) -> None:
+    with closing(sqlite3.connect(journal._store._url.database)) as database, database:
+        database.execute(statement)
+
+
+def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank, tools):
+    for _ in range(2):
         with journal.run("run"):
             tools["pay"].call(amount=1)
         assert len(journal.calls("run")) == 1
+        change(journal, "DELETE FROM mcp_runs")  # and the process is killed before it deletes the rest
     assert len(bank.calls) == 2
 
 
 def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
     with journal.run("ann") as late:
         of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)
-        with closing(sqlite3.connect(journal._store._url.database)) as database, database:
-            database.execute("UPDATE mcp_runs SET lease_until = 0")
+        change(journal, "UPDATE mcp_runs SET lease_until = 0")
         assert journal.delete("ann")
         with journal.run("bob") as other:
             of_bob, _ = other.begin("balance", {}, may_repeat=lambda: False)
@@ -334,51 +291,25 @@ def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_n
     assert (of_ann.number, [each.result for each in journal.calls("bob")]) == (of_bob.number, ["of bob"])
 
 
-def test_a_worker_that_stood_still_while_it_leased_a_run_has_its_own_lease(new_journal, monkeypatch):
-    slow, quick = (new_journal(lease=0.3) for _ in range(2))
-    execute = Store._execute
-    done: list[int] = []
-    others: list[int] = []
+def test_another_program_cannot_continue_a_run(journal, bank, tools):
+    def asking(messages: list[ChatMessage], shown: Any) -> None:
+        Agent(chat_generator=generator, tools=shown).run(messages=messages)
 
-    def standing_still(store: Store, *arguments: Any, **values: Any) -> Any:
-        executed = execute(store, *arguments, **values)
-        if store is slow._store and not done:
-            done.append(1)
-            wait_until(lambda: quick.unfinished() == ["run"], "the end of the lease")
-            with quick.run("run") as other:
-                others.append(other._lease.epoch)
-        return executed
+    def paying_more() -> None:
+        generator.run(messages=GO, tools=tools)
+        tools["pay"].call(amount=7)
 
-    monkeypatch.setattr(Store, "_execute", standing_still)
-    with pytest.raises(MCPRunError), slow.run("run") as opened:
-        assert (opened._lease.epoch, others) == (1, [2])
-        opened.recall("value", "now").record(1)
-
-
-@pytest.mark.parametrize(
-    ("change", "difference"),
-    [
-        ("question", r"message 1 \(user\) is another one"),
-        ("tools", "the tool 'look' is gone"),
-        (
-            "arguments",
-            "no such call of 'pay'. The nearest one that is recorded differs: the argument `amount` is another",
-        ),
-    ],
-)
-def test_another_program_cannot_continue_a_run(journal, bank, change, difference):
-    with MCPToolset(bank.info) as tools, MCPToolset(bank.info, tool_names=["pay"]) as fewer:
-        play(journal, tools, call("pay", amount=1), say("done"))
-        generator = journal.generator(ScriptedChatGenerator([]))
-        agent = Agent(chat_generator=generator, tools=fewer if change == "tools" else tools)
-        question = [ChatMessage.from_user("something else")] if change == "question" else GO
-        with pytest.raises(Exception) as raised, journal.run("run"):
-            if change == "arguments":
-                generator.run(messages=GO, tools=tools)
-                tools["pay"].call(amount=7)
-            else:
-                agent.run(messages=question)
-    assert re.search(difference, str(cause_of(raised.value, MCPRunChangedError)))
+    play(journal, tools, call("pay", amount=1), say("done"))
+    generator = journal.generator(ScriptedChatGenerator([]))
+    with MCPToolset(bank.info, tool_names=["pay"]) as fewer:
+        for another, difference in (
+            (lambda: asking([ChatMessage.from_user("something else")], tools), r"message 1 \(user\) is another one"),
+            (lambda: asking(GO, fewer), "the tool 'look' is gone"),
+            (paying_more, r"no such call of 'pay'\. The nearest .* differs: the argument `amount` is another"),
+        ):
+            with pytest.raises(Exception) as raised, journal.run("run"):
+                another()
+            assert re.search(difference, str(cause_of(raised.value, MCPRunChangedError)))
     assert len(bank.calls) == 1
 
 
@@ -399,44 +330,28 @@ def test_a_run_is_in_one_place_at_a_time(journal, new_journal):
     ]
 
 
-def test_a_worker_that_stood_still_sends_and_writes_nothing_any_more(bank, new_journal, monkeypatch):
+def test_a_worker_that_stood_still_while_it_leased_a_run_sends_and_writes_nothing(
+    bank, tools, new_journal, monkeypatch
+):
     slow, quick = (new_journal(lease=0.3) for _ in range(2))
-    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
-    with MCPToolset(bank.info) as tools:
-        with slow.run("run"):
-            tools["pay"].call(amount=1)
-            wait_until(lambda: [each.state for each in quick.runs()] == ["unfinished"], "the end of the lease")
+    execute, claimed = Store._execute, []
+
+    def standing_still(store: Store, *arguments: Any, **values: Any) -> Any:
+        executed = execute(store, *arguments, **values)
+        if store is slow._store and not claimed:
+            claimed.append(executed)
+            wait_until(lambda: quick.unfinished() == ["run"], "the end of the lease")
             with quick.run("run"):
-                assert tools["pay"].call(amount=1).text == "pay 1"
-            with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
-                tools["pay"].call(amount=2)
+                tools["pay"].call(amount=1)
+        return executed
+
+    monkeypatch.setattr(Store, "_execute", standing_still)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
+    with slow.run("run"):
+        with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
+            tools["pay"].call(amount=2)
     assert len(bank.calls) == 1
     assert [each.state for each in quick.runs()] == ["done"]  # the end of the slow one changed nothing
-
-
-def test_a_lease_counts_from_before_it_was_asked_for(bank, new_journal, monkeypatch):
-    slow, quick = (new_journal(lease=0.3) for _ in range(2))
-    claim = slow._store.claim
-
-    def claim_slowly(*arguments: Any) -> Any:
-        claimed = claim(*arguments)
-        wait_until(lambda: [each.state for each in quick.runs()] == ["unfinished"], "the end of the lease")
-        return claimed
-
-    monkeypatch.setattr(slow._store, "claim", claim_slowly)
-    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
-    with MCPToolset(bank.info) as tools, slow.run("run"):
-        with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
-            tools["pay"].call(amount=1)
-    assert not bank.calls
-
-
-def test_a_heartbeat_keeps_the_lease(new_journal):
-    journal = new_journal(lease=0.6)
-    with journal.run("run") as opened:
-        first = opened._deadline
-        wait_until(lambda: opened._deadline > first + 1.2, "the renewals")
-        assert [each.state for each in journal.runs()] == ["running"]
 
 
 def test_a_run_whose_opening_was_cancelled_is_free_again(new_journal, tmp_path):
@@ -464,21 +379,17 @@ def test_a_run_that_is_left_in_another_context_says_so_and_is_free_again(journal
     assert journal.unfinished() == ["run"]
 
 
-def test_a_clock_that_jumps_ends_no_lease(journal, monkeypatch):
+def test_a_clock_that_jumps_ends_no_lease_and_a_machine_that_was_started_again_has_none(new_journal, monkeypatch):
+    journal = new_journal(lease=1000)
     with journal.run("run"):
         monkeypatch.setattr(time, "time", lambda: 5e9)
         assert [each.state for each in journal.runs()] == ["running"]
-
-
-def test_a_machine_that_was_started_again_has_no_leases(new_journal, monkeypatch):
-    journal = new_journal(lease=1000)
-    with journal.run("run"):
         monkeypatch.setattr(store_module, "_boot_id", lambda: "another")
         assert new_journal().unfinished() == ["run"]
 
 
-def test_a_child_does_not_use_the_run_of_its_parent(journal, bank, tmp_path):
-    with MCPToolset(bank.info) as tools, journal.run("run"):
+def test_a_child_does_not_use_the_run_of_its_parent(journal, tools):
+    with journal.run("run"):
         pid = os.fork()
         if not pid:
             try:
@@ -491,45 +402,24 @@ def test_a_child_does_not_use_the_run_of_its_parent(journal, bank, tmp_path):
     assert [each.state for each in journal.runs()] == ["done"]
 
 
-def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(journal, bank, tmp_path):
-    with MCPToolset(bank.info) as tools:
-        with journal.run("run"):
+def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(journal, bank, tools, tmp_path):
+    with journal.run("run"):
+        tools["pay"].call(amount=1)
+    (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
+    broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
+    for statement, reader, reason in (
+        ("UPDATE mcp_entries SET result = '{\"oops'", journal, "cannot be read: it is damaged"),
+        ("UPDATE mcp_runs SET format = 99", journal, "written in format 99; this version reads format 3"),
+        ("", broken, r"The journal sqlite:.*no\.db cannot be used: file is not a database"),
+    ):
+        change(journal, statement)
+        with pytest.raises(MCPRunError, match=reason), reader.run("run"):
             tools["pay"].call(amount=1)
-        with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
-            database.execute("UPDATE mcp_entries SET result = '{\"oops'")
-        with pytest.raises(MCPRunError, match="cannot be read: it is damaged"), journal.run("run"):
-            pass
-        with closing(sqlite3.connect(tmp_path / "runs.db")) as database, database:
-            database.execute("UPDATE mcp_runs SET format = 99")
-        with pytest.raises(MCPRunError, match="written in format 99; this version reads format 3"), journal.run("run"):
-            pass
-        (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
-        broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
-        with pytest.raises(MCPRunError, match=r"The journal sqlite:.*no\.db cannot be used: file is not a database"):
-            with broken.run("run"):
-                pass
-        broken.close()
+    broken.close()
     assert len(bank.calls) == 1
 
 
-def test_a_database_that_is_gone_for_a_while_loses_no_result(journal, bank, monkeypatch):
-    attempts: list[int] = []
-    finish = journal._store.finish
-
-    def gone_at_first(*args: Any, **keywords: Any) -> bool:
-        attempts.append(1)
-        if len(attempts) < 3:
-            raise MCPRunError("The journal cannot be used: the disk is full")
-        return finish(*args, **keywords)
-
-    monkeypatch.setattr(journal._store, "finish", gone_at_first)
-    with MCPToolset(bank.info) as tools, journal.run("run"):
-        assert tools["pay"].call(amount=1).text == "pay 1"
-    assert len(attempts) == 3
-    assert [each.state for each in journal.calls("run")] == ["done"]
-
-
-def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journal, bank, monkeypatch):
+def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journal, bank, tools, monkeypatch):
     insert, failures = journal._store.insert, [MCPRunError("The journal cannot be used: it is locked"), OSError("gone")]
 
     def locked_at_first(*args: Any, **keywords: Any) -> Any:
@@ -550,30 +440,26 @@ def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journ
 
     monkeypatch.setattr(journal._store, "insert", locked_at_first)
     made = []
-    with MCPToolset(bank.info) as tools:
-        for _ in range(2):
-            with journal.run("run"):
-                tried_again(lambda: tools["pay"].call(amount=1))
-                made.append(tried_again(lambda: journal.value("now", make)))
+    for _ in range(2):
+        with journal.run("run"):
+            tried_again(lambda: tools["pay"].call(amount=1))
+            made.append(tried_again(lambda: journal.value("now", make)))
     assert (len(bank.calls), len({*made}), failures) == (1, 1, [])
 
 
-def test_declared_secrets_are_not_written(journal, tmp_path):
+def test_declared_secrets_are_not_written(journal, bank, tmp_path):
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("text", "token", "card")}}
-    server = Bank()
-    server.tools = [definition("pay", schema)]
-    server.reply = lambda _name, given: text_result(f"paid with {given['token']} and {given['card']}")
+    bank.tools = [definition("pay", schema)]
+    bank.reply = lambda _name, given: text_result(f"paid with {given['token']} and {given['card']}")
     bound = {"pay": {"bound_arguments": {"token": Secret.from_token("sk-hidden-4711"), "card": FromState("card")}}}
-    with MCPToolset(server.info, tool_overrides=bound) as tools:
+    with MCPToolset(bank.info, tool_overrides=bound) as tools:
         generator = ScriptedChatGenerator([call("pay", text="coffee"), say("done")])
         agent = Agent(chat_generator=journal.generator(generator), tools=tools, state_schema={"card": {"type": str}})
         with journal.run("run"):
             agent.run(messages=GO, card="card-of-ann-4929")
     journal.close()
     written = b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
-    assert b"coffee" in written
-    assert b"sk-hidden" not in written
-    assert b"card-of-ann" not in written
+    assert [each in written for each in (b"coffee", b"sk-hidden", b"card-of-ann")] == [True, False, False]
 
 
 def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
@@ -596,35 +482,29 @@ def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
     assert not thread.is_alive()
 
 
-def test_results_are_kept_whole(journal, bank):
+def test_results_are_kept_whole(journal, bank, tools):
     large = f"{'x' * 60_000} see https://bob:mellon@example.com/ and ghp_{'a1' * 20}"
     bank.reply = lambda _name, _given: text_result(large)
-    with MCPToolset(bank.info) as tools:
-        for _ in range(2):
-            with journal.run("run"):
-                assert tools["pay"].call(amount=1).text == large
+    for _ in range(2):
+        with journal.run("run"):
+            assert tools["pay"].call(amount=1).text == large
     assert len(bank.calls) == 1
 
 
-def test_results_are_encrypted_with_a_key(bank, tmp_path):
-    url, key = f"sqlite:///{tmp_path}/runs.db", "h8Q2x1mVfXk0rNqzUu3o6l0pQm8X1c0yq3v5b7n9aZs="
-    journal = RunJournal(url, encryption_key=Secret.from_token(key))
-    with MCPToolset(bank.info) as tools:
-        with journal.run("run"):
-            tools["pay"].call(amount=1)
+def test_results_are_encrypted_with_a_key(new_journal, tools, tmp_path):
+    key = "h8Q2x1mVfXk0rNqzUu3o6l0pQm8X1c0yq3v5b7n9aZs="
+    journal = new_journal(encryption_key=Secret.from_token(key))
+    for _ in range(2):
         with journal.run("run"):
             assert tools["pay"].call(amount=1).text == "pay 1"
-        with pytest.raises(RuntimeError), journal.run("failed"):
-            raise RuntimeError("pay 1 failed")
-        assert [each.error for each in journal.runs()] == [None, "RuntimeError"]
-        assert [each.result for each in journal.calls("run", with_values=False)] == [None]
-        journal.close()
-        assert b"pay 1" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
-        plain = RunJournal(url)
-        with pytest.raises(MCPRunError, match="`encryption_key` is not the one"), plain.run("run"):
-            pass
-        plain.close()
-    assert len(bank.calls) == 1
+    with pytest.raises(RuntimeError), journal.run("failed"):
+        raise RuntimeError("pay 1 failed")
+    assert [each.error for each in journal.runs()] == [None, "RuntimeError"]
+    assert [each.result for each in journal.calls("run", with_values=False)] == [None]
+    journal.close()
+    assert b"pay 1" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+    with pytest.raises(MCPRunError, match="`encryption_key` is not the one"), new_journal().run("run"):
+        pass
 
 
 @rows(
@@ -644,39 +524,20 @@ def test_what_is_invalid_is_refused_by_name(parameters, message):
         RunJournal("sqlite://").run("")
 
 
-def test_a_value_that_is_no_json_is_refused_by_name(journal):
-    with pytest.raises(TypeError, match="timedelta is not JSON"), journal.run("run"):
-        journal.value("today", lambda: timedelta(days=1))
-
-
-def test_values_are_the_same_when_a_run_is_continued(journal):
-    for _ in range(2):
-        with journal.run("run"):
-            drawn = [journal.value("now", time.time_ns) for _ in range(2)]
-            assert len(set(drawn)) == 2
-            assert drawn == [entry.result for entry in journal.calls("run")]
-
-
 def test_old_runs_are_deleted(journal):
-    for name in ("done", "failed"):
-        with pytest.raises(ZeroDivisionError) if name == "failed" else open(os.devnull), journal.run(name):
-            journal.value("x", lambda: 1)
-            if name == "failed":
-                1 / 0  # noqa: B018
+    with journal.run("done"):
+        journal.value("x", lambda: 1)
+    with pytest.raises(LookupError, match="caf"), journal.run("failed"):
+        raise LookupError("no caf\udce9\0")  # databases refuse such a text
     assert journal.prune(timedelta(days=1)) == 0
     with pytest.raises(ValueError, match="`older_than` must be a valid timedelta, got"):
         journal.prune(1)
     assert journal.prune(timedelta(seconds=-1)) == 1
-    assert [(each.name, each.error) for each in journal.runs()] == [("failed", "ZeroDivisionError: division by zero")]
+    expected = ("failed", "unfinished", r"LookupError: no caf\udce9\x00")
+    assert [(each.name, each.state, each.error) for each in journal.runs()] == [expected]
     assert journal.delete("failed")
     assert journal.calls("failed") == []
     assert "runs.db" in repr(journal)
-
-
-def test_an_error_with_a_text_that_databases_refuse_ends_the_run_as_others_do(journal):
-    with pytest.raises(LookupError, match="caf"), journal.run("run"):
-        raise LookupError("no caf\udce9\0")
-    assert [(each.state, each.error) for each in journal.runs()] == [("unfinished", r"LookupError: no caf\udce9\x00")]
 
 
 def test_two_questions_at_once_are_told_apart_by_branches(journal):
@@ -691,81 +552,79 @@ def test_two_questions_at_once_are_told_apart_by_branches(journal):
 
     generator = journal.generator(Slow())
 
-    async def ask(text: str, *, apart: bool) -> str:
-        with journal.branch(text if apart else "together"):
+    async def ask(text: str, branch: str) -> str:
+        with journal.branch(branch):
             try:
                 return (await generator.run_async(messages=[ChatMessage.from_user(text)]))["replies"][0].text
             except MCPRunError:
                 both.abort()
                 raise
 
-    async def both_of(name: str, *, apart: bool) -> list[str]:
-        async with journal.run(name):
-            return await asyncio.gather(ask("a", apart=apart), ask("b", apart=apart))
+    async def ask_both(*branches: str) -> list[str]:
+        async with journal.run(branches[0]):
+            return await asyncio.gather(*map(ask, "ab", branches))
 
     for _ in range(2):
-        assert asyncio.run(both_of("apart", apart=True)) == ["a", "b"]
+        assert asyncio.run(ask_both("one", "other")) == ["a", "b"]
     with pytest.raises(MCPRunError, match="was asked twice at once"):
-        asyncio.run(both_of("together", apart=False))
+        asyncio.run(ask_both("same", "same"))
 
 
-made: list[int] = []
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    made.append(n)
-    if n < 0:
-        raise ValueError("a negative number")
-    return 2 * n
-
-
-def test_a_call_follows_the_replies_of_its_own_generator_whatever_others_are_asked_meanwhile(journal, bank):
+def test_a_call_follows_the_replies_of_its_own_generator_whatever_others_are_asked_meanwhile(journal, bank, tools):
     chats = {name: journal.generator(ScriptedChatGenerator([say("pay")]), name) for name in ("one", "two")}
 
     def ask_and_pay(name: str) -> None:
         chats[name].run(GO)
         tools["pay"].call(amount=1 if name == "one" else 2)
 
-    with MCPToolset(bank.info) as tools:
-        for order in (["one", "two"], ["two", "one"]):
-            with journal.run("run"):
-                for name in order:  # each in a context of its own, as in threads and tasks
-                    contextvars.copy_context().run(ask_and_pay, name)
+    for order in (["one", "two"], ["two", "one"]):
+        with journal.run("run"):
+            for name in order:  # each in a context of its own, as in threads and tasks
+                contextvars.copy_context().run(ask_and_pay, name)
     assert sorted(arguments["amount"] for _, arguments in bank.calls) == [1, 2]
 
 
-def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
-    made.clear()
-
+def haystack_tool(function: Callable[[int], Any]) -> Tool:
     parameters = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    plain = Tool(name="double", description="Double a number.", parameters=parameters, function=double)
+    return Tool(name="double", description="Double a number.", parameters=parameters, function=function)
+
+
+def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
+    made: list[int] = []
+
+    def double(n: int) -> int:
+        made.append(n)
+        if n < 0:
+            raise ValueError("a negative number")
+        return 2 * n
+
+    plain = haystack_tool(double)
+    replies = [
+        calls(("double", {"n": 4}), ("double", {"n": -1})),
+        call("clerk", messages=[GO[0].to_dict()]),
+        say("done"),
+    ]
     with MCPToolset(bank.info, tool_names=["pay"]) as payments:
-        for attempt in range(2):
-            inner = ScriptedChatGenerator([] if attempt else [call("pay", amount=3), say("paid")])
-            clerk = Agent(chat_generator=journal.generator(inner, name="clerk"), tools=payments)
-            helper = ComponentTool(component=clerk, name="clerk", description="Pays.")
-            tools = journal.tools([plain, helper, *payments])
+        for script, of_clerk in ((replies, [call("pay", amount=3), say("paid")]), ([], [])):
+            inner = journal.generator(ScriptedChatGenerator(of_clerk), name="clerk")
+            clerk = ComponentTool(
+                component=Agent(chat_generator=inner, tools=payments), name="clerk", description="Pays."
+            )
+            tools = journal.tools([plain, clerk, *payments])
             assert [type(tool).__name__ for tool in tools] == ["Tool", "ComponentTool", "MCPTool"]
-            assert tools[0].to_dict()["type"] == plain.to_dict()["type"]
-            request = {"messages": [GO[0].to_dict()]}
-            replies = [calls(("double", {"n": 4}), ("double", {"n": -1})), call("clerk", **request), say("done")]
-            told, asked = play(journal, tools, *([] if attempt else replies))
+            told, asked = play(journal, tools, *script)
             assert told[0] == "8"
             assert "a negative number" in told[1]
-            assert len(asked) == (0 if attempt else 3)
+            assert len(asked) == len(script)
     assert sorted(made) == [-1, 4]
     assert bank.calls == [("pay", {"amount": 3})]
 
 
-def stop(n: int) -> int:
-    """End the process."""
-    raise Interruption
-
-
 def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal):
-    parameters = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    [tool] = journal.tools([Tool(name="stop", description="", parameters=parameters, function=stop)])
+    def stop(n: int) -> None:
+        raise Interruption
+
+    [tool] = journal.tools([haystack_tool(stop)])
     with pytest.raises(Interruption), journal.run("run"):
         tool.invoke(n=1)
     [unknown] = journal.in_doubt("run")
@@ -775,19 +634,14 @@ def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal):
 
 
 def test_an_agent_as_a_tool_is_entered_again(journal, bank):
-    @component
-    class Clerk:
-        def __init__(self, *replies: ChatMessage) -> None:
-            self.replies = list(replies)
-
-        @component.output_types(replies=list[ChatMessage])
-        def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-            if not self.replies:
+    class Stopping(ScriptedChatGenerator):
+        def _next(self, messages: list[ChatMessage], tools: Any) -> ChatMessage:
+            if len(self.turns) == len(self.replies):
                 raise Interruption
-            return {"replies": [self.replies.pop(0)]}
+            return super()._next(messages, tools)
 
     def ask(tools: Any, *replies: ChatMessage) -> Any:
-        clerk = Agent(chat_generator=journal.generator(Clerk(*replies), name="clerk"), tools=tools)
+        clerk = Agent(chat_generator=journal.generator(Stopping(list(replies)), name="clerk"), tools=tools)
         [tool] = journal.tools([ComponentTool(component=clerk, name="clerk", description="Pays.")])
         with journal.run("run"):
             return tool.invoke(messages=[GO[0].to_dict()])
@@ -795,80 +649,53 @@ def test_an_agent_as_a_tool_is_entered_again(journal, bank):
     with MCPToolset(bank.info, tool_names=["pay"]) as payments:
         with pytest.raises(Interruption):
             ask(payments, call("pay", amount=3))
-        assert ask(payments, say("paid"))["last_message"].text == "paid"
-        assert ask(payments)["last_message"].text == "paid"
+        for replies in ([say("paid")], []):
+            assert ask(payments, *replies)["last_message"].text == "paid"
     assert bank.calls == [("pay", {"amount": 3})]
     assert next(entry.attempt for entry in journal.calls("run") if entry.place.name == "clerk") == 2
 
 
-def test_a_budget_counts_a_recorded_call_as_the_first_run_did(journal, bank):
-    with MCPToolset(bank.info) as tools:
-        for _ in range(2):
-            with journal.run("run"), call_budget(max_calls=1) as budget:
-                tools["pay"].call(amount=1)
-            assert budget.calls == 1
+def test_a_budget_counts_a_recorded_call_as_the_first_run_did(journal, bank, tools):
+    for _ in range(2):
+        with journal.run("run"), call_budget(max_calls=1) as budget:
+            tools["pay"].call(amount=1)
+        assert budget.calls == 1
     assert len(bank.calls) == 1
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_streaming_callback_gets_the_recorded_text(journal, is_async):
-    for attempt in range(2):
-        chunks: list[str] = []
+async def test_a_streaming_callback_gets_the_recorded_text(journal):
+    chunks: list[str] = []
 
-        async def heard_async(chunk: Any, seen: list[str] = chunks) -> None:
-            seen.append(chunk.content)
+    async def heard(chunk: Any) -> None:
+        chunks.append(chunk.content)
 
-        def heard(chunk: Any, seen: list[str] = chunks) -> None:
-            seen.append(chunk.content)
-
-        generator = journal.generator(ScriptedChatGenerator([] if attempt else [say("hello")]))
+    for replies in ([say("hello")], []):
+        generator = journal.generator(ScriptedChatGenerator(replies))
         with journal.run("run"):
-            if is_async:
-                replies = asyncio.run(generator.run_async(messages=GO, streaming_callback=heard_async))["replies"]
-            else:
-                replies = generator.run(messages=GO, streaming_callback=heard)["replies"]
-        assert replies[0].text == "hello"
-        assert chunks == ([] if not attempt else ["hello"])
+            said = await generator.run_async(messages=GO, streaming_callback=heard)
+        assert said["replies"][0].text == "hello"
+    with journal.run("run"):
+        generator.run(messages=GO, streaming_callback=lambda chunk: chunks.append(chunk.content))
+    assert chunks == ["hello"] * 2
 
 
-@component
-class Client:
-    """What a chat generator with an HTTP client does with it."""
+async def test_a_recorded_generator_is_warmed_up_and_closed_as_the_one_that_it_wraps(journal, monkeypatch):
+    did: list[str] = []
 
-    def __init__(self) -> None:
-        self.did: list[str] = []
+    async def note(name: str) -> None:
+        did.append(name)
 
-    def warm_up(self) -> None:
-        self.did.append("warm_up")
-
-    async def warm_up_async(self) -> None:
-        self.did.append("warm_up_async")
-
-    def close(self) -> None:
-        self.did.append("close")
-
-    async def close_async(self) -> None:
-        self.did.append("close_async")
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        return {"replies": []}
-
-
-def test_a_recorded_generator_is_warmed_up_and_closed_as_the_one_that_it_wraps(journal):
-    inner = Client()
-    generator, plain = journal.generator(inner), journal.generator(ScriptedChatGenerator([]))
-
-    async def in_loop() -> None:
-        for each in (generator, plain):
-            await each.warm_up_async()
-            await each.close_async()
-
-    for each in (generator, plain):
+    for name in ("warm_up", "close"):
+        monkeypatch.setattr(ScriptedChatGenerator, name, lambda _, name=name: did.append(name), raising=False)
+    with_client, plain = (journal.generator(ScriptedChatGenerator([])) for _ in range(2))
+    for name in ("warm_up_async", "close_async"):
+        monkeypatch.setattr(with_client.chat_generator, name, partial(note, name), raising=False)
+    for each in (with_client, plain):
         each.warm_up()
         each.close()
-    asyncio.run(in_loop())
-    assert inner.did == ["warm_up", "close", "warm_up_async", "close_async"]
+        await each.warm_up_async()
+        await each.close_async()
+    assert did == ["warm_up", "close", "warm_up_async", "close_async", *["warm_up", "close"] * 2]
 
 
 def test_a_recorded_generator_survives_yaml(journal):
@@ -881,14 +708,3 @@ def test_a_recorded_generator_survives_yaml(journal):
     assert loaded.get_component("llm").name == "writer"
     with pytest.raises(ValueError, match="`chat_generator` must be a chat generator, got int"):
         journal.generator(5)
-
-
-def test_a_pipeline_with_a_tool_caller_is_ended_by_a_call_in_doubt(journal, bank, monkeypatch):
-    with MCPToolset(bank.info) as tools:
-        interrupted(journal, monkeypatch, tools)
-        caller = MCPToolCaller(tools)
-        message = ChatMessage.from_assistant(tool_calls=[ToolCall("pay", {"amount": 1})])
-        with pytest.raises(MCPCallInDoubtError), journal.run("run"):
-            caller.run(messages=[message])
-    assert len(bank.calls) == 1
-    assert json.dumps([each.request for each in journal.calls("run")])
