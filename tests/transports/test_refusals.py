@@ -13,10 +13,7 @@ import pytest
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.refusals import (
     UNKNOWN_SESSION,
-    is_event_stream,
     judge,
-    judge_sse,
-    media_type,
 )
 from tests.support.rows import rows
 
@@ -49,37 +46,6 @@ def answer(status: int, body: Any = "") -> httpx2.Response:
 
 def error(message: Any, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "error": {"code": -32000, "message": message}, **members}
-
-
-class TestSSE:
-    @rows(
-        ("status", "never_ran", "denied"),
-        [
-            (400, False, False),
-            (401, True, True),
-            (403, True, True),
-            (404, True, False),
-            (405, True, True),
-            (406, False, False),
-            (410, True, False),
-            (429, False, False),
-            (500, False, False),
-            (503, False, False),
-        ],
-    )
-    async def test_every_refusal_is_about_the_session_and_some_prove_that_nothing_ran(
-        self, status: int, *, never_ran: bool, denied: bool
-    ) -> None:
-        exchange = sent()
-        reason = judge_sse(answer(status), exchange)
-        assert reason is not None and f"HTTP {status}" in reason
-        assert exchange.fate is (Fate.REFUSED if never_ran else Fate.LOST)
-        assert getattr(failure(exchange), "is_final", False) is denied
-
-    async def test_of_a_server_that_is_too_busy_nobody_else_suffers(self) -> None:
-        exchange = sent()
-        assert judge_sse(httpx2.Response(503, headers={"Retry-After": "5"}), exchange) is None
-        assert exchange.fate is Fate.REFUSED
 
 
 class TestFates:
@@ -122,10 +88,6 @@ class TestFates:
             ": the token or the headers of this call are missing, wrong or expired"
         )
 
-    async def test_an_unknown_session_is_no_final_refusal(self) -> None:
-        _, exchange = judged(answer(404))
-        assert isinstance(failure(exchange), RefusedError) and not failure(exchange).is_final
-
 
 class TestStreamableHttp:
     @rows(
@@ -133,13 +95,10 @@ class TestStreamableHttp:
         [
             # 404 is the protocol's sign of an unknown session, whatever the body says.
             (404, "", LOST),
-            (404, "Not Found", LOST),
             (404, error("Session not found", id=None), LOST),
-            (404, error("Session terminated", id="server-error"), LOST),
             (404, {"id": "8", "error": {"message": "for another request"}}, LOST),
             # Unless whoever answers has seen the request.
             (404, error("Session not found", id=7), DOUBTFUL),
-            (404, error("No such resource", id="7"), DOUBTFUL),
             # 400 counts if all it says is that the session is unknown.
             (400, "Bad Request: No valid session ID provided", LOST),
             (400, "Session not found", LOST),
@@ -148,7 +107,6 @@ class TestStreamableHttp:
             (400, "Mcp-Session-Id header is required", LOST),
             (400, error("Bad Request: Server not initialized", id=None), LOST),
             (400, "Received request before initialization was complete", LOST),
-            (400, error("Session not found"), LOST),
             (400, {"error": "unknown session"}, LOST),
             # A text that says more may be that of the tool.
             (400, "Session not found in the database of the tool", DOUBTFUL),
@@ -157,14 +115,11 @@ class TestStreamableHttp:
             # In any other words, it may be about the session.
             (400, error("Session not found", id=7), DOUBTFUL),
             (400, error("Not ready", id=7, error={"code": -32600, "message": "Not ready"}), DOUBTFUL),
-            (400, error("", id=7, error="Session expired, please reconnect"), DOUBTFUL),
             (400, {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "error": "Session expired"}, DOUBTFUL),
             (400, "", DOUBTFUL),
-            (400, "[" * 100_000, DOUBTFUL),
             (400, ["session"], DOUBTFUL),
             (400, error({"not": "text"}, id=None), DOUBTFUL),
             (401, "Unauthorized: Session not found", DOUBTFUL),
-            (409, "Conflict", DOUBTFUL),
             (422, "Unexpected message, expect initialize request", DOUBTFUL),
             (500, "Session not found", DOUBTFUL),
             (500, error("Server was not initialised", id=7), DOUBTFUL),
@@ -199,24 +154,3 @@ class TestStreamableHttp:
     async def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
         session, _ = judged(answer(status, "Session not found"), session=False)
         assert session is ALIVE
-
-    async def test_a_body_that_is_not_utf_8_is_read_all_the_same(self) -> None:
-        session, _ = judged(httpx2.Response(400, content=b"session \xff\xfe not found"))
-        assert session == DOUBTFUL
-
-
-class TestResponses:
-    @rows(
-        ("content_type", "expected"),
-        [
-            ("text/event-stream", True),
-            ("Text/Event-Stream; charset=utf-8", True),
-            ("application/json", False),
-            ("", False),
-        ],
-    )
-    def test_an_event_stream_is_recognised_by_its_content_type(self, content_type: str, *, expected: bool) -> None:
-        assert is_event_stream(httpx2.Response(200, headers={"Content-Type": content_type})) is expected
-
-    def test_a_response_without_a_content_type_has_none(self) -> None:
-        assert media_type(httpx2.Response(200)) == ""

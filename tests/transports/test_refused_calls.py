@@ -24,54 +24,25 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.background import in_thread
 from tests.support.handshake_server import Answer, HandshakeServer, calls, paid, result_of
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
-
-SECRET = "sk-s3ntinel-4711"
-
-
-def test_a_refused_listing_after_a_call_does_not_make_the_call_run_again(handshake_server: Any) -> None:
-    def answer(server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
-        if message["method"] == "tools/call":
-            server.runs += 1
-            return 200, result_of(message, {"content": [{"type": "text", "text": "charged"}]}), None
-        if server.runs and session == "session-1":
-            error = {"code": -32600, "message": "Session not found"}
-            return 404, {"jsonrpc": "2.0", "id": None, "error": error}, None
-        return 200, result_of(message, {"tools": []}), None
-
-    server = handshake_server(answer)
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        # The SDK would list the tools, to check the result of one that it has not seen.
-        assert connection.call_tool("charge_card").content[0].text == "charged"
-    assert server.runs == 1
 
 
 def rpc_error(message: str, code: int = -32000, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "error": {"code": code, "message": message}, **members}
 
 
-# With the id of the request where it is "own".
-DOUBTFUL = [
-    (400, b"could not store the row: the database session was rolled back"),
-    (400, b""),
-    (400, b"<html>Bad Request</html>"),
-    (400, rpc_error("The server has no idea", id=None)),
-    (400, rpc_error("Not initialized yet", -32600, id="own")),
-    (401, b"Unauthorized: Session not found"),
-    (403, b"Forbidden"),
-    (404, rpc_error("Session not found", -32001, id="own")),
-    (409, b"Conflict"),
-    (410, {"detail": "Gone"}),
-    (422, b"Unexpected message, expect initialize request"),
-    (500, {"error": "no such session"}),
-    (200, rpc_error("Session not found", id="own")),
-    (200, rpc_error("Bad Request: Server not initialized", id=None)),
-    (202, b""),
-    (302, b""),
-]
-
-
-@pytest.mark.parametrize(("status", "body"), DOUBTFUL)
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b"could not store the row: the database session was rolled back"),
+        (404, rpc_error("Session not found", -32001, id="own")),  # with the id of the request
+        (200, rpc_error("Session not found", id="own")),
+        (200, rpc_error("Bad Request: Server not initialized", id=None)),
+        (202, b""),
+        (302, b""),
+    ],
+)
 @pytest.mark.parametrize("recovers", [True, False])
 def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_new_one(
     handshake_server: Any, status: int, body: Any, *, recovers: bool
@@ -100,12 +71,8 @@ def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_n
     ("status", "body"),
     [
         (500, b"Internal Server Error"),
-        (500, rpc_error("Error handling POST request", -32603, id="x")),
-        (502, b"<html>Bad Gateway</html>"),
-        (503, b"no healthy upstream"),
         (504, b"upstream request timeout"),
         (200, b""),
-        (200, {"error": "Session not found"}),
         (200, b'data: {"error": "Session not found"}\n\n'),
     ],
 )
@@ -141,7 +108,6 @@ def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one(handshake
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (400, "no such session at the bank"),
         (500, "no such session at the bank"),
         (200, "Invalid request parameters"),  # all that the Python SDK says of many faults
     ],
@@ -155,26 +121,7 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(handshake_server: Any,
     assert server.sessions == 1
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (404, b"<html>not here</html>"),
-        (400, b"Invalid or missing session ID"),
-        (400, rpc_error("Bad Request: Server not initialized", id=None)),
-    ],
-)
-def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(handshake_server, status, body):
-    def answer(_server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
-        return (status, body, None) if session == "session-1" else paid(message)
-
-    server = handshake_server(calls(answer))
-    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
-        assert connection.call_tool("pay").content[0].text == "paid"
-    assert server.sessions == 2
-
-
-@pytest.mark.parametrize("status", [400, 404, 500])
-@pytest.mark.parametrize(
+@rows(
     ("headers", "body"),
     [
         ({"content-encoding": "gzip"}, b"no gzip"),
@@ -182,14 +129,13 @@ def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(handsh
         ({"content-type": "application/json"}, b"[" * 200_000),
         ({"content-type": "application/json"}, b"\xff\xfe"),
     ],
-    ids=["gzip", "charset", "nested", "bytes"],
 )
-def test_a_refusal_that_cannot_be_read_harms_no_other_call(handshake_server, status, headers, body):
+def test_a_refusal_that_cannot_be_read_harms_no_other_call(handshake_server, headers, body):
     def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
         if message["params"]["name"] == "wait":
             assert refused.wait(LIMIT)
             return paid(message)
-        return status, body, None
+        return 400, body, None
 
     refused = threading.Event()
     server = handshake_server(calls(answer))
@@ -201,9 +147,6 @@ def test_a_refusal_that_cannot_be_read_harms_no_other_call(handshake_server, sta
             connection.call_tool("pay")
         refused.set()
         assert other.result(timeout=LIMIT).content[0].text == "paid"
-
-
-SECRET = "sk-s3ntinel-4711"
 
 
 def test_an_event_stream_that_always_ends_at_once_is_not_reopened_all_the_time(handshake_server: Any) -> None:
@@ -231,11 +174,10 @@ def test_a_call_that_was_given_up_leaves_no_request_behind(handshake_server: Any
 
     server = handshake_server(calls(answer))
     server.opens_streams = opens_stream
-    tasks = asyncio.all_tasks
     with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=0.2) as connection:
         loop = AsyncExecutor.get_instance().get_loop()
-        before = len(tasks(loop))
+        before = len(asyncio.all_tasks(loop))
         for _ in range(5):
             with pytest.raises(MCPTimeoutError):
                 connection.call_tool("pay")
-        wait_until(lambda: len(tasks(loop)) <= before, lambda: f"{len(tasks(loop))} tasks instead of {before}")
+        wait_until(lambda: len(asyncio.all_tasks(loop)) <= before, "the end of their tasks")

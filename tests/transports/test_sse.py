@@ -193,7 +193,9 @@ async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, r
     ("answer", "fate", "drained"),
     [
         (401, Fate.REFUSED, "HTTP 401"),
+        (405, Fate.REFUSED, "HTTP 405"),
         (404, Fate.REFUSED, "HTTP 404"),
+        (410, Fate.REFUSED, "HTTP 410"),
         (500, Fate.LOST, "HTTP 500"),
         (httpx2.Response(307, headers={"Location": "https://elsewhere.test/"}), Fate.REFUSED, "redirected a message"),
         (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made"),
@@ -206,8 +208,10 @@ async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer
     async with server.connected() as wire:
         other = asyncio.create_task(wire.channel.request(wire.exchange()))
         await wait_until_async(lambda: server.posted, "the message")
-        exchange, _ = await wire.fail()
+        exchange, error = await wire.fail()
         assert exchange.fate is fate
+        # In another session, it would be refused again.
+        assert answer not in (401, 404, 405, 410) or error.is_final is (answer in (401, 405))
         assert [reason for reason in wire.heard.drained_because if drained is None or drained not in reason] == []
         assert len(wire.heard.drained_because) == (drained is not None)
         server.say(result(0))
