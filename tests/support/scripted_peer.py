@@ -45,11 +45,13 @@ Answer = Callable[[HttpRequest], Awaitable[bytes | None]]
 
 class ScriptedPeer:
     """
-    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns.
+    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns, and the
+    connection closed if it returns none. Options are those of `asyncio.start_server`.
     """
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, **options: Any) -> None:
         self._answer = answer
+        self._options = options
         self.requests: list[HttpRequest] = []
         self.connections = 0
         self.closed = 0
@@ -62,7 +64,7 @@ class ScriptedPeer:
         return (request for request in self.requests if request.method == "POST")
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512, **self._options)
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task[None]] = set()
         return self
