@@ -13,8 +13,8 @@ import socket
 import ssl
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, closing, suppress
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -77,15 +77,6 @@ class TestCookies:
             [],
         ]
 
-    async def test_a_cookie_of_a_path_goes_there_alone(self) -> None:
-        async def answer(_: HttpRequest) -> bytes:
-            return response("200 OK", {}, Set_Cookie="node=1; Path=/other")
-
-        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
-            for path in ("mcp", "mcp", "other"):
-                await post(sender, f"http://127.0.0.1:{peer.port}/{path}")
-        assert [request.headers.get("cookie") for request in peer.requests] == [None, None, "node=1"]
-
 
 class TestProxiesOfTheEnvironment:
     @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
@@ -94,54 +85,40 @@ class TestProxiesOfTheEnvironment:
             monkeypatch.setenv(variable, f"http://alice:pa55@127.0.0.1:{proxy.port}")
             async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
                 assert (await post(sender, peer.url)).status_code == 200
+                monkeypatch.setenv("NO_PROXY", "other.test,127.0.0.1")
+                async with opened(direct := new_sender()):
+                    await post(direct, peer.url)
             assert proxy.requests == [f"POST {peer.url}"]
 
     @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "all_proxy"])
     async def test_requests_with_tls_are_tunnelled(self, monkeypatch, certificate, server_context, variable):
         trusted = ssl.create_default_context(cafile=str(certificate[0]))
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(BODY)
-            writer.write(response("200 OK", {}))
-            await writer.drain()
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_context)
-        place = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        with ForwardProxy() as proxy:
-            monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
-            async with server, opened(sender := new_sender(trusted)):
-                assert (await post(sender, f"https://{place}/mcp")).status_code == 200
-            assert proxy.requests == [f"CONNECT {place}"]
-
-    async def test_a_host_in_no_proxy_is_reached_directly(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with ForwardProxy() as proxy:
-            monkeypatch.setenv("ALL_PROXY", f"http://127.0.0.1:{proxy.port}")
-            monkeypatch.setenv("NO_PROXY", "other.test,127.0.0.1")
-            async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
-                for _ in range(2):
-                    await post(sender, peer.url)
-            assert proxy.requests == []
-        assert (len(peer.requests), peer.connections) == (2, 1)
+        async with ScriptedPeer(accept, ssl=server_context) as peer:
+            with ForwardProxy() as proxy:
+                monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
+                async with opened(sender := new_sender(trusted)):
+                    assert (await post(sender, with_tls(peer))).status_code == 200
+                assert proxy.requests == [f"CONNECT 127.0.0.1:{peer.port}"]
 
 
-class TestUserInfo:
-    async def test_that_of_a_url_becomes_basic_authentication(self) -> None:
-        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
-            await post(sender, f"http://alice:p%40ss@127.0.0.1:{peer.port}/mcp?a=b%20c")
-        (request,) = peer.requests
-        assert request.headers["authorization"] == "Basic YWxpY2U6cEBzcw=="
-        assert (request.target, request.headers["host"]) == ("/mcp?a=b%20c", f"127.0.0.1:{peer.port}")
+def with_tls(peer: ScriptedPeer) -> str:
+    return peer.url.replace("http:", "https:")
 
-    async def test_an_auth_precedes_it(self) -> None:
-        class Token(httpx2.Auth):
-            def auth_flow(self, request: httpx2.Request) -> Any:
-                request.headers["Authorization"] = "Bearer t0ken"
-                yield request
 
-        async with ScriptedPeer(accept) as peer, opened(sender := new_sender(auth=Token())):
-            await post(sender, f"http://alice:pa55@127.0.0.1:{peer.port}/mcp")
-        assert peer.requests[0].headers["authorization"] == "Bearer t0ken"
+async def test_the_user_info_of_a_url_becomes_basic_authentication_without_an_auth() -> None:
+    class Token(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            request.headers["Authorization"] = "Bearer t0ken"
+            yield request
+
+    async with ScriptedPeer(accept) as peer:
+        for auth in (None, Token()):
+            async with opened(sender := new_sender(auth=auth)):
+                await post(sender, f"http://alice:p%40ss@127.0.0.1:{peer.port}/mcp?a=b%20c")
+    request, other = peer.requests
+    assert request.headers["authorization"] == "Basic YWxpY2U6cEBzcw=="
+    assert (request.target, request.headers["host"]) == ("/mcp?a=b%20c", f"127.0.0.1:{peer.port}")
+    assert other.headers["authorization"] == "Bearer t0ken"
 
 
 async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = True, **phases: float) -> str:
@@ -160,109 +137,84 @@ async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = 
     return "it did not fail"
 
 
-@asynccontextmanager
-async def raw_server(serve: Callable[..., Awaitable[None]], **options: Any) -> AsyncIterator[str]:
-    """
-    Serve connections as a test wants, and yield the URL.
-    """
-
-    async def until_closed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError), closing(writer):
-            await serve(reader, writer)
-
-    server = await asyncio.start_server(until_closed, "127.0.0.1", 0, **options)
-    scheme = "https" if "ssl" in options else "http"
-    async with server:
-        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp?key=s3cret"
-
-
 class TestFailures:
     async def test_what_proves_that_nothing_was_sent(self, server_context: ssl.SSLContext) -> None:
-        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.read()
-
         assert await fail("http://127.0.0.1:9/mcp?key=s3cret") == "ConnectError, REFUSED"
         assert await fail("http://nowhere.invalid/mcp?key=s3cret") == "ConnectError, REFUSED"
         assert await fail("ftp://127.0.0.1/mcp") == "UnsupportedProtocol, REFUSED"
-        async with raw_server(silent) as url:
-            assert await fail(url.replace("http:", "https:"), connect=0.2) == "ConnectTimeout, REFUSED"
-        async with raw_server(silent, ssl=server_context) as url:
+        async with ScriptedPeer(accept) as peer:
+            assert await fail(with_tls(peer), connect=0.2) == "ConnectTimeout, REFUSED"
+        async with ScriptedPeer(accept, ssl=server_context) as peer:
             async with opened(sender := new_sender()):
                 with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-                    await post(sender, url)
-            assert await fail(url) == "ConnectError, REFUSED"
+                    await post(sender, with_tls(peer))
+            assert await fail(with_tls(peer)) == "ConnectError, REFUSED"
 
     @rows(
-        ("written", "failure"),
+        "written",
         [
-            (b"", "RemoteProtocolError, LOST"),
-            (b"HTTP/1.1 200 OK\r\nContent-", "RemoteProtocolError, LOST"),
-            (b"SSH-2.0-OpenSSH_9.6\r\n", "RemoteProtocolError, LOST"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "RemoteProtocolError, LOST"),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", "RemoteProtocolError, LOST"),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{", "RemoteProtocolError, LOST"),
+            b"",
+            b"HTTP/1.1 200 OK\r\nContent-",
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{",
         ],
     )
-    async def test_what_is_closed_early_or_no_http(self, written: bytes, failure: str) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(BODY)
-            writer.write(written)
-            await writer.drain()
+    async def test_what_is_closed_early_or_no_http(self, written: bytes) -> None:
+        async def answer(request: HttpRequest) -> None:
+            request.writer.write(written)
 
-        async with raw_server(serve) as url:
-            assert await fail(url) == failure
+        async with ScriptedPeer(answer) as peer:
+            assert await fail(f"{peer.url}?key=s3cret") == "RemoteProtocolError, LOST"
 
     @rows("written", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
     async def test_tls_that_breaks_after_the_handshake(self, certificate, server_context, written):
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(BODY)
-            writer.write(written)
-            os.write(writer.get_extra_info("socket").fileno(), b"no record of TLS")
-            await reader.read()
+        async def answer(request: HttpRequest) -> None:
+            request.writer.write(written)
+            os.write(request.writer.get_extra_info("socket").fileno(), b"no record of TLS")
+            await asyncio.Event().wait()
 
-        async with raw_server(serve, ssl=server_context) as url:
-            assert await fail(url, verify=ssl.create_default_context(cafile=str(certificate[0]))) == "ReadError, LOST"
+        trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        async with ScriptedPeer(answer, ssl=server_context) as peer:
+            assert await fail(with_tls(peer), verify=trusted) == "ReadError, LOST"
 
     async def test_a_server_that_says_nothing(self) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            if b"begin" in await reader.readuntil(b"\r\n\r\n"):
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
-            await reader.read()
+        async def answer(request: HttpRequest) -> None:
+            if request.target == "/begin":
+                request.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+            await asyncio.Event().wait()
 
-        async with raw_server(serve) as url:
-            assert await fail(url, read=0.2) == "ReadTimeout, LOST"
-            assert await fail(url.replace("mcp", "begin"), read=0.2) == "ReadTimeout, LOST"
+        async with ScriptedPeer(answer) as peer:
+            assert await fail(peer.url, read=0.2) == "ReadTimeout, LOST"
+            assert await fail(peer.url.replace("mcp", "begin"), read=0.2) == "ReadTimeout, LOST"
 
     async def test_a_server_that_takes_no_large_body(self) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             writer.transport.abort()
 
-        async with raw_server(serve, limit=1024) as url:
+        async with await asyncio.start_server(abort, "127.0.0.1", 0, limit=1024) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
             assert await fail(url, b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
 
 
 class TestConnections:
     async def test_a_post_is_never_sent_twice(self) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while True:
-                await reader.readuntil(BODY)
-                arrived.append(writer)
-                if len(arrived) == 2:  # over the connection that is used again
-                    return
-                writer.write(response("200 OK", {}))
+        async def answer(_: HttpRequest) -> bytes | None:
+            # The connection that is used again is closed.
+            return None if len(peer.requests) == 2 else response("200 OK", {})
 
-        arrived: list[asyncio.StreamWriter] = []
-        async with raw_server(serve) as url, opened(sender := new_sender()):
-            await post(sender, url)
+        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
+            await post(sender, peer.url)
             exchange = Exchange(1, "tools/call")
             with pytest.raises(httpx2.RemoteProtocolError) as raised:
-                await sender.send("POST", httpx2.URL(url), {}, BODY, exchange=exchange)
+                await sender.send("POST", httpx2.URL(peer.url), {}, BODY, exchange=exchange)
             sender.settle(exchange, raised.value)
             assert exchange.fate is Fate.LOST and exchange.answer.exception() is not None
-            assert len(arrived) == 2 and arrived[0] is arrived[1]
-            await post(sender, url)
-        assert len(arrived) == 3
+            assert (len(peer.requests), peer.connections) == (2, 1)
+            await post(sender, peer.url)
+        assert len(peer.requests) == 3
 
     @rows(
         "late",
@@ -274,32 +226,19 @@ class TestConnections:
     )
     @rows("is_read", [False, True])
     async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None, is_read: bool) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connections.append(writer)
-            while True:
-                await reader.readuntil(BODY)
-                writer.write(response("200 OK", {}))
-                await writer.drain()
-                if len(connections) == 1:
-                    await answered.wait()
-                    if late is None:
-                        writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
-                    else:
-                        writer.write(late)
-                    came.set()
-
-        connections: list[asyncio.StreamWriter] = []
-        answered, came = asyncio.Event(), asyncio.Event()
-        async with raw_server(serve) as url, opened(sender := new_sender()):
-            await post(sender, url)
-            answered.set()
-            await came.wait()  # the event loop has not told the client yet
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
+            await post(sender, peer.url)
+            connection = peer.requests[0].writer
+            if late is None:
+                connection.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            else:
+                connection.write(late)  # the event loop has not told the client yet
             for _ in range(10 if is_read else 0):  # now it has
                 await asyncio.sleep(0)
             for _ in range(3):
-                later = await sender.send("POST", httpx2.URL(url), {}, BODY)
+                later = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
                 assert (later.status_code, await sender.read(later)) == (200, b"{}")
-        assert len(connections) == 2
+        assert peer.connections == 2
 
     async def test_interim_responses_are_passed_over(self) -> None:
         async def answer(_: HttpRequest) -> bytes:
@@ -328,9 +267,8 @@ class TestWhatIsCarried:
         headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
-            transport = sender.transport
             request = httpx2.Request("POST", peer.url, headers=headers, content=b"{}")
-            await (await transport.handle_async_request(request)).aread()
+            await (await sender.transport.handle_async_request(request)).aread()
         get, sent = (request.headers for request in peer.requests)
         assert set(get) == {"host", "accept", "accept-encoding", "connection", "user-agent"}
         assert sent == {

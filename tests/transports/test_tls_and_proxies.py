@@ -8,8 +8,6 @@ Private authorities, client certificates, proxies and custom transports, each ag
 
 import shutil
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx2
@@ -31,9 +29,6 @@ HERE = "tests.transports.test_tls_and_proxies"
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
 
-INFOS = {"streamable-http": StreamableHttpServerInfo, "sse": SSEServerInfo}
-both_transports = pytest.mark.parametrize("transport", INFOS)
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -46,8 +41,8 @@ def server_files(authority: Authority) -> tuple[str, str]:
 
 
 def describe(server: Any, *, tls: bool = True, **options: Any) -> Any:
-    transport = "sse" if server.path.startswith("/sse") else "streamable-http"
-    return INFOS[transport](server.url.replace("http:", "https:") if tls else server.url, **options)
+    info_class = SSEServerInfo if server.path.startswith("/sse") else StreamableHttpServerInfo
+    return info_class(server.url.replace("http:", "https:") if tls else server.url, **options)
 
 
 def sum_of(info: MCPServerInfo) -> int:
@@ -70,41 +65,30 @@ def make_transport(**options: Any) -> httpx2.AsyncBaseTransport:
     return httpx2.AsyncHTTPTransport(**options)
 
 
-@both_transports
-class TestPrivateAuthority:
-    @pytest.fixture
-    def server(self, http_server: Any, transport: str, server_files: tuple[str, str]) -> Any:
-        return http_server(transport, "--tls", *server_files)
-
-    def test_it_is_trusted_through_a_bundle_and_not_without(self, server: Any, authority: Authority) -> None:
-        assert "is not trusted" in (said := failure(describe(server))) and "verify=" in said
-        assert sum_of(describe(server, verify=str(authority.bundle))) == 8
-        assert sum_of(describe(server, verify=False)) == 8
-
-    def test_a_context_works_and_cannot_be_stored(self, server: Any, authority: Authority) -> None:
-        info = describe(server, verify=ssl.create_default_context(cafile=str(authority.bundle)))
-        with MCPConnection(info) as connection:
-            assert connection.is_ready
-        with pytest.raises(ValueError, match="`verify` holds an object of type SSLContext that cannot be stored"):
-            info.to_dict()
+def test_a_private_authority_is_trusted_through_a_bundle_or_a_context(http_server, server_files, authority):
+    server = http_server("streamable-http", "--tls", *server_files)
+    assert "is not trusted" in (said := failure(describe(server))) and "verify=" in said
+    assert sum_of(describe(server, verify=str(authority.bundle))) == 8
+    assert sum_of(describe(server, verify=False)) == 8
+    info = describe(server, verify=ssl.create_default_context(cafile=str(authority.bundle)))
+    with MCPConnection(info) as connection:
+        assert connection.is_ready
+    with pytest.raises(ValueError, match="`verify` holds an object of type SSLContext that cannot be stored"):
+        info.to_dict()
 
 
-@both_transports
-class TestClientCertificate:
-    @pytest.fixture
-    def server(self, http_server: Any, transport: str, server_files: tuple[str, str], authority: Authority) -> Any:
-        return http_server(transport, "--tls", *server_files, str(authority.bundle))
-
-    def test_a_server_that_wants_one_gets_it(self, server, authority, monkeypatch):
-        bundle = str(authority.bundle)
-        assert "client certificate" in failure(describe(server, verify=bundle, timeout=5))
-        assert sum_of(describe(server, verify=bundle, client_cert=authority.sign("client"))) == 8
-        monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
-        certificate, key = authority.sign("locked", password=KEY_PASSWORD)
-        password = Secret.from_env_var("KEY_PASSWORD")
-        info = describe(server, verify=bundle, client_cert=(certificate, key, password))
-        assert sum_of(info) == 8
-        assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
+@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
+def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_files, authority, transport, monkeypatch):
+    bundle = str(authority.bundle)
+    server = http_server(transport, "--tls", *server_files, bundle)
+    assert "client certificate" in failure(describe(server, verify=bundle, timeout=5))
+    assert sum_of(describe(server, verify=bundle, client_cert=authority.sign("client"))) == 8
+    monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
+    certificate, key = authority.sign("locked", password=KEY_PASSWORD)
+    password = Secret.from_env_var("KEY_PASSWORD")
+    info = describe(server, verify=bundle, client_cert=(certificate, key, password))
+    assert sum_of(info) == 8
+    assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
 
 
 class TestReplacedCertificates:
@@ -184,46 +168,39 @@ class TestClientCertificateFaults:
         assert expected in failure(StreamableHttpServerInfo(self.URL, **options))
 
 
-@both_transports
-class TestProxy:
-    @contextmanager
-    def _proxy(self) -> Iterator[ForwardProxy]:
-        with ForwardProxy(f"alice:{PASSWORD}") as proxy:
-            yield proxy
+@pytest.mark.parametrize(("transport", "tls"), [("streamable-http", False), ("sse", False), ("sse", True)])
+def test_all_requests_go_through_the_proxy(http_server, transport, server_files, authority, monkeypatch, tls):
+    server = http_server(transport, *(("--tls", *server_files) if tls else ()))
+    monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
+    with ForwardProxy(f"alice:{PASSWORD}") as proxy:
+        monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
+        info = describe(server, tls=tls, verify=str(authority.bundle), proxy=Secret.from_env_var("PROXY_URL"))
+        assert sum_of(info) == 8
+        requests, place = list(proxy.requests), f"127.0.0.1:{server.port}"
+        assert proxy.refused == 0
+    assert all(request.startswith(f"CONNECT {place}" if tls else "") for request in requests)
+    assert requests[0].endswith(place if tls else f" http://{place}{server.path}")
+    assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
 
-    @pytest.mark.parametrize("tls", [False, True])
-    def test_all_requests_go_through_it(self, http_server, transport, server_files, authority, monkeypatch, tls):
-        server = http_server(transport, *(("--tls", *server_files) if tls else ()))
-        monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
-        with self._proxy() as proxy:
-            monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
-            options = {"verify": str(authority.bundle), "proxy": Secret.from_env_var("PROXY_URL"), "tls": tls}
-            info = describe(server, **options)
-            assert sum_of(info) == 8
-            requests, place = list(proxy.requests), f"127.0.0.1:{server.port}"
-            assert proxy.refused == 0
-        assert all(request.startswith(f"CONNECT {place}" if tls else "") for request in requests)
-        assert requests[0].endswith(place if tls else f" http://{place}{server.path}")
-        assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
 
-    def test_the_error_of_one_that_wants_credentials_says_so(self, http_server: Any, transport: str) -> None:
-        server = http_server(transport)
-        with self._proxy() as proxy:
-            url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
-            said = failure(describe(server, tls=False, proxy=url))
-            assert "407 Proxy Authentication Required" in said
-            said += failure(describe(server, proxy=url))
-            assert "(through the proxy 127.0.0.1)" in said
-            assert proxy.requests == [] and "wr0ng" not in said
+def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: Any) -> None:
+    server = http_server()
+    with ForwardProxy(f"alice:{PASSWORD}") as proxy:
+        url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
+        said = failure(describe(server, tls=False, proxy=url))
+        assert "407 Proxy Authentication Required" in said
+        said += failure(describe(server, proxy=url))
+        assert "(through the proxy 127.0.0.1)" in said
+        assert proxy.requests == [] and "wr0ng" not in said
 
-    def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(self, http_server, transport):
-        transports_made.clear()
-        server = http_server(transport)
-        assert sum_of(describe(server, tls=False, http_transport=make_transport)) == 8
-        assert set(transports_made[0]) == {"verify", "proxy", "limits", "socket_options"}
-        assert len(transports_made) == 1
-        failure(describe(server, verify=False, http_transport=f"{HERE}:make_transport"))
-        assert [made["verify"] for made in transports_made] == [True, False, False]
+
+def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(http_server: Any) -> None:
+    transports_made.clear()
+    server = http_server()
+    assert sum_of(describe(server, tls=False, http_transport=make_transport)) == 8
+    assert set(transports_made[0]) == {"verify", "proxy", "limits", "socket_options"}
+    failure(describe(server, verify=False, http_transport=f"{HERE}:make_transport"))
+    assert [made["verify"] for made in transports_made] == [True, False, False]
 
 
 def test_a_function_without_an_import_path_cannot_be_stored() -> None:
