@@ -26,6 +26,7 @@ from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
+from tests.support.waiting import wait_until_async
 
 pytestmark = pytest.mark.usefixtures("no_proxies", "http_stack")
 
@@ -245,11 +246,13 @@ class TestConnections:
             interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
             return interim + response("200 OK", {"n": 1})
 
-        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
-            for _ in range(2):
-                answered = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
-                assert (answered.status_code, await sender.read(answered)) == (200, b'{"n": 1}')
-        assert peer.connections == 1
+        async with ScriptedPeer(answer) as peer:
+            async with opened(sender := new_sender()):
+                for _ in range(2):
+                    answered = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
+                    assert (answered.status_code, await sender.read(answered)) == (200, b'{"n": 1}')
+                assert peer.connections == 1
+            await wait_until_async(lambda: peer.closed, "the end of the connection")
 
 
 class TestWhatIsCarried:
