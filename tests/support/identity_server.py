@@ -14,8 +14,7 @@ from mcp import MCPError
 from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.shared.exceptions import UrlElicitationRequiredError
-from mcp.types import Completion, CreateMessageResult, ElicitRequestURLParams, SamplingMessage, TextContent
+from mcp.types import Completion, CreateMessageResult, SamplingMessage, TextContent
 
 from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only
 from tests.support.reachable import AppThread
@@ -34,7 +33,7 @@ class IdentityServer(AppThread):
     """
     `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
 
-    `anonymous` counts messages without a token, which are refused; `open_sessions` has the sessions that live.
+    `anonymous` counts messages without a token, which are refused; `openers` has the sessions that live, with the token of each.
     """
 
     def __init__(self, transport: str = "streamable-http", *, handshake: bool = False) -> None:
@@ -43,6 +42,8 @@ class IdentityServer(AppThread):
         self.messages = 0
         self.most_sessions = 0
         self.openers: dict[str, str] = {}
+        # The tokens of the ends of sessions.
+        self.ended: list[str] = []
         # Method, token and `_meta` of each request.
         self.requests: list[tuple[str, str, dict[str, Any]]] = []
         # Clients may keep what they read.
@@ -92,16 +93,6 @@ class IdentityServer(AppThread):
             await context.log("error", f"asked by {_token(context)}")
             return "logged"
 
-        refused: list[bool] = []
-
-        @server.tool()
-        def need_url() -> str:
-            if not refused:
-                refused.append(True)
-                params = ElicitRequestURLParams(message="Please pay.", url="https://example.com", elicitation_id="1")
-                raise UrlElicitationRequiredError([params])
-            return "paid"
-
         @server.resource("who://{name}")
         def who(name: str, context: Context) -> str:
             return context.request_context.request.headers.get("authorization", "")
@@ -134,10 +125,6 @@ class IdentityServer(AppThread):
         self._app = app
         self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
 
-    @property
-    def open_sessions(self) -> dict[str, str]:
-        return dict(self.openers)
-
     async def _gather(self) -> None:
         self._everybody = self._everybody or asyncio.Event()
         self._arrived += 1
@@ -164,6 +151,8 @@ class IdentityServer(AppThread):
                     self.most_sessions = max(self.most_sessions, len(self.openers))
             await send(message)
 
+        if scope["method"] == "DELETE":
+            self.ended.append(headers["authorization"])
         await self._app(scope, receive, note)
         if scope["method"] == "DELETE":
             self.openers.pop(headers.get("mcp-session-id", ""), None)
