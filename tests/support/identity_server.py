@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
-from mcp import MCPError
 from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
@@ -33,7 +32,7 @@ class IdentityServer(AppThread):
     """
     `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
 
-    `anonymous` counts messages without a token, which are refused; `openers` has the sessions that live, with the token of each.
+    `anonymous` counts messages without a token, which are refused; `openers` has the sessions that live.
     """
 
     def __init__(self, transport: str = "streamable-http", *, handshake: bool = False) -> None:
@@ -96,13 +95,6 @@ class IdentityServer(AppThread):
         @server.resource("who://{name}")
         def who(name: str, context: Context) -> str:
             return context.request_context.request.headers.get("authorization", "")
-
-        @server.resource("leak://{name}")
-        def leaked(name: str, context: Context) -> str:
-            raise MCPError(
-                -32050,
-                f"no access for {_token(context)}",
-            )
 
         @server.prompt()
         def greet(name: str) -> str:
