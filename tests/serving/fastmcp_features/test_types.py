@@ -16,8 +16,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from fastmcp import Client
 from fastmcp.exceptions import ToolError
-from haystack import Pipeline, component
-from haystack.tools import create_tool_from_function
+from haystack import Document, Pipeline, component
+from haystack.components.converters import TextFileToDocument
+from haystack.dataclasses import ByteStream, ChatMessage
+from haystack.tools import ComponentTool, create_tool_from_function
 from pydantic import BaseModel, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
@@ -73,21 +75,22 @@ def _pipeline(annotation, default):
 
     pipeline = Pipeline()
     pipeline.add_component("shower", Shower())
-    return {"pipelines": {NAME: pipeline}, "options": {NAME: ServeOptions(inputs=["value"])}}
+    return {"pipelines": {NAME: pipeline}}
 
 
 @pytest.fixture(params=[_function, _tool, _pipeline], ids=["function", "tool", "pipeline"])
 def serve(request):
-    def server(annotation, default=..., **of_server):
-        return create_mcp_server("shop", **request.param(annotation, default), **of_server)
+    def server(annotation, default=..., strict_validation=None, **of_server):
+        inputs = ["value"] if request.param is _pipeline else None
+        options = {NAME: ServeOptions(inputs=inputs, strict_validation=strict_validation)}
+        return create_mcp_server("shop", **request.param(annotation, default), options=options, **of_server)
 
     return server
 
 
 async def sent(server, value):
     async with Client(server) as client:
-        result = await client.call_tool(NAME, {} if value is ... else {"value": value})
-        return result.structured_content["result"]
+        return (await client.call_tool(NAME, {"value": value})).structured_content["result"]
 
 
 AN_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
@@ -96,12 +99,8 @@ AN_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 @rows(
     ("annotation", "value", "received"),
     [
-        (int, 3, 3),
         (float, 3, 3.0),
         (str, "tea", "tea"),
-        (bool, True, True),
-        (list[str], ["a"], ["a"]),
-        (dict[str, int], {"a": 1}, {"a": 1}),
         (float | None, None, None),
         (str | int, 3, 3),
         (Literal["A", "B"], "A", "A"),
@@ -113,7 +112,6 @@ AN_ID = uuid.UUID("12345678-1234-5678-1234-567812345678")
         (dt.timedelta, "PT90S", dt.timedelta(seconds=90)),
         (User, {"name": "Alice", "age": 30}, User(name="Alice", age=30)),
         (Point, {"x": 1, "y": 2}, Point(1.0, 2.0)),
-        (list[Color], ["red", "blue"], [Color.RED, Color.BLUE]),
     ],
     ids=str,
 )
@@ -125,11 +123,9 @@ async def test_json_becomes_the_type_that_was_declared(serve, annotation, value,
 @rows(
     ("annotation", "value", "received"),
     [
-        (int, "10", 10),
         (float, "3.14", 3.14),
         (bool, "true", True),
         (list[int], ["1", "2"], [1, 2]),
-        (dict[str, int], {"a": "1"}, {"a": 1}),
         (User, {"name": "Alice", "age": "30"}, User(name="Alice", age=30)),
         # FastMCP itself refuses these; models send them.
         (User, '{"name": "Alice", "age": 30}', User(name="Alice", age=30)),
@@ -152,7 +148,6 @@ async def test_texts_are_read_as_what_was_declared_and_strictly_refused(serve, a
         (Color, "RED"),
         (uuid.UUID, "not-an-id"),
         (dt.date, "yesterday"),
-        (User, '{"name": "Alice"}'),
         (User, {"name": "Alice"}),
         (list[int], "1"),
         (Literal["A", "B"], "C"),
@@ -168,26 +163,21 @@ async def test_what_cannot_be_read_is_refused_without_being_quoted(serve, annota
 
 
 async def test_an_argument_with_a_default_may_be_left_out(serve):
-    server = serve(int, 10)
-    async with Client(server) as client:
+    async with Client(serve(int, 10)) as client:
         [tool] = await client.list_tools()
+        assert (await client.call_tool(NAME)).structured_content == {"result": "10"}
     assert tool.input_schema["properties"]["value"]["default"] == 10
     assert "value" not in tool.input_schema.get("required", [])
-    assert await sent(server, ...) == "10"
 
 
-async def test_an_option_may_be_stricter_or_more_lenient_than_the_server():
-    def thing(value: int) -> str:
-        return repr(value)
-
-    for strict, server_is_strict in ((True, False), (False, True)):
-        options = {NAME: ServeOptions(strict_validation=strict)}
-        server = create_mcp_server("shop", tools=[thing], options=options, strict_input_validation=server_is_strict)
-        if strict:
-            with pytest.raises(ToolError, match="'value' must be of type integer"):
-                await sent(server, "10")
-        else:
-            assert await sent(server, "10") == "10"
+@rows("strict", [True, False])
+async def test_an_option_may_be_stricter_or_more_lenient_than_the_server(serve, strict):
+    server = serve(int, strict_input_validation=not strict, strict_validation=strict)
+    if strict:
+        with pytest.raises(ToolError, match="'value' must be of type integer"):
+            await sent(server, "10")
+    else:
+        assert await sent(server, "10") == "10"
 
 
 class Node(BaseModel):
@@ -205,3 +195,54 @@ async def test_references_in_schemas_are_resolved_unless_turned_off(serve, deref
         assert ("$ref" in str(tool.input_schema)) is not dereferenced
         given = {"first": {"name": "A", "age": 1}, "second": {"name": "B", "age": "2"}}
         assert "age=2" in (await client.call_tool(NAME, {"value": given})).structured_content["result"]
+
+
+async def test_sources_of_a_converter_are_contents_and_never_paths_of_the_server(tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    pipeline = Pipeline()
+    pipeline.add_component("convert", TextFileToDocument())
+    tool = ComponentTool(TextFileToDocument(), name="tool", description="Converts.")
+    async with Client(create_mcp_server("shop", tools=[tool], pipelines={"pipeline": pipeline})) as client:
+        for name in ("tool", "pipeline"):
+            converted = await client.call_tool(name, {"sources": [{"data": "aGk="}]})
+            assert converted.structured_content["documents"][0]["content"] == "hi"
+            with pytest.raises(ToolError, match=r"'sources\[0\]' must be of type object"):
+                await client.call_tool(name, {"sources": [str(tmp_path / "secret")]})
+
+
+class Thread(BaseModel):
+    history: list[ChatMessage]
+
+
+def send(message: ChatMessage, files: list[ByteStream], about: Document | None = None, before: Thread | None = None):
+    """
+    Send a message.
+
+    :param message: What is sent.
+    """
+    return repr((message.text, [each.data for each in files], about and about.content, before))
+
+
+@rows("of_haystack", [True, False])
+async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_take_them(of_haystack):
+    arguments = {"message": {"role": "user", "content": "Hi"}, "files": [{"data": "aGk="}], "about": {"content": "tea"}}
+    # A class of the user has messages in the form of pydantic.
+    before = {"history": [{"_role": "user", "_content": [{"text": "one"}]}]}
+    server = create_mcp_server("shop", tools=[create_tool_from_function(send) if of_haystack else send])
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        sent = await client.call_tool("send", {**arguments, "before": before})
+        with pytest.raises(ToolError, match="'role', 'content' missing in 'message'"):
+            await client.call_tool("send", {**arguments, "message": {}})
+    shown = tool.input_schema["properties"]
+    assert (shown["message"]["required"], shown["message"]["description"]) == (["role", "content"], "What is sent.")
+    assert shown["about"]["default"] is None
+    assert sent.content[0].text == repr(("Hi", [b"hi"], "tea", Thread(history=[ChatMessage.from_user("one")])))
+
+
+async def test_a_function_takes_a_text_beside_a_bytestream():
+    def size(of: str | ByteStream) -> int:
+        return len(of if isinstance(of, str) else of.data)
+
+    async with Client(create_mcp_server("shop", tools=[size])) as client:
+        assert (await client.call_tool("size", {"of": "four"})).data == 4
