@@ -18,7 +18,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, StreamingChunk
 from haystack.tools import Tool, tool
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.serving.components import LIMIT, Notes
 from tests.support.reachable import reachable
@@ -32,7 +32,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-def agent_that_says(*replies: ChatMessage, tools: Any = (add,), **parameters: Any) -> Agent:
+def agent_that_says(*replies: ChatMessage, tools: Any = (add,), **parameters: Any) -> Any:
     return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=list(tools), **parameters)
 
 
@@ -45,6 +45,7 @@ async def serving(agent: Any, **options: Any) -> AsyncIterator[Client[Any]]:
 
 async def test_a_task_goes_in_and_the_answer_comes_out():
     agent = agent_that_says(call("add", a=1, b=2), say("It is 3."), system_prompt="You calculate.")
+    before = dict(agent.__dict__)
     async with serving(agent) as client:
         (served,) = await client.list_tools()
         result = await client.call_tool("helper", {"task": "What is 1 + 2?"})
@@ -55,6 +56,8 @@ async def test_a_task_goes_in_and_the_answer_comes_out():
     assert [block.text for block in result.content] == ["It is 3."]
     assert [each.text for each in agent.chat_generator.turns[0].messages] == ["You calculate.", "What is 1 + 2?"]
     assert agent.chat_generator.turns[1].tool_results == ["3"]
+    # The Agent itself stays as it was.
+    assert agent.__dict__ == before
 
 
 async def test_steps_and_tool_calls_are_told_without_arguments():
@@ -76,34 +79,41 @@ async def test_steps_and_tool_calls_are_told_without_arguments():
 
 @component
 class StreamingChatGenerator:
-    """Streams its words one by one, and sees to it that all are sent together."""
+    """Streams its words one by one, after its model was loaded, and never wants to be copied."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, *words: str) -> None:
         self.words = words
+        self.model: str | None = None
 
-    def _chunks(self) -> list[StreamingChunk]:
-        return [StreamingChunk(content=word) for word in self.words]
+    def warm_up(self) -> None:
+        self.model = "a model"
 
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], streaming_callback: Any = None, tools: Any = None) -> dict[str, Any]:
-        for chunk in self._chunks():
-            streaming_callback(chunk)
-        return {"replies": [ChatMessage.from_assistant("".join(self.words))]}
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise NotImplementedError
 
     @component.output_types(replies=list[ChatMessage])
-    async def run_async(
-        self, messages: list[ChatMessage], streaming_callback: Any = None, tools: Any = None
-    ) -> dict[str, Any]:
-        for chunk in self._chunks():
-            await streaming_callback(chunk)
-        return {"replies": [ChatMessage.from_assistant("".join(self.words))]}
+    def run(self, messages: list[ChatMessage], tools: Any = None, **options: Any) -> dict[str, Any]:
+        for word in self.words:
+            options["streaming_callback"](StreamingChunk(content=word))
+        return {"replies": [say(f"{''.join(self.words)} of {self.model}")] if self.words else []}
 
 
+@component
+class AsyncStreamingChatGenerator(StreamingChatGenerator):
+    @component.output_types(replies=list[ChatMessage])
+    async def run_async(self, messages: list[ChatMessage], tools: Any = None, **options: Any) -> dict[str, Any]:
+        for word in self.words:
+            await options["streaming_callback"](StreamingChunk(content=word))
+        return {"replies": [say(f"{''.join(self.words)} of {self.model}")]}
+
+
+@rows("model", [StreamingChatGenerator, AsyncStreamingChatGenerator])
 @rows(("words", "said"), [(["a"] * 1000, "a" * 1000), (["\ud83d", "\ude00", " \ud83d"], "\U0001f600 \ufffd")])
-async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifications(words: list[str], said: str):
+async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifications(
+    model: Any, words: list[str], said: str
+):
     notes = Notes()
-    agent = Agent(chat_generator=StreamingChatGenerator(words), tools=[])
-    async with serving(agent) as client:
+    async with serving(Agent(chat_generator=model(*words), tools=[])) as client:
         result = await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
         await client.list_tools()
 
@@ -111,21 +121,7 @@ async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifica
     texts = [each or "" for each in notes.messages[1:]]
     assert "".join(texts) == said
     assert len(texts) < 20
-    assert result.structured_content == {"answer": said}
-
-
-async def test_nothing_of_a_run_is_copied_with_its_callback():
-    copies: list[Any] = []
-
-    class Uncopied(StreamingChatGenerator):
-        def __deepcopy__(self, memo: Any) -> Any:
-            copies.append(self)
-            return self
-
-    async with serving(Agent(chat_generator=Uncopied(["a"]), tools=[])) as client:
-        await client.call_tool("helper", {"task": "x"}, progress_handler=Notes())
-
-    assert copies == []
+    assert result.structured_content == {"answer": f"{said} of a model"}
 
 
 @tool(outputs_to_state={"notes": {"source": "notes"}}, inputs_from_state={"city": "city"})
@@ -140,9 +136,8 @@ SCHEMA = {"notes": {"type": list[str]}, "city": {"type": str}}
 
 async def test_state_goes_in_and_comes_out_where_it_was_chosen():
     agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
-    async with serving(
-        agent, inputs={"task": "task", "place": "city"}, outputs={"text": "answer", "notes": "notes"}
-    ) as client:
+    inputs, outputs = {"task": "task", "place": "city"}, {"text": "answer", "notes": "notes"}
+    async with serving(agent, inputs=inputs, outputs=outputs) as client:
         (served,) = await client.list_tools()
         result = await client.call_tool("helper", {"task": "x", "place": "Berlin"})
 
@@ -201,33 +196,11 @@ async def test_variables_of_a_prompt_are_the_arguments():
     assert agent.chat_generator.turns[0].messages[-1].text == "Tell of Berlin"
 
 
-@component
-class Silent:
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        return {"replies": []}
-
-
-async def test_of_a_model_that_neither_streams_nor_replies_the_task_is_no_answer():
-    async with serving(Agent(chat_generator=Silent())) as client:
+async def test_of_a_model_that_does_not_reply_the_task_is_no_answer():
+    async with serving(Agent(chat_generator=StreamingChatGenerator())) as client:
         result = await client.call_tool("helper", {"task": "Add."})
     assert result.structured_content == {"answer": ""}
     assert result.content[-1].text == "The answer may be incomplete: the model did not reply."
-
-
-@component
-class PassesOn:
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None, **options: Any) -> dict[str, Any]:
-        options["streaming_callback"](StreamingChunk("Sure."))
-        return {"replies": [ChatMessage.from_assistant("Sure.")]}
-
-
-async def test_what_a_model_says_is_told_where_options_are_passed_on():
-    notes = Notes()
-    async with serving(Agent(chat_generator=PassesOn())) as client:
-        await client.call_tool("helper", {"task": "Add."}, progress_handler=notes)
-    assert any("Sure." in message for message in notes.messages)
 
 
 async def test_a_picture_of_a_tool_that_ends_the_run_is_the_answer():
@@ -268,20 +241,16 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 async def test_errors_show_neither_arguments_nor_details(mask: bool):
     failing = Tool("fail", "Fails.", {"type": "object", "properties": {"secret": {"type": "string"}}}, _fail)
     refusing = Tool("refuse", "Refuses.", NO_ARGUMENTS, _refuse)
+    calling = {"fails": (call("fail", secret="ARGUMENT"), failing), "refuses": (call("refuse"), refusing)}
     agents = {
-        "fails": agent_that_says(
-            call("fail", secret="ARGUMENT"), tools=[failing], raise_on_tool_invocation_failure=True
-        ),
-        "refuses": agent_that_says(call("refuse"), tools=[refusing], raise_on_tool_invocation_failure=True),
-        "silent": agent_that_says(),
+        name: agent_that_says(reply, tools=[tool], raise_on_tool_invocation_failure=True)
+        for name, (reply, tool) in calling.items()
     }
     async with Client(create_mcp_server("shop", agents=agents, mask_error_details=mask)) as client:
         with pytest.raises(ToolError) as failed:
             await client.call_tool("fails", {"task": "x"})
         with pytest.raises(ToolError, match=r"^The shop is closed\.$"):
             await client.call_tool("refuses", {"task": "x"})
-        with pytest.raises(ToolError):
-            await client.call_tool("silent", {"task": "x"})
 
     assert "'secret'" not in str(failed.value)
     assert ("SECRET" in str(failed.value)) is not mask
@@ -290,23 +259,16 @@ async def test_errors_show_neither_arguments_nor_details(mask: bool):
 @rows(
     ("parameters", "options", "message"),
     [
-        ({}, {"inputs": ["tools"]}, "`inputs` names 'tools'"),
         ({}, {"inputs": ["task", "notes"]}, "`inputs` names 'notes'"),
         ({}, {"outputs": ["notes"]}, "`outputs` names 'notes'"),
         ({}, {"bound": {"notes": 1}}, "`bound` names 'notes', which is not among the inputs of the agent: task"),
-        (
-            {"user_prompt": "Tell of {{ city }}", "required_variables": ["city"]},
-            {"inputs": ["task"]},
-            "Nothing sets city",
-        ),
+        ({"user_prompt": "{{ city }}", "required_variables": ["city"]}, {"inputs": ["task"]}, "Nothing sets city"),
     ],
 )
 def test_what_cannot_work_is_refused_when_the_server_is_made(parameters: Any, options: Any, message: str):
-    with pytest.raises(ValueError, match="'helper' cannot be served") as caught:
-        create_mcp_server(
-            "shop", agents={"helper": agent_that_says(**parameters)}, options={"helper": ServeOptions(**options)}
-        )
-    assert caught.match(message)
+    agents = {"helper": agent_that_says(**parameters)}
+    with pytest.raises(ValueError, match=f"'helper' cannot be served.*{message}"):
+        create_mcp_server("shop", agents=agents, options={"helper": options})
 
 
 def test_only_agents_are_agents():
@@ -339,69 +301,15 @@ async def test_a_cancelled_agent_takes_no_further_step():
     assert [(each.structured_content or {})["answer"] for each in answers] == ["never"]
 
 
-async def test_agents_run_at_the_same_time_and_apart():
-    barrier = threading.Barrier(4)
-
-    @tool
-    def meet() -> str:
-        """Waits for the others."""
-        barrier.wait(LIMIT)
-        return "met"
-
-    agents = {f"agent{n}": agent_that_says(call("meet"), say(str(n)), tools=[meet]) for n in range(4)}
-    async with Client(create_mcp_server("shop", agents=agents)) as client:
-        results = await asyncio.gather(*(client.call_tool(name, {"task": "x"}) for name in agents))
-
-    assert [(each.structured_content or {})["answer"] for each in results] == ["0", "1", "2", "3"]
-
-
-@rows("over_http", [False, True])
-async def test_an_agent_of_haystack_delegates_to_a_served_agent(over_http: bool):
+async def test_an_agent_of_haystack_delegates_to_a_served_agent():
     server = create_mcp_server("shop", agents={"calculator": agent_that_says(call("add", a=1, b=2), say("It is 3."))})
 
-    def delegate(target: Any) -> str:
-        info = StreamableHttpServerInfo(url=target) if over_http else InProcessServerInfo(server=target)
-        toolset = MCPToolset(info)
-        boss = agent_that_says(call("calculator", task="1 + 2"), say("Three."), tools=[toolset])
-        try:
-            toolset.warm_up()
+    def delegate(url: str) -> str:
+        with MCPToolset(StreamableHttpServerInfo(url=url)) as toolset:
+            boss = agent_that_says(call("calculator", task="1 + 2"), say("Three."), tools=[toolset])
             result = boss.run([ChatMessage.from_user("What is 1 + 2?")])
-            assert boss.chat_generator.turns[1].tool_results == ["It is 3."]
-            return str(result["last_message"].text)
-        finally:
-            toolset.close()
+        assert boss.chat_generator.turns[1].tool_results == ["It is 3."]
+        return str(result["last_message"].text)
 
-    async with reachable(server, over_http=over_http) as target:
-        assert await asyncio.to_thread(delegate, target) == "Three."
-
-
-async def test_the_agent_itself_stays_as_it_was():
-    agent = agent_that_says(say("served"), say("direct"))
-    before = dict(agent.__dict__)
-    async with serving(agent) as client:
-        await client.call_tool("helper", {"task": "x"})
-
-    assert agent.__dict__ == before
-    assert agent.run([ChatMessage.from_user("x")])["last_message"].text == "direct"
-
-
-@component
-class LocalModel:
-    """Has to be loaded before it replies."""
-
-    def __init__(self) -> None:
-        self.model: str | None = None
-
-    def warm_up(self) -> None:
-        self.model = "a model"
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
-        return {"replies": [say(f"I am {self.model}.")]}
-
-
-async def test_the_model_that_the_server_loads_is_the_one_that_replies():
-    model = LocalModel()
-    async with serving(Agent(chat_generator=model)) as client:
-        result = await client.call_tool("helper", {"task": "Who are you?"})
-    assert result.structured_content == {"answer": "I am a model."}
+    async with reachable(server) as url:
+        assert await asyncio.to_thread(delegate, url) == "Three."

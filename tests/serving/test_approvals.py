@@ -56,7 +56,9 @@ ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 class Shop:
     """Tools that remember what they did, and an Agent that needs approval to pay."""
 
-    def __init__(self, *replies: ChatMessage, strategy: Any = None, **parameters: Any) -> None:
+    def __init__(
+        self, *replies: ChatMessage, strategy: Any = None, asks: str = "pay", odd: type = str, **parameters: Any
+    ) -> None:
         self.did: list[Any] = []
         self.questions: list[str] = []
 
@@ -72,12 +74,13 @@ class Shop:
             self.did.append("look")
             return {"seen": [f"shelf {len(self.did)}"]}
 
+        self.pay = pay
         self.agent = approving(
-            {"pay": strategy or ClientConfirmationStrategy()},
+            {asks: strategy or ClientConfirmationStrategy()},
             chat_generator=ScriptedChatGenerator(list(replies)),
             tools=[pay, look],
             system_prompt="You shop.",
-            state_schema={"seen": {"type": list[str]}, "secret": {"type": str}},
+            state_schema={"seen": {"type": list[str]}, "secret": {"type": str}, "odd": {"type": odd}},
             **parameters,
         )
 
@@ -85,14 +88,10 @@ class Shop:
     def model_saw(self) -> list[Any]:
         return self.agent.chat_generator.turns[-1].tool_results
 
-    def server(self, **options: Any) -> Any:
-        return create_mcp_server(
-            "shop",
-            agents={"shop": self.agent},
-            options={"shop": ServeOptions(outputs=["answer", "seen"])},
-            request_state_keys=KEYS,
-            **options,
-        )
+    def server(self, bound: Any = (), **options: Any) -> Any:
+        options = {"request_state_keys": KEYS, **options}
+        chosen = {"shop": ServeOptions(outputs=["answer", "seen"], bound=dict(bound))}
+        return create_mcp_server("shop", agents={"shop": self.agent}, options=chosen, **options)
 
     def client(self, target: Any, era: str, answer: Callable[[str], ElicitResult] | None = None) -> Client[Any]:
         async def ask(message: str, *_: Any) -> ElicitResult:
@@ -110,6 +109,11 @@ def approving(strategies: dict[str, Any], **parameters: Any) -> Agent:
 
 def approve(_: str) -> ElicitResult:
     return ElicitResult(action="accept", content={"approve": True})
+
+
+def answering(*decisions: bool) -> Callable[[str], ElicitResult]:
+    left = list(decisions)
+    return lambda _: ElicitResult(action="accept", content={"approve": left.pop(0)})
 
 
 def question(amount: int) -> str:
@@ -149,20 +153,14 @@ async def pays(shop: Shop, era: str, answer: Callable[[str], ElicitResult] | Non
         await client.call_tool("shop", {"task": "Shop."})
 
 
-@rows(
-    ("answer", "told"),
-    [
-        (lambda _: ElicitResult(action="decline"), "rejected by the user"),
-        (lambda _: ElicitResult(action="cancel"), "rejected by the user"),
-    ],
-)
+@rows("action", ["decline", "cancel"])
 @ERAS
-async def test_whoever_does_not_approve_rejects(era: str, answer: Callable[[str], ElicitResult], told: str):
+async def test_whoever_does_not_approve_rejects(era: str, action: Any):
     shop = Shop(call("pay", amount=1), say("Done."))
-    await pays(shop, era, answer)
+    await pays(shop, era, lambda _: ElicitResult(action=action))
 
     assert shop.did == []
-    assert told in shop.model_saw[0]
+    assert "rejected by the user" in shop.model_saw[0]
 
 
 @ERAS
@@ -182,11 +180,7 @@ async def test_a_strategy_that_would_ask_at_a_console_asks_the_client(era: str):
         confirmation_policy=AskOncePolicy(), confirmation_ui=SimpleConsoleUI(), reject_template="No {tool_name}."
     )
     shop = Shop(call("pay", amount=1), call("pay", amount=1), call("pay", amount=2), say("Done."), strategy=console)
-
-    def answer(message: str) -> ElicitResult:
-        return ElicitResult(action="accept", content={"approve": '"amount": 1' in message})
-
-    await pays(shop, era, answer)
+    await pays(shop, era, answering(True, False))
 
     # The policy asks once for equal arguments.
     assert shop.questions == [question(1), question(2)]
@@ -245,16 +239,8 @@ async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):
 
 @ERAS
 async def test_values_of_the_state_are_not_shown(era: str):
-    shop = Shop(call("look"), say("Done."))
-    asking = {"look": ClientConfirmationStrategy()}
-    if HAS_HOOKS:
-        shop.agent.hooks = {"before_tool": [ConfirmationHook(asking)]}
-    else:
-        shop.agent._confirmation_strategies = asking
-    server = create_mcp_server(
-        "shop", agents={"shop": shop.agent}, options={"shop": ServeOptions(bound={"secret": "SECRET"})}
-    )
-    async with shop.client(server, era) as client:
+    shop = Shop(call("look"), say("Done."), asks="look")
+    async with shop.client(shop.server(bound={"secret": "SECRET"}), era) as client:
         await client.call_tool("shop", {"task": "Shop."})
 
     assert shop.questions == ["The agent 'shop' wants to call the tool 'look' with {}"]
@@ -263,17 +249,11 @@ async def test_values_of_the_state_are_not_shown(era: str):
 
 
 class Buyer:
-    """An Agent within an Agent: it is a tool of that, and needs approval itself."""
+    """An Agent within an Agent: it is a tool of that, and both need approval to pay."""
 
-    def __init__(self, way: str, *replies: ChatMessage) -> None:
+    def __init__(self, way: str) -> None:
         self.shop = Shop(call("pay", amount=1), say("Bought."))
         inner = self.shop.agent
-
-        @tool
-        def look() -> str:
-            """Looks around."""
-            self.shop.did.append("look")
-            return "a shelf"
 
         @tool(name="buy")
         def in_thread() -> str:
@@ -286,15 +266,12 @@ class Buyer:
             return str(asyncio.run(inner.run_async([ChatMessage.from_user("Buy.")]))["last_message"].text)
 
         as_component = ComponentTool(inner, name="buy", outputs_to_string={"source": "last_message"})
-        self.model = ScriptedChatGenerator(list(replies))
+        arguments = {"messages": [ChatMessage.from_user("Buy.").to_dict()]} if way == "component" else {}
+        self.model = ScriptedChatGenerator([calls(("pay", {"amount": 1}), ("buy", arguments)), say("Done.")])
         buy = {"component": as_component, "thread": in_thread, "own loop": in_own_loop}[way]
-        self.agent = approving(
-            {"look": ClientConfirmationStrategy()}, chat_generator=self.model, tools=[buy, look], max_agent_steps=5
-        )
-        self.server = create_mcp_server("buyer", agents={"buyer": self.agent}, request_state_keys=KEYS)
-
-
-BUY = ("buy", {"messages": [ChatMessage.from_user("Buy.").to_dict()]})
+        asks = {"pay": ClientConfirmationStrategy()}
+        agent = approving(asks, chat_generator=self.model, tools=[buy, self.shop.pay], max_agent_steps=5)
+        self.server = create_mcp_server("buyer", agents={"buyer": agent}, request_state_keys=KEYS)
 
 
 @pytest.mark.parametrize("way", ["component", "thread", "own loop"])
@@ -303,21 +280,20 @@ BUY = ("buy", {"messages": [ChatMessage.from_user("Buy.").to_dict()]})
 async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_runs_twice(
     era: str, approves: bool, way: str
 ):
-    buy = BUY if way == "component" else ("buy", {})
-    buyer = Buyer(way, calls(("look", {}), buy), say("Done."))
+    buyer = Buyer(way)
     inner = buyer.shop
 
+    # An equal call within is a decision of its own.
     def answer(message: str) -> ElicitResult:
-        return ElicitResult(action="accept", content={"approve": approves or "'look'" in message})
+        return ElicitResult(action="accept", content={"approve": approves or message.startswith("The agent")})
 
     async with inner.client(buyer.server, era, answer) as client:
         result = await client.call_tool("buyer", {"task": "Buy."})
 
-    about_look = "The agent 'buyer' wants to call the tool 'look' with {}"
-    about_pay = "A tool of the agent 'buyer' wants to call the tool 'pay' with {\"amount\": 1}"
-    was_paid = approves and era == HANDSHAKE
-    assert sorted(map(str, inner.did)) == (["1", "look"] if was_paid else ["look"])
-    assert inner.questions == ([about_look, about_pay] if era == HANDSHAKE else [about_look])
+    wants = "agent 'buyer' wants to call the tool 'pay' with {\"amount\": 1}"
+    assert inner.did == [1, 1] if approves and era == HANDSHAKE else [1]
+    within = [f"A tool of the {wants}"] if era == HANDSHAKE else []
+    assert inner.questions == [f"The {wants}", *within]
     # Neither model was asked twice for one step.
     assert (len(buyer.model.turns), len(inner.agent.chat_generator.turns)) == (2, 2)
     (told,) = inner.model_saw
@@ -326,35 +302,6 @@ async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_
     else:
         assert told == ("paid 1" if approves else "Tool execution for 'pay' was rejected by the user.")
     assert (result.structured_content or {})["answer"] == "Done."
-
-
-@ERAS
-async def test_an_equal_call_within_is_a_decision_of_its_own(era: str):
-    """What was approved for the served Agent is not approved for the one within."""
-    shop = Shop(call("pay", amount=1), say("Bought."))
-    inner = shop.agent
-
-    @tool
-    def buy() -> str:
-        """Buys."""
-        return str(inner.run([ChatMessage.from_user("Buy.")])["last_message"].text)
-
-    model = ScriptedChatGenerator([calls(("buy", {}), ("pay", {"amount": 1})), say("Done.")])
-    agent = approving(
-        {"pay": ClientConfirmationStrategy()},
-        chat_generator=model,
-        tools=[buy, *[each for each in inner.tools if each.name == "pay"]],
-    )
-    answers = [True, False]
-    async with shop.client(
-        create_mcp_server("shop", agents={"shop": agent}),
-        era,
-        lambda _: ElicitResult(action="accept", content={"approve": answers.pop(0)}),
-    ) as client:
-        await client.call_tool("shop", {"task": "Shop."})
-
-    assert shop.did == [1]
-    assert len(shop.questions) == (2 if era == HANDSHAKE else 1)
 
 
 def test_what_is_shown_hides_nothing():
@@ -398,44 +345,36 @@ async def test_another_process_goes_on_with_a_run():
     assert " ".join(each.role.value for each in turn.messages) == "system user assistant tool assistant tool tool"
 
 
-@pytest.mark.parametrize("keys", [["b" * 32], None])
-async def test_a_process_with_other_keys_refuses(keys: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", raising=False)
+@rows(("keys", "goes_on"), [(["b" * 32, Secret.from_token("a" * 32)], True), (["b" * 32], False), (None, False)])
+async def test_another_process_needs_the_key_which_may_be_an_older_one(keys: Any, goes_on: bool):
     first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
-    other = create_mcp_server("shop", agents={"shop": second.agent}, request_state_keys=keys)
+    other = second.server(request_state_keys=keys)
     async with first.client(first.server(), MODERN) as here, second.client(other, MODERN) as there:
         pause = await paused(here)
-        with pytest.raises(SDKError, match="Invalid or expired requestState"):
+        if goes_on:
             await continued(there, pause)
+        else:
+            with pytest.raises(SDKError, match="Invalid or expired requestState"):
+                await continued(there, pause)
 
-    assert second.did == []
+    assert second.did == ([1] if goes_on else [])
 
 
-async def test_keys_come_from_the_environment_and_are_replaced_while_servers_run(monkeypatch: pytest.MonkeyPatch):
-    old, new = "a" * 32, "b" * 32
-    first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
-    monkeypatch.setenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", old)
-    before = create_mcp_server("shop", agents={"shop": first.agent})
-    monkeypatch.setenv("ROTATED", old)
-    after = create_mcp_server(
-        "shop", agents={"shop": second.agent}, request_state_keys=[new, Secret.from_env_var("ROTATED")]
-    )
-    async with first.client(before, MODERN) as here, second.client(after, MODERN) as there:
-        await continued(there, await paused(here))
-
-    assert second.did == [1]
+def test_a_short_key_is_refused():
     with pytest.raises(ValueError, match="at least 32 bytes"):
         create_mcp_server("shop", request_state_keys=["short"])
 
 
-@pytest.mark.parametrize("given", [None, "", " , ", "c" * 32])
-async def test_workers_share_a_key_without_being_given_one(given: str | None, monkeypatch: pytest.MonkeyPatch):
+@rows("given", [None, " , ", "c" * 32])
+async def test_workers_share_a_key_whether_or_not_the_environment_has_one(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", raising=False)
     if given is not None:
         monkeypatch.setenv("MCP_HAYSTACK_REQUEST_STATE_KEYS", given)
     first, second = Shop(call("pay", amount=1)), Shop(say("Done."))
     with keys_for_workers():
-        workers = [create_mcp_server("shop", agents={"shop": each.agent}) for each in (first, second)]
+        workers = [each.server(request_state_keys=None) for each in (first, second)]
     async with first.client(workers[0], MODERN) as here, second.client(workers[1], MODERN) as there:
         await continued(there, await paused(here))
 
@@ -486,11 +425,7 @@ async def test_questions_without_an_answer_are_asked_again():
 @ERAS
 async def test_two_equal_calls_are_two_decisions(era: str):
     shop = Shop(calls(("pay", {"amount": 1}), ("pay", {"amount": 1})), say("Done."))
-    answers = [True, False]
-    async with shop.client(
-        shop.server(), era, lambda _: ElicitResult(action="accept", content={"approve": answers.pop(0)})
-    ) as client:
-        await client.call_tool("shop", {"task": "Shop."})
+    await pays(shop, era, answering(True, False))
 
     assert shop.did == [1]
 
@@ -505,18 +440,8 @@ async def test_steps_are_counted_across_pauses(era: str):
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 gives the inputs of the call again instead")
 async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_decided():
-    class Odd:
-        pass
-
-    shop = Shop(call("pay", amount=1), say("Done."))
-    agent = approving(
-        {"pay": ClientConfirmationStrategy()},
-        chat_generator=shop.agent.chat_generator,
-        tools=shop.agent.tools,
-        state_schema={"odd": {"type": Odd}, "seen": {"type": list[str]}, "secret": {"type": str}},
-    )
-    server = create_mcp_server("shop", agents={"shop": agent}, options={"shop": ServeOptions(bound={"odd": Odd()})})
-    async with shop.client(server, MODERN) as client:
+    shop = Shop(call("pay", amount=1), say("Done."), odd=threading.Event)
+    async with shop.client(shop.server(bound={"odd": threading.Event()}), MODERN) as client:
         with pytest.raises(ToolError, match="cannot be carried on after an approval"):
             await client.call_tool("shop", {"task": "Shop."})
 
@@ -524,35 +449,22 @@ async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_dec
 
 
 async def test_a_cancelled_call_waits_for_no_answer():
-    asked, released = asyncio.Event(), threading.Event()
-
-    class Watched(ClientConfirmationStrategy):
-        def run(self, **given: Any) -> Any:
-            try:
-                return super().run(**given)
-            finally:
-                released.set()
-
-        async def run_async(self, **given: Any) -> Any:
-            try:
-                return await super().run_async(**given)
-            finally:
-                released.set()
-
-    shop = Shop(call("pay", amount=1), say("never"), strategy=Watched())
+    asked = asyncio.Event()
+    shop = Shop(call("pay", amount=1), say("never"))
+    server = shop.server()
 
     async def ask(*_: Any) -> ElicitResult:
         asked.set()
         await asyncio.sleep(LIMIT)
         raise AssertionError
 
-    async with Client(shop.server(), elicitation_handler=ask, mode=HANDSHAKE) as client:
+    async with Client(server, elicitation_handler=ask, mode=HANDSHAKE) as client:
         waiting = asyncio.create_task(client.call_tool("shop", {"task": "Shop."}))
         async with asyncio.timeout(LIMIT):
             await asked.wait()
+        assert server.haystack.pool.limiter.borrowed_tokens == 1
         waiting.cancel()
-        await asyncio.wait([waiting])
-        await wait_until_async(released.is_set, "the run to end")
+        await wait_until_async(lambda: not server.haystack.pool.limiter.borrowed_tokens, "the run to end")
 
     assert shop.did == []
 
@@ -564,16 +476,9 @@ async def test_the_handlers_of_this_package_answer():
         shop.questions.append(params.message)
         return {"approve": True}
 
-    def delegate() -> str:
-        toolset = MCPToolset(InProcessServerInfo(server=shop.server()), handlers=MCPHandlers(elicitation=answer))
-        try:
-            toolset.warm_up()
-            (served,) = list(toolset)
-            return str(served.invoke(task="Shop."))
-        finally:
-            toolset.close()
-
-    assert "Done." in await asyncio.to_thread(delegate)
+    handlers = MCPHandlers(elicitation=answer)
+    async with MCPToolset(InProcessServerInfo(server=shop.server()), handlers=handlers) as toolset:
+        assert "Done." in await toolset["shop"].invoke_async(task="Shop.")
     assert (shop.questions, shop.did) == ([question(1)], [1])
 
 
