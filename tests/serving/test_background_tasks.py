@@ -104,16 +104,22 @@ async def _late(text: str, limit: Timeout = _SHORT) -> str:
     return text
 
 
+def _late_in_thread(text: str, limit: Timeout = _SHORT) -> str:
+    time.sleep(2)
+    return text
+
+
 async def test_the_timeout_of_docket_holds_for_tasks():
-    served = [(each, ServeOptions(task=True)) for each in (_remaining, _late)]
+    served = [(each, ServeOptions(task=True)) for each in (_remaining, _late, _late_in_thread)]
     async with Client(create_mcp_server("shop", tools=served)) as client:
         for tool in await client.list_tools():
             assert list(tool.input_schema["properties"]) == ["text"]
         task = await tasks.call_tool_task(client, "_remaining", {"text": "tea"})
         assert (await task.result()).content[0].text == "True"
-        task = await tasks.call_tool_task(client, "_late", {"text": "tea"})
-        with anyio.fail_after(30), pytest.raises(Exception, match=r"exceeded timeout of 0\.2s"):
-            await task.result()
+        for name in ("_late", "_late_in_thread"):
+            task = await tasks.call_tool_task(client, name, {"text": "tea"})
+            with anyio.fail_after(30), pytest.raises(Exception, match=r"exceeded timeout of 0\.2s"):
+                await task.result()
 
 
 async def test_a_task_asks_for_an_approval():

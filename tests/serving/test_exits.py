@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fastmcp import Client, FastMCP
-from haystack import Pipeline, component
+from haystack import component
 from haystack.components.agents import Agent
 from haystack.tools import ComponentTool, Tool
 from mcp import MCPError
@@ -20,7 +20,7 @@ from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from tests.serving.components import LIMIT, AsyncPipeline
+from tests.serving.components import LIMIT, AsyncPipeline, chain
 from tests.support.reachable import reachable
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
@@ -48,12 +48,6 @@ def _cancelled(text: str) -> str:
 
 
 def _server(raising: Any) -> FastMCP[Any]:
-    def tool_raises(text: str) -> str:
-        return raising(text)
-
-    def function_raises(text: str) -> str:
-        return raising(text)
-
     async def coroutine_raises(text: str) -> str:
         return raising(text)
 
@@ -61,27 +55,8 @@ def _server(raising: Any) -> FastMCP[Any]:
         await asyncio.gather(coroutine_raises(text))
         return text
 
-    async def completion_raises(value: str, _known: Any) -> list[str]:
-        return [raising(value)]
-
     @component
     class Raises:
-        @component.output_types(text=str)
-        def run(self, text: str) -> dict[str, str]:
-            return {"text": raising(text)}
-
-    @component
-    class RaisesAsync:
-        @component.output_types(text=str)
-        def run(self, text: str) -> dict[str, str]:
-            return {"text": raising(text)}
-
-        @component.output_types(text=str)
-        async def run_async(self, text: str) -> dict[str, str]:
-            return {"text": raising(text)}
-
-    @component
-    class Prompt:
         variables = ("text",)
         required_variables = ("text",)
 
@@ -89,52 +64,38 @@ def _server(raising: Any) -> FastMCP[Any]:
         def run(self, text: str) -> dict[str, str]:
             return {"prompt": raising(text)}
 
-    def pipeline(kind: Any, raises: Any) -> Any:
-        made = kind()
-        made.add_component("raises", raises)
-        return made
+    @component
+    class RaisesAsync(Raises):
+        @component.output_types(prompt=str)
+        async def run_async(self, text: str) -> dict[str, str]:
+            return {"prompt": raising(text)}
 
     tools = [
-        Tool("tool", "Raises.", TEXT, tool_raises),
-        function_raises,
-        coroutine_raises,
-        child_task_raises,
+        Tool("tool", "Raises.", TEXT, raising),
         ComponentTool(Raises(), name="component", description="Raises."),
+        *([Tool("async_tool", "Raises.", TEXT, async_function=coroutine_raises)] if HAS_ASYNC_FUNCTION else []),
     ]
-    if HAS_ASYNC_FUNCTION:
-        tools.append(Tool("async_tool", "Raises.", TEXT, async_function=coroutine_raises))
     server = create_mcp_server(
         "shop",
-        tools=tools,
+        tools=[*tools, raising, coroutine_raises, child_task_raises],
         pipelines={
-            "pipeline": pipeline(Pipeline, Raises()),
-            "async_pipeline": pipeline(AsyncPipeline, RaisesAsync()),
-            "async_pipeline_of_threads": pipeline(AsyncPipeline, Raises()),
+            "pipeline": chain(Raises()),
+            "async_pipeline": chain(RaisesAsync(), kind=AsyncPipeline),
+            "async_pipeline_of_threads": chain(Raises(), kind=AsyncPipeline),
         },
         agents={
             f"agent_{tool.name}": Agent(
                 chat_generator=ScriptedChatGenerator([call(tool.name, text="x"), say("Done.")]), tools=[tool]
             )
             for tool in tools
-            if isinstance(tool, Tool)
         },
-        prompts={"prompt": Prompt()},
-        options={"prompt": ServeOptions(completions={"text": completion_raises})},
+        prompts={"prompt": Raises()},
+        options={"prompt": ServeOptions(completions={"text": lambda value, _known: [raising(value)]})},
     )
-    server.tool(function_raises, name="of_fastmcp")
-
-    @server.resource("made://text")
-    def resource() -> str:
-        return raising("text")
-
-    @server.resource("made://{text}")
-    async def template(text: str) -> str:
-        return raising(text)
-
-    @server.prompt
-    def prompt_of_fastmcp(text: str) -> str:
-        return raising(text)
-
+    server.tool(raising, name="of_fastmcp")
+    server.prompt(raising, name="prompt_of_fastmcp")
+    server.resource("made://text", name="resource")(lambda: raising("text"))
+    server.resource("made://{text}")(coroutine_raises)
     return server
 
 

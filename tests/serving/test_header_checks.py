@@ -9,7 +9,6 @@ What the SDK looks up before a call over HTTP: whether the tool wants arguments 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import httpx2
@@ -24,11 +23,7 @@ from tests.support.rows import rows
 from tests.support.served import MODERN, envelope
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-REPEATED = {
-    "type": "object",
-    "properties": {"text": {"type": "string", "x-mcp-header": "Text"}},
-    "required": ["text"],
-}
+REPEATED = {**TEXT, "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}
 
 
 def shout(text: str) -> str:
@@ -62,20 +57,15 @@ async def post_call(url: str, name: str, **headers: str) -> httpx2.Response:
         return await client.post(url, content=content, headers={**known, **headers}, timeout=60)
 
 
-def created() -> FastMCP[Any]:
-    return create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
-
-
-def run_by_this_package() -> FastMCP[Any]:
-    server: FastMCP[Any] = FastMCP("shop", providers=[HaystackProvider(tools=[Tool("shout", "Shouts.", TEXT, shout)])])
-    http_app(server)
-    return server
-
-
-@rows("make", [created, run_by_this_package])
+@rows("is_created", [True, False])
 @rows("name", ["shout", "größer"])
-async def test_a_call_over_http_does_not_list_all_tools(make: Callable[[], FastMCP[Any]], name: str):
-    server = make()
+async def test_a_call_over_http_does_not_list_all_tools(is_created: bool, name: str):
+    tools = [Tool("shout", "Shouts.", TEXT, shout)]
+    if is_created:
+        server = create_mcp_server("shop", tools=tools)
+    else:
+        server = FastMCP("shop", providers=[HaystackProvider(tools=tools)])
+        http_app(server)
     server.tool(shout, name="größer")
     listings = Listings()
     server.add_middleware(listings)
@@ -88,10 +78,10 @@ async def test_a_call_over_http_does_not_list_all_tools(make: Callable[[], FastM
     assert listings.count == 2
 
 
-async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them():
-    server = create_mcp_server(
-        "shop", tools=[Tool("shout", "Shouts.", TEXT, shout), Tool("repeat", "Shouts.", REPEATED, shout)]
-    )
+async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them_and_unknown_tools_refused():
+    names = {"shout": TEXT, "hidden": TEXT, "repeat": REPEATED}
+    server = create_mcp_server("shop", tools=[Tool(name, "Shouts.", schema, shout) for name, schema in names.items()])
+    server.disable(names={"hidden"})
     async with reachable(server, over_http=True) as url, Client(url) as client:
         # FastMCP 4.2 knows the schemas that it has listed.
         await client.list_tools()
@@ -101,11 +91,5 @@ async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them():
         assert "mcp-param-text" in other.text.lower()
         assert (await post_call(url, "repeat")).status_code == 400
         assert (await post_call(url, "shout")).status_code == 200
-
-
-async def test_a_call_of_a_tool_that_is_not_there_or_not_shown_is_refused():
-    server = create_mcp_server("shop", tools=[Tool("shout", "Shouts.", TEXT, shout)])
-    server.disable(names={"shout"})
-    async with reachable(server, over_http=True) as url:
-        for name in ("shout", "whisper"):
+        for name in ("hidden", "whisper"):
             assert "Unknown tool" in (await post_call(url, name)).text
