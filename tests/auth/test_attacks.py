@@ -28,7 +28,6 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
-from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
@@ -39,6 +38,7 @@ from tests.support.token_network import TokenNetwork
 
 METADATA = "/.well-known/oauth-authorization-server"
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
+SERVICE = {"client_id": "me", "client_secret": Secret.from_token("s3cret-value")}
 
 
 @pytest.fixture
@@ -68,20 +68,6 @@ def test_a_token_request_does_not_follow_a_redirect_to_another_origin(server: OA
     assert other.paths == []
 
 
-def test_a_mixed_up_issuer_gets_no_code(server: OAuthServer) -> None:
-    server.answer = {"iss": "https://honest.example.com"}
-    assert "iss mismatch" in failure(info(server.url))
-    assert "/token" not in server.paths
-
-
-def test_metadata_of_another_issuer_are_not_used(server: OAuthServer) -> None:
-    good = httpx2.get(f"{server.origin}{METADATA}").json()
-    bad = {**good, "issuer": "https://honest.example.com"}
-    server.tamper = lambda path, body: JSONResponse(bad) if path == METADATA else None
-    assert "issuer mismatch" in failure(info(server.url))
-    assert "/register" not in server.paths
-
-
 def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other: OAuthServer) -> None:
     # The MCP server was taken over, and names another authorization server.
     moved = {"resource": server.url, "authorization_servers": [other.origin]}
@@ -89,52 +75,6 @@ def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other
     text = failure(info(server.url, client_id="me", issuer=server.origin))
     assert f"leads to {other.origin}, which is not the configured issuer {server.origin}" in text
     assert other.paths == []
-
-
-def test_an_answer_with_another_state_is_refused(server: OAuthServer) -> None:
-    async def replay(login: MCPLoginRequest) -> None:
-        async with httpx2.AsyncClient() as browser:
-            page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": "of-an-earlier-login"})
-            assert page.status_code == 400
-
-    assert "another `state`" in failure(info(server.url, redirect_handler=replay))
-    assert "/token" not in server.paths
-
-
-def test_an_injected_code_fails_at_the_token_endpoint(server: OAuthServer) -> None:
-    # The attacker's own code, with the right state: PKCE binds a code to the login that it is for.
-    async def inject(login: MCPLoginRequest) -> None:
-        assert "code_challenge_method=S256" in login.url
-        other_login = login.url.replace("code_challenge=", "code_challenge=x")
-        async with httpx2.AsyncClient() as browser:
-            page = await browser.get(other_login, follow_redirects=True)
-            answer = await browser.post(page.url, data={"subject": "mallory"})
-            await browser.get(answer.headers["location"])
-
-    assert "exchanging the code for a token" in failure(info(server.url, redirect_handler=inject))
-
-
-@pytest.mark.parametrize(
-    "place", ["http://169.254.169.254/", "http://[fe80::1]/", "http://127.0.0.1:{port}/", "https://10.0.0.1/"]
-)
-def test_metadata_of_a_server_outside_may_not_point_inside_the_network(server: OAuthServer, place: str) -> None:
-    class Outside(httpx2.AsyncHTTPTransport):
-        """
-        The internet: it has the server under a public address.
-        """
-
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            assert request.url.host == "203.0.114.7", f"{request.url} was requested"
-            request.url = request.url.copy_with(scheme="http", host="127.0.0.1", port=urlsplit(server.url).port)
-            request.headers["host"] = request.url.netloc.decode()
-            return await super().handle_async_request(request)
-
-    inside = place.format(port=urlsplit(server.url).port)
-    moved = {"resource": "https://203.0.114.7/mcp", "authorization_servers": [inside]}
-    server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
-    text = failure(info("https://203.0.114.7/mcp", http_transport=lambda **_: Outside()))
-    assert "is refused, because it" in text
-    assert METADATA not in server.paths
 
 
 # The metadata service of a cloud, and loopback, in the ways in which they can be written.
@@ -145,19 +85,17 @@ INSIDE = (*INSIDE, "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]")
 OUTSIDE = ("8.8.8.8", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]")
 
 
-@pytest.mark.parametrize("host", [*CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE])
-async def test_addresses_are_recognized_however_they_are_written(host: str) -> None:
-    async def is_refused(server_url: str) -> bool:
-        async with outgoing.plain_client() as client:
-            try:
-                await Outgoing(client, server_url, [server_url], None).check(httpx2.URL(f"https://{host}/"))
-            except MCPAuthorizationError as error:
-                assert "is refused, because it leads into the network of this process" in str(error)
-                return True
-        return False
-
-    assert await is_refused("https://203.0.114.7/mcp") is (host not in OUTSIDE)
-    assert await is_refused("http://127.0.0.1/mcp") is (host in (*CLOUD, *CLOUD_IN_6))
+@rows("host", [*CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE])
+async def test_metadata_of_a_server_outside_may_not_point_inside_the_network_however_that_is_written(host: str) -> None:
+    of_cloud = host in (*CLOUD, *CLOUD_IN_6)
+    for origin, is_refused in {"https://203.0.114.7": host not in OUTSIDE, "http://127.0.0.1": of_cloud}.items():
+        network = TokenNetwork(origin)
+        moved = {"resource": network.url, "authorization_servers": [f"https://{host}/"]}
+        network.answers[RESOURCE] = [httpx2.Response(200, json=moved)]
+        with pytest.raises(MCPAuthorizationError) as caught:  # where it may point, for metadata of another issuer
+            await network.use(network.auth(**SERVICE))
+        assert ("is refused, because it leads into the network of this process" in str(caught.value)) is is_refused
+        assert {request.url.host for request in network.requests} == {urlsplit(origin).hostname} or not is_refused
 
 
 def test_a_connection_goes_to_the_address_that_was_checked(server, monkeypatch):
@@ -242,8 +180,12 @@ def test_an_authorization_server_that_answers_without_end_is_given_up(server: OA
     assert "has more than 1,048,576 bytes" in failure(info(server.url))
 
 
-def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServer) -> None:
+def test_the_listener_of_a_login_is_for_the_answer_of_the_authorization_server_only(server: OAuthServer) -> None:
+    spare: list[socket.socket] = []
+
     async def rebind(login: MCPLoginRequest) -> None:
+        place = urlsplit(login.redirect_uri)
+        spare.append(socket.create_connection((place.hostname, place.port)))  # as browsers do
         async with httpx2.AsyncClient() as browser:
             parameters = {"code": "mallory", "state": login.state}
             page = await browser.get(login.redirect_uri, params=parameters, headers={"Host": "evil.example.com"})
@@ -252,32 +194,28 @@ def test_a_page_of_another_host_name_cannot_reach_the_listener(server: OAuthServ
 
     with MCPConnection(info(server.url, redirect_handler=rebind)) as connection:
         assert said(connection) == "alice"
+        with spare[0], socket.socket() as probe:
+            spare[0].settimeout(LONG)
+            assert spare[0].recv(1) == b""
+            assert probe.connect_ex(spare[0].getpeername()) != 0
 
+    async def replay(login: MCPLoginRequest) -> None:
+        async with httpx2.AsyncClient() as browser:
+            page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": "of-an-earlier-login"})
+            assert page.status_code == 400
 
-def test_nobody_listens_after_a_login(server: OAuthServer) -> None:
-    uris: list[str] = []
-
-    async def note(login: MCPLoginRequest) -> None:
-        uris.append(login.redirect_uri)
-        await allow(login)
-
-    with MCPConnection(info(server.url, redirect_handler=note)) as connection:
-        connection.list_tools()
-        with socket.socket() as probe:
-            assert probe.connect_ex(("127.0.0.1", urlsplit(uris[0]).port)) != 0
+    server.paths.clear()
+    assert "another `state`" in failure(info(server.url, redirect_handler=replay))
+    assert "/token" not in server.paths
 
 
 def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: OAuthServer) -> None:
     with MCPConnection(info(server.url)) as connection:
         connection.list_tools()
-        server.refuses_refresh = True
         server.provider.access.clear()
         server.tamper = lambda path, body: Response(status_code=503) if path in ("/token", "/register") else None
-        sent: list[bytes] = []
-        before = server.tamper
-        server.tamper = lambda path, body: sent.append(body) if path == "/mcp" else before(path, body)
         for _ in range(2):
-            with pytest.raises(Exception, match=r"HTTP 503.*The tool did not run"):
+            with pytest.raises(MCPInvocationError, match=r"HTTP 503.*The tool did not run"):
                 connection.call_tool("whoami")
     assert server.calls == []
 
@@ -300,7 +238,7 @@ def test_what_an_authorization_server_quotes_is_redacted(server: OAuthServer, pa
 
 async def test_a_request_with_a_token_of_its_own_gets_no_other() -> None:
     network = TokenNetwork()
-    auth = network.auth(client_id="me", client_secret=Secret.from_token("s"))
+    auth = network.auth(**SERVICE)
     async with network.client(auth=auth) as client:
         answer = await client.post(network.url, headers={"Authorization": "Bearer of-a-caller"})
     assert answer.status_code == 401
@@ -311,13 +249,5 @@ async def test_a_token_endpoint_without_encryption_gets_no_secret() -> None:
     network = TokenNetwork()
     network.metadata["token_endpoint"] = "http://tokens.example.com/token"
     with pytest.raises(MCPAuthorizationError, match=r"http://tokens\.example\.com/token is refused, because it is not"):
-        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))
+        await network.use(network.auth(**SERVICE))
     assert network.forms() == []
-
-
-@rows("body", [b"<html>", b"[1]", b"[" * 100_000], ids=["html", "list", "deep"])
-async def test_an_answer_that_is_no_token_is_told(body: bytes) -> None:
-    network = TokenNetwork()
-    network.answers["/token"] = [httpx2.Response(200, content=body)]
-    with pytest.raises(MCPAuthorizationError, match="asking for a token with the client's credentials at"):
-        await network.use(network.auth(client_id="me", client_secret=Secret.from_token("s")))

@@ -8,7 +8,6 @@ Authorization servers as they are deployed, which the specifications do not desc
 
 import asyncio
 import json
-import re
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -17,14 +16,14 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from haystack.utils import Secret
-from key_value.aio.stores.memory import MemoryStore
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, KeyValueTokenStorage
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.deployed_servers import BACK, DeployedServer, Vendor
+from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT
 
@@ -123,7 +122,7 @@ APIGEE = Vendor(
 )
 async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, again):
     server = DeployedServer(vendor)
-    auth = server.auth(**options)
+    auth = server.login(**options)
     for _ in range(3):
         assert (await server.use(auth)).text == "welcome"
     first = (
@@ -143,28 +142,32 @@ async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, agai
     assert renewed == (["login", again] if again == "authorization_code" else [again])
 
 
-@pytest.mark.parametrize("vendor", [GOOGLE, ENTRA], ids=["google", "entra"])
-async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed(vendor: Vendor) -> None:
-    server = DeployedServer(vendor)
+async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed() -> None:
+    server = DeployedServer(GOOGLE)
     with pytest.raises(MCPAuthorizationError) as caught:
-        await server.use(server.auth())
-    assert f"the authorization server {vendor.issuer} registers no clients" in str(caught.value)
+        await server.use(server.login())
+    assert f"the authorization server {GOOGLE.issuer} registers no clients" in str(caught.value)
     assert "pass its `client_id`" in str(caught.value)
-    assert [request.method for request in server.requests if request.url.path != "/mcp"] == ["GET"] * (
-        len(server.requests) - 1
-    )
+    assert {request.method for request in server.requests if request.url.path != "/mcp"} == {"GET"}
 
 
 OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
 
 
-@pytest.mark.parametrize("lifetime", [0, -1, "absent", "soon", True, 10**400, "3600.0"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *({"expires_in": lifetime} for lifetime in (0, -1, "absent", "soon", 10**400)),
+        *({"token_type": kind} for kind in ("BearerToken", "", None, "absent")),
+        {"error": None, "error_description": ""},
+    ],
+)
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
-async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_lifetime(lifetime, options):
-    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"expires_in": lifetime}))
+async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(said, options):
+    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=said))
     storage = InMemoryTokenStorage()
     for _ in range(2):  # the second one has the tokens of the storage
-        auth = server.auth(**options, token_storage=storage)
+        auth = server.login(**options, token_storage=storage)
         answers = await asyncio.gather(*(server.use(auth) for _ in range(5)))
         assert {answer.text for answer in answers} == {"welcome"}
     assert len(server.kinds()) == (2 if options is PERSON else 1)
@@ -175,7 +178,7 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_its_l
 async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, refresh, monkeypatch):
     token = {"expires_in": 1, "refresh_token": refresh}
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
-    auth = server.auth(**options)
+    auth = server.login(**options)
     monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
         answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
@@ -186,38 +189,27 @@ async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, refre
     assert server.kinds() == first + again
 
 
-@pytest.mark.parametrize(
-    ("options", "stored", "expected"),
-    [
-        (PERSON, False, ["login", "authorization_code"]),
-        (PERSON, True, ["refresh_token", "login", "authorization_code"]),
-        (SERVICE, False, ["client_credentials"]),
-        (SERVICE, True, ["refresh_token", "client_credentials"]),
-    ],
-)
-async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(
-    options: dict[str, Any], stored: bool, expected: list[str]
-) -> None:
+@rows("options", [PERSON, SERVICE])
+async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(options):
     server = DeployedServer(OWN)
-    auth = server.auth(**options)
-    if stored:
-        assert (await server.use(auth)).text == "welcome"
-        server.asked_for.clear()
+    auth = server.login(**options)
+    assert (await server.use(auth)).text == "welcome"
+    first, serve = server.kinds(), server.__call__
     challenge = {"WWW-Authenticate": 'Bearer error="invalid_token", error_description="of another audience"'}
-    answer, serve = httpx2.Response(401, headers=challenge), server.__call__
+    answer = httpx2.Response(401, headers=challenge)
     network = httpx2.MockTransport(lambda request: answer if request.url.path == "/mcp" else serve(request))
     async with httpx2.AsyncClient(transport=network, auth=auth) as client:
         with pytest.raises(MCPAuthorizationError) as caught:
             await client.post(server.url, json={})
     assert str(caught.value).endswith("refuses the token that was just issued for it (of another audience)")
-    assert server.kinds() == expected
+    assert server.kinds() == [*first, "refresh_token", *first]
 
 
 @pytest.mark.parametrize("refused", [frozenset(), frozenset({"refresh_token"})], ids=["good", "refused"])
 async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(refused: frozenset[str]) -> None:
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, refused=refused))
     storage = InMemoryTokenStorage()
-    auth = server.auth(**PERSON, token_storage=storage)
+    auth = server.login(**PERSON, token_storage=storage)
     sender = HttpSender(httpx2.MockTransport(server), headers={}, timeout={}, auth=auth)
 
     async def ask(method: str) -> int:
@@ -238,26 +230,13 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
     assert server.kinds() == expected * 2
 
 
-@pytest.mark.parametrize("kind", ["BearerToken", "", None, "absent", 5])
-async def test_a_token_of_whatever_bearer_type_is_used(kind: Any) -> None:
-    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token={"token_type": kind}))
-    auth = server.auth(**PERSON)
-    assert (await server.use(auth)).text == "welcome"
-    server.valid.clear()
-    assert (await server.use(auth)).text == "welcome"
-    assert server.kinds() == ["login", "authorization_code", "refresh_token"]
-
-
-@pytest.mark.parametrize(
+@rows(
     ("one", "other", "is_same"),
     [
         ("https://as.test", "https://as.test/", True),
         ("https://AS.test", "https://as.test:443/", True),
         ("http://as.test:80", "http://as.test", True),
         ("https://as.test/a", "https://as.test/a/", False),
-        ("https://as.test/a", "https://as.test/A", False),
-        ("https://as.test/", "https://as.test//", False),
-        ("https://as.test", "https://as.test?a", False),
         ("https://as.test", "http://as.test", False),
         ("https://as.test", "https://as.test:8443", False),
         ("https://as.test", "https://me@as.test", False),
@@ -272,7 +251,7 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
     server = DeployedServer(Vendor(issuer="https://as.test/", advertised="https://as.test"))
     config = {"grant_type": "jwt_bearer", "issuer": "https://as.test"}
     provide = {"assertion_provider": lambda request: audiences.append(request.audience) or "proof"}
-    assert (await server.use(TokenNetwork.auth(server, **config, **provide))).text == "welcome"
+    assert (await server.use(server.auth(**config, **provide))).text == "welcome"
     assert audiences == ["https://as.test/"]
 
 
@@ -297,7 +276,7 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, resource
         issuer=OWN.issuer, advertised=OWN.issuer, scopes=resource, metadata=metadata, registration=registration
     )
     server = DeployedServer(vendor)
-    auth = server.auth(**options, scopes=scopes)
+    auth = server.login(**options, scopes=scopes)
     of_scope = "" if challenge is None else f', scope = "{challenge}"'
     header = f'Bearer error_description="Not of scope=z"{of_scope}'
     await auth.log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
@@ -308,30 +287,24 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, resource
     assert all(expected or "scope" not in body for body in registered)
 
 
-HANDLERS = {"redirect_uri": BACK, "redirect_handler": lambda _: None}
-
-
-@pytest.mark.parametrize(
+@rows(
     "members",
     [
         {"client_id": 5},
         {"client_id_issued_at": "2026-01-01", "client_secret_expires_at": "never", "contacts": "me@as.test"},
         {"redirect_uris": BACK, "grant_types": "authorization_code", "response_types": "code", "scope": ["a"]},
-        {"logo_uri": "none", "software_id": 5, "token_endpoint_auth_method": None},
     ],
 )
 async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> None:
     network = TokenNetwork()
     network.answers["/register"] = [httpx2.Response(201, json={"client_id": "registered", **members})]
-    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state}}
-    assert (await network.use(network.auth(**HANDLERS, **answer))).text == "welcome"
+    assert (await network.use(network.person())).text == "welcome"
     assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
 
 
 async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_forgotten() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
-    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state}}
-    auth = network.auth(**HANDLERS, **answer, token_storage=storage)
+    auth = network.person(token_storage=storage)
     tokens = {"access_token": "over", "refresh_token": "r"}
     await storage.save(auth.holder_of(None).key, {"client": {"client_id": "old"}, "tokens": tokens})
     unknown = httpx2.Response(401, json={"error": "invalid_client"})
@@ -340,20 +313,10 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
     assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
-class RemoteStore(MemoryStore):
-    """Takes its time, as one at another machine does."""
-
-    async def get(self, key: str, *, collection: str | None = None) -> Any:
-        await asyncio.sleep(0)
-        return await super().get(key, collection=collection)
-
-
-@pytest.mark.parametrize("is_wanted", [True, False], ids=["wanted again meanwhile", "not wanted any more"])
-async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used(is_wanted: bool) -> None:
-    network, store = TokenNetwork(), RemoteStore()
-    storage = KeyValueTokenStorage(store)
+async def test_a_refresh_whose_caller_gives_up_is_finished_and_its_token_is_used() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
     network.token["refresh_token"] = "second"
-    auth = network.auth(client_id="me", **HANDLERS, callback_handler=lambda _: "no", token_storage=storage)
+    auth = network.person(client_id="me", token_storage=storage)
     asked, go_on = network.hold_tokens(auth)
     key = auth.holder_of(None).key
     await storage.save(key, {"tokens": {"access_token": "over", "refresh_token": "first"}, "expires_at": 1})
@@ -362,15 +325,8 @@ async def test_a_refresh_whose_callers_give_up_is_finished_and_its_token_is_used
         await asked.wait()
         given_up.cancel()
         await asyncio.wait([given_up])
-        using = asyncio.create_task(network.use(auth)) if is_wanted else None
-        await asyncio.sleep(0)
         go_on.set()
-        renewal = auth.holder_of(None).renewal
-        assert renewal is not None
-        await asyncio.wait([renewal._task])
-        # No other process waits for its lock.
-        assert await store.get(f"{key.digest}.lock", collection=token_storage._COLLECTION) is None
-        assert (await (using or network.use(auth))).text == "welcome"
+        assert (await network.use(auth)).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["first"]
     assert ((await storage.load(key)) or {})["tokens"]["refresh_token"] == "second"
 
@@ -384,7 +340,7 @@ async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) ->
     )
     server = DeployedServer(vendor)
     answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state, **iss}}
-    assert (await server.use(TokenNetwork.auth(server, client_id="me", **HANDLERS, **answer))).text == "welcome"
+    assert (await server.use(server.person(client_id="me", **answer))).text == "welcome"
 
 
 @pytest.mark.parametrize("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])
@@ -392,14 +348,7 @@ async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) 
     network = TokenNetwork()
     network.answers["/register"] = [refusal]
     with pytest.raises(MCPAuthorizationError, match=r"Registration failed: .*pass its `client_id`"):
-        await network.use(network.auth(**HANDLERS, callback_handler=lambda _: "no"))
-
-
-async def test_a_token_with_empty_members_for_an_error_is_one() -> None:
-    network = TokenNetwork()
-    answer = {"access_token": "the-access-token", "error": None, "error_description": ""}
-    network.answers["/token"] = [httpx2.Response(201, json=answer)]
-    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
+        await network.use(network.person())
 
 
 @pytest.mark.parametrize(
@@ -408,13 +357,15 @@ async def test_a_token_with_empty_members_for_an_error_is_one() -> None:
         ({"data": {"access_token": "s3ntinel-of-a-token"}}, r"without a token \(its members are data\)"),
         ({"accessToken": "s3ntinel-of-a-token", "expiresIn": 5}, "its members are accessToken, expiresIn"),
         ([{"access_token": "s3ntinel-of-a-token"}], "without a token$"),
-        ("s3ntinel-of-a-token", "without a token$"),
+        ("<html>s3ntinel-of-a-token", "without a token$"),
         ({"ok": False, "error": "invalid_auth"}, 'without a token: {.*"invalid_auth"'),
+        ("[" * 100_000, "without a token"),
     ],
 )
 async def test_a_token_where_nobody_expects_it_is_not_quoted(answer: Any, said: str) -> None:
     network = TokenNetwork()
-    network.answers["/token"] = [httpx2.Response(200, json=answer)]
+    body = answer if isinstance(answer, str) else json.dumps(answer)
+    network.answers["/token"] = [httpx2.Response(200, text=body)]
     with pytest.raises(MCPAuthorizationError, match=said) as caught:
         await network.use(network.auth(**SERVICE))
     assert "s3ntinel" not in str(caught.value)
@@ -441,14 +392,6 @@ async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
     assert (await network.use(network.auth(**SERVICE))).text == "welcome"
 
 
-@pytest.mark.parametrize("location", ["https://[meta.test", "https://meta.test:port/x"])
-async def test_a_redirect_of_metadata_to_what_is_no_url_is_named(location: str) -> None:
-    network = TokenNetwork()
-    network.answers[SERVER] = [httpx2.Response(307, headers={"Location": location})]
-    with pytest.raises(MCPAuthorizationError, match=f"{re.escape(location)} is no URL|Invalid port: 'port'"):
-        await network.use(network.auth(**SERVICE))
-
-
 @pytest.mark.parametrize("origin", ["http://{host}", "http://localhost:8000"])
 async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(origin: str) -> None:
     network = TokenNetwork()
@@ -464,41 +407,15 @@ async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(
         await network.auth(**SERVICE).log_in(httpx2.Response(401, headers=header), None)
 
 
-@pytest.mark.parametrize("odd", ["https://\N{SNOWMAN}.test", "https://old.test/\n"])
-async def test_a_url_that_is_none_harms_nobody_who_does_not_use_it(odd: str) -> None:
-    network = TokenNetwork()
-    network.answers[RESOURCE] = [
-        httpx2.Response(200, json={"resource": network.url, "authorization_servers": [odd, network.origin]})
-    ]
-    assert (await network.use(network.auth(**SERVICE, issuer=network.origin))).text == "welcome"
-    network = TokenNetwork()
-    network.answers[SERVER] = [httpx2.Response(200, json={**network.metadata, "issuer": odd})]
-    network.answers[OIDC] = [httpx2.Response(200, json=network.metadata)]
-    assert (await network.use(network.auth(**SERVICE))).text == "welcome"
-
-
-async def test_metadata_of_what_is_no_url_are_those_of_another_server() -> None:
-    network, odd = TokenNetwork(), "api://\N{SNOWMAN}"
-    network.answers[RESOURCE] = [
-        httpx2.Response(200, json={"resource": odd, "authorization_servers": [network.origin]})
-    ]
-    with pytest.raises(MCPAuthorizationError, match="set `resource`"):
-        await network.use(network.auth(**SERVICE))
-    assert (await network.use(network.auth(**SERVICE, resource=odd))).text == "welcome"
-
-
 @pytest.mark.parametrize(
     ("answers", "wrong"),
     [
         ({SERVER: httpx2.Response(200, text="<html>")}, [SERVER, "Invalid JSON"]),
-        ({SERVER: httpx2.Response(200, json=[])}, [SERVER, "should be an object"]),
         ({SERVER: httpx2.Response(200, json={"issuer": "https://x.test"})}, [SERVER, "token_endpoint Field required"]),
         ({SERVER: httpx2.Response(200, json={"issuer": 5, "token_endpoint": "/token"})}, ["issuer", "should be a URL"]),
-        ({SERVER: httpx2.Response(503)}, [f"{SERVER}: HTTP 503"]),
-        ({SERVER: httpx2.Response(404)}, [f"{SERVER}: HTTP 404", f"{OIDC}: HTTP 404"]),
         (
             {RESOURCE: httpx2.Response(503), SERVER: httpx2.Response(404)},
-            [f"{RESOURCE}: HTTP 503", f"{SERVER}: HTTP 404"],
+            [f"{RESOURCE}: HTTP 503", f"{SERVER}: HTTP 404", f"{OIDC}: HTTP 404"],
         ),
         (
             {RESOURCE: httpx2.Response(200, json={"resource": "x"}), SERVER: httpx2.Response(404)},
@@ -523,7 +440,7 @@ async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_not
     network = TokenNetwork()
     network.answers = {path: [answer] for path, answer in {**NOT_FOUND, **answers}.items()}
     with pytest.raises(MCPAuthorizationError) as caught:
-        await network.use(network.auth(**HANDLERS, callback_handler=lambda _: "no"))
+        await network.use(network.person())
     assert all(text in str(caught.value) for text in wrong), str(caught.value)
     assert {request.method for request in network.requests if request.url.path != "/mcp"} == {"GET"}
 

@@ -15,9 +15,7 @@ import httpx2
 
 from haystack_integrations.tools.mcp.auth.request_auth import OAuth
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
-from tests.support.token_network import TokenNetwork
-
-BACK = "https://me.example.com/back"
+from tests.support.token_network import BACK, TokenNetwork
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +101,6 @@ class DeployedServer(TokenNetwork):
         return f"{found[0]} is not supported" if found else ""
 
     def come_back(self, request: MCPLoginRequest) -> str:
-        """
-        Be a person who allows everything.
-        """
         asked = dict(parse_qsl(urlsplit(request.url).query))
         assert asked["tenant"] == "7"
         self.asked_for.append(asked)
@@ -113,11 +108,12 @@ class DeployedServer(TokenNetwork):
         answer = {"error": "invalid_request", "error_description": refused} if refused else {"code": "the-code"}
         return f"{BACK}?{urlencode({**answer, 'state': asked['state'], 'iss': self.metadata['issuer']})}"
 
-    def auth(self, **options: Any) -> OAuth:
-        if "client_secret" in options and "grant_type" not in options:
-            return super().auth(**options)
-        handlers = {"redirect_uri": BACK, "redirect_handler": lambda _: None, "callback_handler": self.come_back}
-        return super().auth(**handlers, **options)
+    def login(self, **options: Any) -> OAuth:
+        """
+        Of a service, if it has a secret and says nothing else, and otherwise of a person.
+        """
+        is_service = "client_secret" in options and "grant_type" not in options
+        return self.auth(**options) if is_service else self.person(**options)
 
     def kinds(self) -> list[str]:
         """

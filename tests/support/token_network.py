@@ -11,15 +11,16 @@ import base64
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qsl
 
 import httpx2
 
 from haystack_integrations.tools.mcp import OAuthConfig
 from haystack_integrations.tools.mcp.auth.request_auth import OAuth
-from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
+from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
 
+BACK = "https://me.example.com/back"
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 
@@ -28,9 +29,9 @@ class TokenNetwork:
     Answers every request; `answers` replaces those to a path, in turn, and the last of them for good.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, origin: str = "") -> None:
         # What is known of a server is remembered in the process, so each has an address of its own.
-        self.origin = f"https://{uuid.uuid4().hex}.example.com"
+        self.origin = origin or f"https://{uuid.uuid4().hex}.example.com"
         self.url = f"{self.origin}/mcp"
         self.idp_url = "https://idp.example.com/token"
         self.answers: dict[str, list[httpx2.Response]] = {}
@@ -84,9 +85,23 @@ class TokenNetwork:
 
     def auth(self, **options: Any) -> OAuth:
         config = OAuthConfig(**{"token_storage": InMemoryTokenStorage(), **options})
-        auth = OAuth(config, self.url)
+        auth = cast("OAuth", config.create_auth(self.url))
         auth.clients = self.client
         return auth
+
+    def person(self, **options: Any) -> OAuth:
+        """
+        The login of a person who allows the access at once, in a web application that gets the answer itself.
+        """
+        handlers = {
+            "redirect_uri": BACK,
+            "redirect_handler": lambda _: None,
+            "callback_handler": self.come_back,
+        }
+        return self.auth(**{**handlers, **options})
+
+    def come_back(self, request: MCPLoginRequest) -> Any:
+        return {"code": "the-code", "state": request.state}
 
     async def use(self, auth: OAuth) -> httpx2.Response:
         """

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A FastMCP server whose OAuth proxy stands before an authorization server that registers no clients.
+An authorization server that shares no code with the client, Authlib's, and a FastMCP server whose OAuth proxy stands
+before it because it registers no clients.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 from fastmcp import FastMCP
 from fastmcp.server.auth import AccessToken, OAuthProxy, TokenVerifier
 from fastmcp.server.dependencies import get_access_token
+from haystack.utils import Secret
 from key_value.aio.stores.memory import MemoryStore
 
 from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
@@ -68,19 +70,46 @@ def fastmcp_behind(upstream: AuthlibServer) -> Iterator[str]:
         yield f"{served.origin}/mcp"
 
 
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AuthlibServer]:
+    # Authlib wants https, as it should.
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with AuthlibServer() as server:
+        yield server
+
+
 async def browse(login: MCPLoginRequest) -> None:
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         page = await browser.get(login.url)
         assert "Logged in" in page.text, page.text
 
 
-def test_a_person_logs_in_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
-    with AuthlibServer() as upstream, fastmcp_behind(upstream) as url:
-        upstream.clients["proxy"] = Client(
-            "proxy", "client_secret_post", "authorization_code", secret="the proxy's secret"
-        )
-        config = OAuthConfig(redirect_handler=browse, token_storage=InMemoryTokenStorage())
-        with MCPConnection(StreamableHttpServerInfo(url, oauth_config=config)) as connection:
-            assert connection.call_tool("whoami").content[0].text == "proxy"
-        assert upstream.count["authorization_code"] == 1
+def connect(url: str, **options: object) -> MCPConnection:
+    config = OAuthConfig(token_storage=InMemoryTokenStorage(), **options)
+    return MCPConnection(StreamableHttpServerInfo(url, oauth_config=config))
+
+
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_service_has_a_secret(server: AuthlibServer, method: str) -> None:
+    secret = "s3cret with/special?chars"
+    server.clients["me"] = Client("me", method, "client_credentials", secret=secret)
+    own = {"client_id": "me", "client_secret": Secret.from_token(secret), "token_endpoint_auth_method": method}
+    with connect(server.url, issuer=server.issuer, **own) as connection:
+        assert connection.call_tool("whoami").content[0].text == "me/None"
+
+
+def test_a_person_logs_in_and_a_refresh_after_a_revocation_needs_nobody(server: AuthlibServer) -> None:
+    server.clients["app"] = Client("app", "client_secret_basic", "authorization_code", secret="a-secret")
+    own = {"client_id": "app", "client_secret": Secret.from_token("a-secret"), "grant_type": "authorization_code"}
+    with connect(server.url, issuer=server.issuer, redirect_handler=browse, **own) as connection:
+        for _ in range(2):
+            assert connection.call_tool("whoami").content[0].text == "app/alice"
+            server.tokens.clear()
+    assert server.count["authorization_code"] == server.count["refresh_token"] == 1
+
+
+def test_a_person_logs_in_through_the_proxy(server: AuthlibServer) -> None:
+    server.clients["proxy"] = Client("proxy", "client_secret_post", "authorization_code", secret="the proxy's secret")
+    with fastmcp_behind(server) as url, connect(url, redirect_handler=browse) as connection:
+        assert connection.call_tool("whoami").content[0].text == "proxy"
+    assert server.count["authorization_code"] == 1
