@@ -6,13 +6,10 @@
 Which request a broken message answers: only what is certain fails a call.
 """
 
-import json
-import random
-import re
-
 from haystack_integrations.tools.mcp.protocol.frames import Unreadable, oversized, read
 from tests.support.rows import rows
 
+RESULT = {"jsonrpc": "2.0", "id": 5, "result": {}}
 DEEP = "[" * 300 + "]" * 300
 
 
@@ -61,28 +58,18 @@ def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id
     assert (answer and answer.id) == request_id
 
 
-@rows("seed", range(4))
-def test_half_of_a_pair_is_replaced_wherever_it_stands(seed):
-    source = random.Random(seed)
-    tokens = [r"\ud83d", r"\uDE00", r"\\", r"\n", r"\u00e9", r"\"", "u", "d83d", "ude00", "x", "\U0001f600"]
-    for _ in range(300):
-        content = "".join(source.choices(tokens, k=source.randrange(12)))
-        [message] = read('{"jsonrpc":"2.0","id":5,"result":{"a":"' + content + '","b":"\\ud83d"}}')
-        expected = re.sub("[\ud800-\udfff]", "\ufffd", json.loads(f'"{content}"'))
-        assert message["result"] == {"a": expected, "b": "\ufffd"}, content
-
-
 @rows(
     ("text", "messages"),
     [
-        ('{"jsonrpc":"2.0","id":5.0,"result":{}}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
-        ('{"jsonrpc":"2.0","id":5,"result":[]}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
-        (
-            '{"jsonrpc":"2.0","id":5,"result":{},"error":null,"method":null}',
-            [{"jsonrpc": "2.0", "id": 5, "result": {}}],
-        ),
-        ('{"jsonrpc":"2.0","id":5,"result":{},"error":""}', [{"jsonrpc": "2.0", "id": 5, "result": {}}]),
+        ('{"jsonrpc":"2.0","id":5.0,"result":{}}', [RESULT]),
+        ('{"jsonrpc":"2.0","id":5,"result":[]}', [RESULT]),
+        ('{"jsonrpc":"2.0","id":5,"result":{},"error":null,"method":null}', [RESULT]),
+        ('{"jsonrpc":"2.0","id":5,"result":{},"error":""}', [RESULT]),
         ('\ufeff{"jsonrpc":"2.0","method":"x"}', [{"jsonrpc": "2.0", "method": "x"}]),
+        (
+            r'{"jsonrpc":"2.0","id":5,"result":{"a":"\ude00\ud83d\ude00\\ud83d\ud83d"}}',
+            [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\ufffd\U0001f600\\ud83d\ufffd"}}],
+        ),
         ('[{"jsonrpc":"2.0","method":"x"}, 5, "x"]', [{"jsonrpc": "2.0", "method": "x"}]),
         ('{"jsonrpc":"2.0","id":5,"result":{"a":"\t"}}', [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\t"}}]),
         ('{"jsonrpc":"2.0","id":true,"method":"x"}', []),

@@ -7,7 +7,6 @@ Which revision of the protocol is spoken with which server, and how a session be
 """
 
 import asyncio
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -19,39 +18,15 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
-    StdioServerInfo,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
-from haystack_integrations.tools.mcp.handlers import answer_later
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol import eras
 from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
 from tests.support.background import text
 from tests.support.kinds import LONG, Kind
 from tests.support.processes import is_alive
 from tests.support.waiting import wait_until
-
-# It asks in the middle of a call.
-TEA_HOUSE = """
-from typing import Annotated
-from mcp.server.mcpserver import Elicit, MCPServer, Resolve
-from pydantic import BaseModel
-
-server = MCPServer("tea house")
-
-class Order(BaseModel):
-    size: str
-
-def ask_user() -> Elicit[Order]:
-    return Elicit("Which size?", Order)
-
-@server.tool()
-def brew(drink: str, order: Annotated[Order, Resolve(ask_user)]) -> str:
-    return f"a {order.size} {drink}"
-
-server.run("stdio")
-"""
 
 NEWEST = "2026-07-28"
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
@@ -93,17 +68,6 @@ def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_
     assert set(server.requests()) == {"initialize"}
 
 
-def test_a_call_of_a_server_of_both_eras_can_be_left_open_over_stdio_if_newer_revisions_come_first(tmp_path):
-    script = tmp_path / "tea_house.py"
-    script.write_text(TEA_HOUSE)
-    info = StdioServerInfo(sys.executable, [str(script)], negotiation="discover")
-    with MCPConnection(info, handlers=MCPHandlers(elicitation=answer_later)) as connection:
-        call = connection.begin_call("brew", {"drink": "tea"})
-        assert isinstance(call, MCPPendingCall)
-        answers = {question.key: {"size": "small"} for question in call.questions}
-        assert text(connection.continue_call(call, answers)) == "a small tea"
-
-
 @pytest.mark.parametrize("way", ["in process", "streamable-http"])
 def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_these(way, fastmcp_http):
     handlers = MCPHandlers(elicitation=lambda question: {"value": "Ada"})
@@ -127,12 +91,10 @@ def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_th
     [
         (("--discover", "refuse"), "discover", "2025-06-18", ["server/discover", "initialize"]),
         # What only knows the handshake is asked nothing before it.
-        (("--discover", "exit"), "auto", "2025-06-18", ["initialize"]),
         (("--discover", "silence"), "auto", "2025-06-18", ["initialize"]),
         # What refuses the handshake: by the specification, by an unknown method, by whatever comes to somebody's mind.
         (("--initialize", "-32022"), "auto", NEWEST, ["initialize", "server/discover"]),
         (("--initialize", "-32601"), "auto", NEWEST, ["initialize", "server/discover"]),
-        (("--initialize", "-32000"), "auto", NEWEST, ["initialize", "server/discover"]),
         (("--initialize", "1"), "auto", NEWEST, ["initialize", "server/discover"]),
         (("--version", NEWEST), "auto", NEWEST, ["initialize"]),
     ],

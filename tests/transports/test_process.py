@@ -8,7 +8,6 @@ A server process by itself, in both kinds of event loop: what it reads and write
 
 import asyncio
 import errno
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -91,12 +90,6 @@ class TestStarting:
             assert process.has_exited()
             await process._exited.wait()
 
-    @on_each_loop
-    async def test_tells_the_exit_code_of_a_process_for_which_nobody_else_waits(self):
-        async with process_of("import time; time.sleep(1000)") as process:
-            os.kill(process._process.pid, 9)
-            assert await process.exit_code(LIMIT) == -9
-
 
 class TestReading:
     @on_each_loop
@@ -107,31 +100,6 @@ class TestReading:
                 assert await read_line(process) == b"last"
                 assert await read_line(process) is None
                 assert await process.exit_code() == 3
-
-    @on_each_loop
-    async def test_ends_with_the_process_although_another_holds_the_pipe(self, tmp_path):
-        script = """
-import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-print(child.pid)
-"""
-        async with process_of(script) as process:
-            child = psutil.Process(int(await read_line(process) or b""))
-            assert await read_line(process) is None
-            assert is_alive(child.pid)
-            assert await process.exit_code() == 0
-        await wait_until_async(lambda: not is_alive(child.pid), "the end of what was left behind")
-
-    @on_each_loop
-    async def test_on_stderr_is_logged_with_the_process_and_without_its_secrets(self, caplog):
-        # At once: `print` would write each of its words by itself.
-        script = "import os; os.write(2, ('no such key: ' + os.environ['KEY'] + chr(10)).encode())"
-        with caplog.at_level(logging.DEBUG, "haystack_integrations.tools.mcp"):
-            async with process_of(script, env={"KEY": "kw8-4f_Zq0"}) as process:
-                await wait_until_async(process.stderr.text, "its words")
-                assert process.stderr.text() == "no such key: ***"
-                assert f"The MCP server {process.describe()} says: no such key: ***" in caplog.text
-        assert "kw8" not in caplog.text
 
 
 class TestStopping:
@@ -181,13 +149,6 @@ open(sys.argv[1], "w").close()
         assert descriptors() <= before
         group = process._process.pid
         await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
-
-    @on_each_loop
-    async def test_before_the_start_does_nothing(self):
-        process = ServerProcess("never-started", [], {}, None)
-        await process.stop()
-        process.end_children()
-        assert not process.has_exited()
 
 
 def too_many(*_args: object) -> None:

@@ -9,7 +9,6 @@ import json
 import logging
 import pickle
 import warnings
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,19 +81,12 @@ class TestDocumentedFields:
         assert {"max_in_flight", "failure_pause", "negotiation"} <= set(keywords)
         assert dataclasses.is_dataclass(info_class)
 
-    def test_the_base_class_is_abstract(self):
-        with pytest.raises(TypeError, match="abstract"):
-            MCPServerInfo()
-
     def test_infos_of_equal_fields_are_equal(self):
         assert StdioServerInfo("a", ["b"]) == StdioServerInfo("a", args=["b"])
         assert StdioServerInfo("a") != StdioServerInfo("b")
         secret = Secret.from_env_var("X")
-        assert SSEServerInfo("http://h/sse", token=secret) == SSEServerInfo("http://h/sse", token=secret)
-
-    def test_infos_can_be_copied_and_pickled(self):
-        info = StdioServerInfo("a", env={"K": Secret.from_env_var("X"), "P": "plain"})
-        assert copy.deepcopy(info) == info
+        info = SSEServerInfo("http://h/sse", token=secret)
+        assert info == SSEServerInfo("http://h/sse", token=secret) == copy.deepcopy(info)
         assert pickle.loads(pickle.dumps(info)) == info  # noqa: S301
 
 
@@ -110,10 +102,7 @@ class TestValidation:
             ({"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
             ({"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
             ({"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
-            ({"max_retries": 1.5}, "`max_retries`"),
-            ({"base_delay": -0.1}, "`base_delay`"),
             ({"base_delay": float("nan")}, "`base_delay`"),
-            ({"max_message_size": None}, "`max_message_size`.* got None"),
             ({"max_message_size": 1023}, "`max_message_size`.*1023"),
             ({"failure_pause": 0}, "`failure_pause` must be"),
             ({"negotiation": "legacy"}, NEGOTIATION),
@@ -135,15 +124,12 @@ class TestValidation:
         "url",
         [
             "localhost:8000/mcp",
-            f"ftp://user:{SECRET}@h/mcp",
             f"ftp://h/mcp?key={SECRET}#{SECRET}",
             f"user:{SECRET}@h/mcp",
             "http://",
-            f"http://:{SECRET}@/mcp",
             f"http://user:{SECRET}@h:abc/mcp",
             "http://h:99999/x",
             f"http://user:{SECRET}@[::1/mcp",
-            "http://[nonsense]/mcp",
         ],
     )
     def test_an_invalid_url_is_refused_by_name_and_without_its_secrets(self, http_info, url):
@@ -164,8 +150,6 @@ class TestValidation:
             ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
             ({"headers": "X: y"}, "`headers` must be a valid dictionary, got str"),
             ({"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
-            ({"timeout": float("nan")}, "`timeout`"),
-            ({"max_message_size": 0}, "`max_message_size` must be greater than or equal to 1024, got 0"),
             ({"max_in_flight": 0}, "`max_in_flight` must be"),
             ({"verify": 1}, "`verify` must be"),
             ({"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
@@ -182,23 +166,13 @@ class TestValidation:
         assert SECRET not in str(raised.value)
 
     @rows(
-        ("parameters", "message"),
-        [({"max_in_flight": 0}, "`max_in_flight` must be"), ({"negotiation": True}, NEGOTIATION)],
-    )
-    def test_an_invalid_parameter_of_a_server_in_process_is_refused_by_name(self, parameters, message):
-        with pytest.raises(ValueError, match=message):
-            InProcessServerInfo("a:b", **parameters)
-
-    @rows(
         ("server", "reason"),
         [
             (None, "it is a NoneType, not an MCP server"),
-            (MCPServer, "it is a type, not an MCP server"),
             ("json", "there is no '' in the module 'json'"),
             ("json:dumps", "it is a function, not an MCP server"),
             ("tests.servers.inprocess:calls", "it is a list, not an MCP server"),
             ("no_such_module_here:server", "no_such_module_here"),
-            ("json:no_server", "no_server"),
         ],
     )
     def test_what_turns_out_to_be_no_server_is_a_connection_error(self, server, reason):
@@ -206,12 +180,6 @@ class TestValidation:
         with pytest.raises(MCPConnectionError, match=reason):
             tool.warm_up()
         tool.close()
-
-    def test_a_path_will_do_as_working_directory(self, tmp_path):
-        info = StdioServerInfo("a", cwd=tmp_path)
-        assert info.cwd == str(tmp_path)
-        assert json.dumps(info.to_dict())
-        assert StdioServerInfo("a", cwd=Path("x")) == StdioServerInfo("a", cwd="x")
 
 
 class TestBaseUrl:
@@ -287,14 +255,6 @@ class TestTokenAndHeaders:
             tool.warm_up()
         tool.close()
 
-    @rows(("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")])
-    def test_a_server_gets_both(self, http_info, transport, shared_http_server):
-        server = shared_http_server(transport, "--token", "sesame")
-        info = http_info(url=server.url, token=Secret.from_token("sesame"), headers={"X-Tenant": "acme"})
-        with MCPTool("header", info) as tool:
-            assert json.loads(tool.invoke(name="X-Tenant"))["content"][0]["text"] == "acme"
-            assert json.loads(tool.invoke(name="Authorization"))["content"][0]["text"] == "Bearer sesame"
-
     def test_a_stdio_server_gets_its_environment(self, stdio_server, monkeypatch):
         monkeypatch.setenv("MY_KEY", "from-secret")
         server = stdio_server()
@@ -327,12 +287,6 @@ class TestDescriptions:
         assert InProcessServerInfo(fastmcp_server.server).describe() == "in-process server 'fastmcp'"
         assert CarrierPigeonInfo("roof").describe() == "CarrierPigeonInfo"
 
-    def test_a_server_object_is_traced_by_its_name(self):
-        assert InProcessServerInfo(CALC)._to_trace_dict() == {
-            "type": "haystack_integrations.tools.mcp.mcp_tool.InProcessServerInfo",
-            "server": "in-process server 'calc'",
-        }
-
 
 class TestClients:
     @rows(
@@ -351,43 +305,30 @@ class TestClients:
 
 
 class TestDictionaries:
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
-            StdioServerInfo("a"),
+            StdioServerInfo("a", env={"type": "env_var"}, max_in_flight=3, failure_pause=None, max_message_size=5000),
+            InProcessServerInfo("a.b:c", failure_pause=None, negotiation="handshake"),
             StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, cwd="/tmp"),
             SSEServerInfo(
                 "http://h/sse", token=Secret.from_env_var(["A", "B"]), headers={"X": Secret.from_env_var("Y")}
             ),
             StreamableHttpServerInfo("http://h/mcp", token="plain", headers={"X": "y"}, timeout=5),
-            InProcessServerInfo("a.b:c.d"),
             CarrierPigeonInfo("roof", leg_ring="7"),
         ],
-        ids=lambda info: type(info).__name__,
     )
     def test_a_round_trip_gives_an_equal_info(self, info, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*,a.b")
         data = json.loads(json.dumps(info.to_dict()))
-        assert type(info).from_dict(data) == info
-        assert MCPServerInfo.from_dict(data) == info
-        assert type(info).from_dict(data).to_dict() == data
+        before = copy.deepcopy(data)
+        assert type(info).from_dict(data) == MCPServerInfo.from_dict(data) == info
+        assert data == before == type(info).from_dict(data).to_dict()
 
-    @rows(
-        "info",
-        [
-            StdioServerInfo("true", max_in_flight=3, failure_pause=None, max_message_size=5000),
-            StreamableHttpServerInfo("http://localhost/mcp", max_in_flight=3, failure_pause=0.5),
-            SSEServerInfo("http://localhost/sse", max_in_flight=3, max_message_size=5000),
-            InProcessServerInfo("tests.servers.fastmcp_server:server", failure_pause=None, negotiation="handshake"),
-            StdioServerInfo("true", negotiation="discover"),
-        ],
-    )
-    def test_what_2_1_does_not_know_is_written_only_if_it_was_chosen(self, info):
-        stored = info.to_dict()
-        assert MCPServerInfo.from_dict(json.loads(json.dumps(stored))) == info
+    def test_what_2_1_does_not_know_is_written_only_if_it_was_chosen(self):
         newer = {"max_message_size", "max_in_flight", "failure_pause", "negotiation"}
-        usual = {name for name in newer if getattr(info, name, None) == getattr(type(info), name, None)}
-        assert newer & stored.keys() == {name for name in newer - usual if hasattr(info, name)}
+        for info in (StdioServerInfo("a"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp")):
+            assert not newer & info.to_dict().keys()
 
     def test_an_info_that_is_no_dataclass_makes_the_round_trip(self):
         twin = MCPServerInfo.from_dict(PlainInfo("here").to_dict())
@@ -395,17 +336,9 @@ class TestDictionaries:
         assert twin.where == "here"
         assert repr(twin) == "PlainInfo(where='here')"
 
-    def test_an_environment_may_have_a_variable_named_type(self):
-        for value in ("env_var", "token", "x"):
-            info = StdioServerInfo("a", env={"type": value})
-            assert StdioServerInfo.from_dict(info.to_dict()) == info
-
-    @rows("info_class", [StdioServerInfo, SSEServerInfo, StreamableHttpServerInfo])
-    def test_an_unknown_parameter_is_refused_by_name(self, info_class):
-        with pytest.raises(
-            ValueError, match=f"{info_class.__name__} has no parameter 'colour'; it knows .*max_retries"
-        ):
-            info_class.from_dict({"type": "x", "colour": "red"})
+    def test_an_unknown_parameter_is_refused_by_name(self):
+        with pytest.raises(ValueError, match=r"SSEServerInfo has no parameter 'colour'; it knows .*max_retries"):
+            SSEServerInfo.from_dict({"type": "x", "colour": "red"})
 
     def test_the_empty_oauth_config_of_older_files_is_passed_over(self):
         data = {"type": "x", "url": "http://h/mcp", "oauth_config": None}
@@ -413,39 +346,18 @@ class TestDictionaries:
         with pytest.raises(ValueError, match="OAuthConfig has no parameter 'client'"):
             StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client": "x"}})
 
-    def test_the_data_stay_as_they_were(self):
-        data = {"type": "x", "command": "a", "env": {"K": {"type": "env_var", "env_vars": ["X"], "strict": True}}}
-        before = copy.deepcopy(data)
-        StdioServerInfo.from_dict(data)
-        assert data == before
-
     @rows("data", [{}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", []])
     def test_data_without_a_class_are_refused(self, data):
         with pytest.raises(ValueError, match="class path of a server info under 'type'"):
             MCPServerInfo.from_dict(data)
 
-    @rows(
-        "info",
-        [
-            StdioServerInfo("a", env={"K": Secret.from_token(SECRET)}),
-            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
-            SSEServerInfo("http://h/mcp", headers={"K": Secret.from_token(SECRET)}),
-        ],
-        ids=lambda info: type(info).__name__,
-    )
-    def test_a_token_secret_is_not_written(self, info):
-        with pytest.raises(ValueError, match="Cannot serialize token-based secret") as raised:
-            info.to_dict()
-        assert SECRET not in str(raised.value)
-
-    def test_a_server_object_is_not_written(self):
+    def test_a_server_object_is_traced_by_its_name_and_not_written(self):
+        info = InProcessServerInfo(CALC)
+        assert info._to_trace_dict()["server"] == "in-process server 'calc'"
         with pytest.raises(ValueError, match=r"cannot be serialized. Create it with the import path"):
-            InProcessServerInfo(MCPServer("x")).to_dict()
+            info.to_dict()
+        assert InProcessServerInfo.from_dict({"server": CALC}).server is CALC
 
-    def test_a_server_object_in_data_is_taken_as_it_is(self):
-        server = MCPServer("x")
-        assert InProcessServerInfo.from_dict({"server": server}).server is server
-
-    def test_a_tuple_of_arguments_becomes_a_list(self):
-        data: dict[str, Any] = StdioServerInfo("a", args=("b", "c")).to_dict()  # type: ignore[arg-type]
-        assert data["args"] == ["b", "c"]
+    def test_a_tuple_of_arguments_becomes_a_list_and_a_path_a_text(self, tmp_path):
+        info = StdioServerInfo("a", args=("b", "c"), cwd=tmp_path)  # type: ignore[arg-type]
+        assert (info.to_dict()["args"], info.cwd) == (["b", "c"], str(tmp_path))
