@@ -154,7 +154,7 @@ def embedded(members: dict[str, Any]) -> dict[str, Any]:
         ),
         (
             "prompts/get",
-            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
+            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}, 5]},
             {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
         ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),

@@ -40,36 +40,23 @@ def message(data: str, last_id: str = "", retry: int | None = None) -> tuple[str
     return "message", data, last_id, retry
 
 
+# httpx2 reads them as the specification says.
 STREAMS = [
-    (b"data: a\n\n", [message("a")]),
-    (b"data:a\r\n\r\n", [message("a")]),
-    (b"data: a\r\rdata: b\r\r", [message("a"), message("b")]),
-    (b"\xef\xbb\xbfdata: a\n\n", [message("a")]),
-    (b"\xef\xbb\xbf\n\xef\xbb\xbfdata: a\n\n", []),
-    (b"data: a\ndata:\ndata:  b\n\n", [message("a\n\n b")]),
-    (b": alive\n\n:\n\n", []),
-    (b"event: endpoint\ndata: /m\n\ndata: a\n\n", [("endpoint", "/m", "", None), message("a")]),
-    (b"id: 1\ndata: a\n\n", [message("a", "1")]),
-    (b"id: 1\n\ndata: a\n\n", [message("", "1"), message("a", "1")]),
-    (b"id: 1\ndata: a\n\nid: x\0y\ndata: b\n\n", [message("a", "1"), message("b", "1")]),
-    (b"id: 1\n\nid: 2\ndata: cut", [message("", "1")]),
-    (b"retry: 1500\n\nretry: soon\n\n", [message("", retry=1500)]),
-    (b"other: x\ndata: a\nnonsense\n\n", [message("a")]),
-    (b"data: a", []),
-    (b"data: a\n", []),
+    (b"data: a\r\rdata:b\r\n\r\n", [message("a"), message("b")]),
     ("data: \u6f22\u2028\x0b\x85\n\n".encode(), [message("\u6f22\u2028\x0b\x85")]),
+    (b"\xef\xbb\xbfdata: a\n: alive\n\n", [message("a")]),
+    (b"event: endpoint\ndata: /m\n\ndata: a\ndata:  b\n\n", [("endpoint", "/m", "", None), message("a\n b")]),
+    (b"id: 1\n\ndata: a\n\nid: x\0y\ndata: b\n\n", [message("", "1"), message("a", "1"), message("b", "1")]),
+    (b"retry: 1500\n\nretry: soon\n\n", [message("", retry=1500)]),
+    (b"id: 1\n\nid: 2\ndata: cut\n", [message("", "1")]),
 ]
 
 
 @rows(("stream", "events"), STREAMS)
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-async def test_a_stream_is_read_as_the_specification_says(stream, events, size):
-    assert await read(*(stream[at : at + size] for at in range(0, len(stream), size))) == events
-
-
-async def test_a_stream_is_utf_8_whatever_its_content_type_says() -> None:
-    stream = "data: \u6f22\n\n".encode()
-    assert await read(stream, content_type="text/event-stream; charset=latin-1") == [message("\u6f22")]
+@pytest.mark.parametrize("size", [1, 2, 1000])
+async def test_a_stream_is_utf_8_whatever_its_content_type_says_and_read_in_any_pieces(stream, events, size):
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert await read(*pieces, content_type="text/event-stream; charset=latin-1") == events
 
 
 @rows("stream", [b"data: " + b"x" * LIMIT, b":" + b"x" * LIMIT, b"data: 1\n" * 200, b"other: 1\n" * 200])

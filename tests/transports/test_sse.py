@@ -130,10 +130,6 @@ async def test_without_a_stream_there_is_no_connection(answer: Any, status: str 
             pytest.fail("it is connected")
     assert raised.value.status == status and says in str(raised.value)
     assert raised.value.is_unauthorized is isinstance(answer, MCPAuthorizationError)
-
-
-async def test_a_web_page_is_no_event_stream() -> None:
-    server = Server()
     server.get = lambda: httpx2.Response(200, html="<html>")
     with pytest.raises(ConnectionError, match=r"content of the type 'text/html.* is no event stream"):
         async with server.connected():
@@ -153,16 +149,6 @@ async def test_answers_find_their_requests_in_any_order_and_before_the_acknowled
         assert await asyncio.gather(*requests) == [{"n": 0}, {"n": 1}]
         assert wire.heard.notifications == [("notifications/message", None)]
     assert {str(request.url) for request in server.posted} == {"https://mcp.example.com/messages?session=1"}
-
-
-async def test_an_answer_after_the_acknowledgement() -> None:
-    server = Server(ENDPOINT)
-    async with server.connected() as wire:
-        call = asyncio.create_task(wire.channel.request(wire.exchange()))
-        await wait_until_async(lambda: server.posted, "the message")
-        await wire.channel.tell("notifications/initialized")
-        server.say(result(0))
-        assert await call == {"n": 0}
 
 
 @rows(
@@ -233,24 +219,3 @@ async def test_a_caller_that_gives_up_says_so() -> None:
         call.cancel()
         await wait_until_async(lambda: len(server.posted) == 2, "the second message")
     assert b"notifications/cancelled" in server.posted[1].content
-
-
-async def test_closing_ends_what_is_being_posted() -> None:
-    server = Server(ENDPOINT, post=lambda _: asyncio.sleep(LIMIT))
-    async with server.connected() as wire:
-        call = asyncio.create_task(wire.fail())
-        await wait_until_async(lambda: server.posted, "the message")
-    exchange, _ = await asyncio.wait_for(call, LIMIT)
-    assert exchange.fate is Fate.LOST
-
-
-async def test_256_requests_at_once() -> None:
-    def answer(request: httpx2.Request) -> int:
-        number = int(request.content.partition(b'"id":')[2].partition(b",")[0])
-        server.say(result(number))
-        return 202
-
-    server = Server(ENDPOINT, post=answer)
-    async with server.connected() as wire:
-        answers = await asyncio.gather(*(wire.channel.request(wire.exchange()) for _ in range(256)))
-    assert answers == [{"n": number} for number in range(256)]

@@ -7,14 +7,17 @@ What becomes of requests to a server process, at every point where it can break.
 """
 
 import asyncio
+import errno
 import os
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import (
@@ -30,7 +33,7 @@ from tests.support.background import on_each_loop
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import is_alive
 from tests.support.rows import rows
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import LIMIT, wait_until_async
 
 # Runs the Python code that comes with each message, or answers a request with its parameters.
 SERVER = r"""
@@ -262,7 +265,8 @@ class TestFates:
     @on_each_loop
     async def test_an_answer_right_before_the_end_still_counts(self):
         async with served() as channel:
-            assert await do(channel, 'write({"id": m["id"], "result": {}}); os._exit(0)') == {}
+            code = 'write({"id": m["id"], "result": {"text": "x" * 200_000}}); os._exit(0)'
+            assert await do(channel, code) == {"text": "x" * 200_000}
 
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.close(1); time.sleep(1000)"])
     @on_each_loop
@@ -337,3 +341,90 @@ class TestOpeningAndClosing:
             assert not is_alive(pid)
             await channel.close()  # once more
             assert channel.has_ended
+
+
+class TestProcesses:
+    @on_each_loop
+    async def test_no_pidfd_is_needed(self, monkeypatch):
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+        async with served() as channel:
+            assert not process_of(channel).has_exited()
+            assert await do(channel, 'write({"id": m["id"], "result": {}})') == {}
+            fate, _ = await failure(channel, "os._exit(3)")
+            assert (fate, await process_of(channel).exit_code(LIMIT)) == (Fate.LOST, 3)
+
+    @on_each_loop
+    async def test_somebody_else_may_wait_for_a_process(self):
+        async with served() as channel:
+            os.kill(pid_of(channel), 9)
+            os.waitpid(pid_of(channel), 0)
+            await wait_until_async(lambda: channel.has_ended, "the end")
+            assert process_of(channel).has_exited()
+            await process_of(channel)._exited.wait()
+
+    @on_each_loop
+    async def test_no_descriptor_is_left_although_another_process_holds_the_pipes(self):
+        async with served():
+            pass  # uvloop opens one of its own with the first process
+        before = descriptors()
+        code = """
+import subprocess
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+write({"id": m["id"], "result": {"pid": child.pid}})
+sys.stdin.read()
+"""
+        async with served() as channel:
+            child = psutil.Process((await do(channel, code))["pid"])
+            channel.start(params={"text": BIG})
+            await asyncio.sleep(0)
+        try:
+            await wait_until_async(lambda: descriptors() <= before, lambda: str(descriptors() - before))
+        finally:
+            child.kill()
+
+    @on_each_loop
+    async def test_one_that_writes_on_when_it_is_closed_ends_by_itself(self, tmp_path):
+        code = f"""
+write({{"id": m["id"], "result": {{}}}})
+sys.stdin.read()
+for _ in range(50):
+    print("x" * 100_000)
+open({str(tmp_path / "ended")!r}, "w").close()
+"""
+        async with served() as channel:
+            assert await do(channel, code) == {}
+        assert (tmp_path / "ended").exists()
+        assert await process_of(channel).exit_code() == 0
+
+    @on_each_loop
+    async def test_one_whose_pipes_cannot_be_watched_leaves_nothing(self, monkeypatch):
+        def fail(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        before = descriptors()
+        process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "set_blocking", fail)
+            with pytest.raises(OSError, match="Too many open files"):
+                process.start()
+        assert descriptors() <= before
+        group = process._process.pid
+        await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
+
+
+def group_is_alive(group: int) -> bool:
+    return any(is_alive(process.pid) for process in psutil.process_iter() if group_of(process.pid) == group)
+
+
+def group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def descriptors() -> set[str]:
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("needs /proc")
+    return {f"{entry.name} {os.readlink(entry)}" for entry in folder.iterdir() if entry.is_symlink()}
