@@ -21,7 +21,6 @@ from haystack.core.errors import DeserializationError, SerializationError
 from haystack.dataclasses import ChatMessage
 from haystack.tools import SearchableToolset, Tool, Toolset
 from haystack.utils import Secret
-from mcp.server import MCPServer
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
@@ -57,7 +56,8 @@ FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 HAS_ALLOWLIST = importlib.util.find_spec("haystack.core.serialization_security") is not None
 
-MODULE = "haystack_integrations.tools.mcp.mcp_tool"
+TOOLS = "haystack_integrations.tools.mcp"
+MODULE = f"{TOOLS}.mcp_tool"
 
 
 MAPPINGS = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
@@ -113,6 +113,10 @@ class Recorder:
         return cls()
 
 
+def stored_secret(variable: str) -> dict[str, Any]:
+    return {"type": "env_var", "env_vars": [variable], "strict": True}
+
+
 def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipeline:
     pipeline = Pipeline()
     generator = ScriptedChatGenerator(list(replies) or [say("done")])
@@ -136,71 +140,47 @@ def python(script: str, **environment: str) -> dict[str, Any]:
 class TestFormats:
     """What is written is what version 2.1 wrote, so that each reads the other's files."""
 
-    RETRIES = {"max_retries": 3, "base_delay": 1.0, "max_delay": 30.0}  # noqa: RUF012
-
     @rows(
         ("info", "stored"),
         [
             (
                 StdioServerInfo("uvx", ["mcp-server-time"], {"KEY": Secret.from_env_var("KEY"), "PLAIN": "x"}),
-                {
-                    "command": "uvx",
-                    "args": ["mcp-server-time"],
-                    "env": {"KEY": {"type": "env_var", "env_vars": ["KEY"], "strict": True}, "PLAIN": "x"},
-                    **RETRIES,
-                },
+                {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": stored_secret("KEY"), "PLAIN": "x"}},
             ),
-            (StdioServerInfo("uvx"), {"command": "uvx", "args": None, "env": None, **RETRIES}),
-            (
-                StdioServerInfo("uvx", cwd="/tmp"),
-                {"command": "uvx", "args": None, "env": None, "cwd": "/tmp", **RETRIES},
-            ),
+            (StdioServerInfo("uvx"), {"command": "uvx", "args": None, "env": None}),
             (
                 StreamableHttpServerInfo("http://h/mcp", token=Secret.from_env_var("T"), headers={"X": "y"}, timeout=5),
-                {
-                    "url": "http://h/mcp",
-                    "token": {"type": "env_var", "env_vars": ["T"], "strict": True},
-                    "headers": {"X": "y"},
-                    "timeout": 5,
-                    **RETRIES,
-                },
+                {"url": "http://h/mcp", "token": stored_secret("T"), "headers": {"X": "y"}, "timeout": 5},
             ),
             (
                 SSEServerInfo("http://h/sse"),
-                {"url": "http://h/sse", "base_url": None, "token": None, "headers": None, "timeout": 30, **RETRIES},
+                {"url": "http://h/sse", "base_url": None, "token": None, "headers": None, "timeout": 30},
             ),
-            (COUNTER, {"server": "tests.servers.inprocess:server"}),
         ],
     )
     def test_a_server_info(self, info, stored):
-        assert info.to_dict() == {"type": f"{MODULE}.{type(info).__name__}", **stored}
+        retries = {"max_retries": 3, "base_delay": 1.0, "max_delay": 30.0}
+        assert info.to_dict() == {"type": f"{MODULE}.{type(info).__name__}", **stored, **retries}
 
     def test_a_tool(self):
         info = StdioServerInfo("uvx")
-        tool = MCPTool(
-            "add",
-            info,
-            description="Mine.",
-            connection_timeout=7,
-            invocation_timeout=8,
-            outputs_to_string={"source": "x", "handler": to_words},
-            inputs_from_state={"key": "a"},
-            outputs_to_state={"sum": {"source": "result", "handler": keep_last}},
-        )
-        assert tool.to_dict() == {
+        parameters = {
+            "description": "Mine.",
+            "connection_timeout": 7,
+            "invocation_timeout": 8,
+            "outputs_to_string": {"source": "x", "handler": to_words},
+            "inputs_from_state": {"key": "a"},
+            "outputs_to_state": {"sum": {"source": "result", "handler": keep_last}},
+        }
+        assert MCPTool("add", info, **parameters).to_dict() == {
             "type": f"{MODULE}.MCPTool",
             "data": {
                 "name": "add",
-                "description": "Mine.",
                 "server_info": info.to_dict(),
-                "connection_timeout": 7,
-                "invocation_timeout": 8,
                 "eager_connect": False,
-                "outputs_to_string": {"source": "x", "handler": "tests.tools.test_serialization.to_words"},
-                "inputs_from_state": {"key": "a"},
-                "outputs_to_state": {
-                    "sum": {"source": "result", "handler": "tests.tools.test_serialization.keep_last"}
-                },
+                **parameters,
+                "outputs_to_string": {"source": "x", "handler": f"{__name__}.to_words"},
+                "outputs_to_state": {"sum": {"source": "result", "handler": f"{__name__}.keep_last"}},
             },
         }
 
@@ -217,7 +197,7 @@ class TestFormats:
                 "eager_connect": False,
                 "inputs_from_state": None,
                 "outputs_to_state": None,
-                "outputs_to_string": {"add": {"handler": "tests.tools.test_serialization.to_words"}},
+                "outputs_to_string": {"add": {"handler": f"{__name__}.to_words"}},
             },
         }
 
@@ -228,90 +208,73 @@ class TestFormats:
         for made in (MCPTool("add", COUNTER), MCPToolset(COUNTER)):
             assert not extra.keys() & made.to_dict()["data"].keys()
 
-    def test_connecting_changes_nothing_in_it(self):
-        with MCPTool("add", COUNTER) as tool, MCPToolset(COUNTER) as toolset:
-            assert tool.to_dict() == MCPTool("add", COUNTER).to_dict()
-            assert toolset.to_dict() == MCPToolset(COUNTER).to_dict()
+
+BOTH = {
+    "connection_timeout": 7,
+    "invocation_timeout": 8.5,
+    "call_options": {"read_timeout": None, "ping_interval": 5, "max_total_timeout": 600, "task_timeout": None},
+    "handlers": MCPHandlers(elicitation=answer_later, pending_calls=keep),
+    "share": False,
+}
+RENDERED = {"source": "result", "handler": to_words}
+LAST = {"sum": {"source": "result", "handler": keep_last}, "all": {}}
 
 
 class TestRoundTrips:
     @rows(
-        "parameters",
+        ("kind", "parameters"),
         [
-            {},
-            {
-                "description": "Mine.",
-                "connection_timeout": 7,
-                "invocation_timeout": 8.5,
-                "eager_connect": False,
-                "outputs_to_string": {"source": "result", "handler": to_words},
-                "inputs_from_state": {"offset": "b"},
-                "outputs_to_state": {"sum": {"source": "result", "handler": keep_last}, "all": {}},
-                "exposed_name": "my_add",
-                "tool_options": {"result_format": "json", "max_tool_failures": 2},
-                "call_options": {"read_timeout": None, "ping_interval": 5, "task_timeout": None},
-                "handlers": MCPHandlers(elicitation=answer_later, pending_calls=keep),
-                "share": False,
-            },
-            {"outputs_to_string": {"one": {"source": "a", "handler": to_words}, "two": {"source": "b"}}},
+            (MCPTool, {"name": "add"}),
+            (
+                MCPTool,
+                {
+                    "name": "add",
+                    "description": "Mine.",
+                    "outputs_to_string": RENDERED,
+                    "inputs_from_state": {"offset": "b"},
+                    "outputs_to_state": LAST,
+                    "exposed_name": "my_add",
+                    "tool_options": {"result_format": "json", "max_tool_failures": 2},
+                    **BOTH,
+                },
+            ),
+            (MCPTool, {"name": "add", "outputs_to_string": {"one": RENDERED, "two": {"source": "b"}}}),
+            (MCPToolset, {}),
+            (
+                MCPToolset,
+                {
+                    "tool_names": ["add", "echo"],
+                    "inputs_from_state": {"add": {"offset": "b"}},
+                    "outputs_to_state": {"add": LAST, "echo": {"said": {}}},
+                    "outputs_to_string": {"add": RENDERED},
+                    "tool_name_prefix": "my",
+                    "tool_options": {"result_format": "content", "include_instructions": True},
+                    "tool_selection": {"exclude_tools": ["drop_*"], "required_hints": {"destructive_hint": True}},
+                    "tool_overrides": {"echo": {"name": "say", "bound_arguments": {"text": "well"}}},
+                    **BOTH,
+                },
+            ),
         ],
     )
-    def test_a_tool(self, parameters):
-        tool = MCPTool("add", COUNTER, **parameters)
-        data = json.loads(json.dumps(tool.to_dict()))
-        for twin in (MCPTool.from_dict(data), pickle.loads(pickle.dumps(tool))):  # noqa: S301
-            assert twin.to_dict() == tool.to_dict() == data
-            for name in ("server_info", "name", "remote_name", *MAPPINGS):
-                assert getattr(twin, name) == getattr(tool, name)
-            assert (twin.handlers, twin.call_options) == (tool.handlers, tool.call_options)
-
-    @rows(
-        "parameters",
-        [
-            {},
-            {
-                "tool_names": ["add", "echo"],
-                "connection_timeout": 7.5,
-                "invocation_timeout": 8,
-                "inputs_from_state": {"add": {"offset": "b"}},
-                "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}, "echo": {"said": {}}},
-                "outputs_to_string": {"add": {"source": "result", "handler": to_words}},
-                "tool_name_prefix": "my",
-                "tool_options": {"result_format": "content", "include_instructions": True},
-                "tool_selection": {"exclude_tools": ["drop_*"], "required_hints": {"destructive_hint": True}},
-                "tool_overrides": {"echo": {"name": "say", "bound_arguments": {"text": "well"}}},
-                "call_options": {"reset_timeout_on_progress": True, "max_total_timeout": 600, "task_timeout": None},
-                "handlers": MCPHandlers(elicitation=answer_later, pending_calls=keep),
-                "share": False,
-            },
-        ],
-    )
-    def test_a_toolset(self, parameters):
-        toolset = MCPToolset(COUNTER, **parameters)
-        data = json.loads(json.dumps(toolset.to_dict()))
-        for twin in (MCPToolset.from_dict(data), pickle.loads(pickle.dumps(toolset))):  # noqa: S301
-            assert twin.to_dict() == toolset.to_dict() == data
-            for name in ("server_info", "tool_names", *MAPPINGS, "handlers", "call_options"):
-                assert getattr(twin, name) == getattr(toolset, name)
+    def test_a_tool_and_a_toolset(self, kind, parameters):
+        owner = kind(server_info=COUNTER, **parameters)
+        data = json.loads(json.dumps(owner.to_dict()))
+        for twin in (kind.from_dict(data), pickle.loads(pickle.dumps(owner))):  # noqa: S301
+            assert twin.to_dict() == owner.to_dict() == data
+            for name in ("server_info", "handlers", "call_options", *MAPPINGS):
+                assert getattr(twin, name) == getattr(owner, name)
             with twin:
-                assert "add" in twin or "my_add" in twin
+                assert twin.connection.is_ready
+                assert twin.to_dict() == data
 
-    def test_a_handler_that_cannot_be_found_again_is_refused(self):
-        tool = MCPTool("add", COUNTER, outputs_to_string={"handler": lambda value: value})
-        with pytest.raises(Exception, match=r"[Ll]ambda"):
-            tool.to_dict()
-
-    @rows("number_of_servers", [1, 2])
-    def test_a_pipeline_with_an_agent(self, number_of_servers):
+    def test_a_pipeline_with_an_agent(self):
         mappings = {
             "inputs_from_state": {"add": {"offset": "b"}},
             "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}},
             "outputs_to_string": {"add": {"handler": to_words}},
         }
-        toolsets = [MCPToolset(COUNTER, tool_names=["add"], **mappings)]
-        toolsets += [MCPToolset(FASTMCP, tool_name_prefix="fast")] * (number_of_servers - 1)
         pipeline = agent_pipeline(
-            toolsets[0] if number_of_servers == 1 else toolsets,
+            [MCPToolset(COUNTER, ["add"], **mappings), MCPToolset(FASTMCP, tool_name_prefix="fast")],
             call("add", a=5),
             say("done"),
             exit_conditions=["text"],
@@ -319,15 +282,16 @@ class TestRoundTrips:
         )
         loaded = Pipeline.loads(pipeline.dumps())
         assert loaded.to_dict() == pipeline.to_dict()
-        assert Pipeline.from_dict(pipeline.to_dict()).dumps() == pipeline.dumps()
         result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")], "offset": 37}})
         (text,) = [each.result for message in result["agent"]["messages"] for each in message.tool_call_results]
         assert text.startswith("the value is {")
         assert result["agent"]["sum"] == 42
-        agent = loaded.get_component("agent")
-        for toolset in [agent.tools] if number_of_servers == 1 else agent.tools:
-            assert isinstance(toolset, MCPToolset)
+        for toolset in loaded.get_component("agent").tools:
             toolset.close()
+
+    def test_a_pipeline_with_a_searchable_toolset(self):
+        pipeline = agent_pipeline(SearchableToolset(catalog=[MCPToolset(COUNTER, tool_names=["add"])]))
+        assert Pipeline.loads(pipeline.dumps()).to_dict() == pipeline.to_dict()
 
     def test_a_pipeline_with_single_tools(self):
         with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
@@ -343,12 +307,6 @@ class TestRoundTrips:
         assert [each.result for message in result["agent"]["messages"] for each in message.tool_call_results] == ["hi"]
         for tool in tools[1:]:
             tool.close()
-
-    def test_a_pipeline_with_a_searchable_toolset(self):
-        catalog = SearchableToolset(catalog=[MCPToolset(COUNTER, tool_names=["add"])])
-        pipeline = agent_pipeline(catalog)
-        loaded = Pipeline.loads(pipeline.dumps())
-        assert loaded.to_dict() == pipeline.to_dict()
 
     @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
     def test_a_pipeline_with_a_tool_invoker(self):
@@ -397,41 +355,24 @@ class TestFilesOfOlderVersions:
     connections: []
     """
 
-    @rows(
-        "toolset",
-        ["haystack_integrations.tools.mcp.MCPToolset", "haystack_integrations.tools.mcp.mcp_toolset.MCPToolset"],
-    )
-    @rows(
-        "info",
-        [
-            "haystack_integrations.tools.mcp.StreamableHttpServerInfo",
-            "haystack_integrations.tools.mcp.mcp_tool.StreamableHttpServerInfo",
-        ],
-    )
+    @rows("toolset", [f"{TOOLS}.MCPToolset", f"{TOOLS}.mcp_toolset.MCPToolset"])
+    @rows("info", [f"{TOOLS}.StreamableHttpServerInfo", f"{MODULE}.StreamableHttpServerInfo"])
     def test_they_load(self, toolset, info):
         text = textwrap.dedent(self.AGENT).format(toolset=toolset, info=info)
         loaded = Pipeline.loads(text).get_component("agent").tools
         assert isinstance(loaded, MCPToolset)
-        assert loaded.server_info == StreamableHttpServerInfo(
-            "http://localhost:8000/mcp", headers={"X-Key": Secret.from_env_var("MY_KEY")}
-        )
+        headers = {"X-Key": Secret.from_env_var("MY_KEY")}
+        assert loaded.server_info == StreamableHttpServerInfo("http://localhost:8000/mcp", headers=headers)
         assert [tool.name for tool in loaded] == ["search"]
         assert loaded.eager_connect is True
         assert not loaded.connection.is_ready
 
-    @rows("path", ["haystack_integrations.tools.mcp.MCPTool", f"{MODULE}.MCPTool"])
+    @rows("path", [f"{TOOLS}.MCPTool", f"{MODULE}.MCPTool"])
     def test_their_tools_load(self, path):
-        data = {
-            "type": path,
-            "data": {
-                "name": "search",
-                "description": "Searches.",
-                "server_info": {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None},
-                "connection_timeout": 30,
-                "invocation_timeout": 30,
-            },
-        }
-        tool = MCPTool.from_dict(data)
+        info = {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None}
+        timeouts = {"connection_timeout": 30, "invocation_timeout": 30}
+        data = {"name": "search", "description": "Searches.", "server_info": info, **timeouts}
+        tool = MCPTool.from_dict({"type": path, "data": data})
         assert isinstance(tool, MCPTool)
         assert (tool.name, tool.description) == ("search", "Searches.")
         assert tool.server_info == StdioServerInfo("uvx", ["x"])
@@ -448,14 +389,7 @@ class TestFilesOfOlderVersions:
 
         assert getattr(mcp_tool, name) is getattr(package, name)
 
-    def test_a_name_that_never_was_is_not_there(self):
-        from haystack_integrations.tools.mcp import mcp_tool
 
-        with pytest.raises(AttributeError, match="NoSuchThing"):
-            mcp_tool.NoSuchThing  # noqa: B018
-
-
-TOOLS = "haystack_integrations.tools.mcp"
 HOOKS = "haystack_integrations.hooks.mcp"
 PACKAGES = [TOOLS, HOOKS, *(f"{TOOLS}.{name}" for name in ("durable", "handlers", "oauth", "registry", "serving"))]
 
@@ -492,25 +426,18 @@ class TestFilesOfLaterVersions:
         assert stored["JournaledChatGenerator"] == f"{TOOLS}.durable"
         assert stored["ClientConfirmationStrategy"] == f"{TOOLS}.serving"
 
-    @pytest.mark.parametrize("handler", [accept_defaults, answer_later, decline])
-    def test_a_handler_of_the_package_makes_the_round_trip(self, handler):
-        handlers = MCPHandlers(elicitation=handler)
-        assert handlers.to_dict()["elicitation"] == f"{TOOLS}.handlers.{handler.__name__}"
-        assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
-
-    @pytest.mark.parametrize(
-        "path",
+    @rows(
+        ("package", "name"),
         [
-            "builders.mcp.prompt_builder.MCPPromptBuilder",
-            "fetchers.mcp.resource_fetcher.MCPResourceFetcher",
-            "tools.mcp.tool_caller.MCPToolCaller",
-            "tools.mcp.tool_runner.MCPToolRunner",
+            ("builders.mcp.prompt_builder", "MCPPromptBuilder"),
+            ("fetchers.mcp.resource_fetcher", "MCPResourceFetcher"),
+            ("tools.mcp.tool_caller", "MCPToolCaller"),
+            ("tools.mcp.tool_runner", "MCPToolRunner"),
         ],
     )
-    def test_components_are_where_the_guide_says(self, path):
-        path = f"haystack_integrations.components.{path}"
-        importlib.import_module(path.rpartition(".")[0])
-        assert path in component.registry
+    def test_components_are_where_the_guide_says(self, package, name):
+        importlib.import_module(f"haystack_integrations.components.{package}")
+        assert f"haystack_integrations.components.{package}.{name}" in component.registry
 
 
 class TestSecrets:
@@ -518,26 +445,16 @@ class TestSecrets:
     def watched(self, secret_watch):
         secret_watch.learn(SECRET)
 
-    def test_nested_secrets_make_the_round_trip(self, monkeypatch):
+    def test_those_of_the_environment_make_the_round_trip_and_others_are_refused(self, monkeypatch):
         monkeypatch.setenv("MY_KEY", SECRET)
         info = StdioServerInfo("uvx", env={"K": Secret.from_env_var("MY_KEY"), "P": "plain"})
-        pipeline = agent_pipeline(MCPToolset(info))
-        text = pipeline.dumps()
-        assert Pipeline.loads(text).get_component("agent").tools.server_info == info
-
-    @rows(
-        "info",
-        [
-            StdioServerInfo("uvx", env={"K": Secret.from_token(SECRET)}),
-            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
-        ],
-        ids=lambda info: type(info).__name__,
-    )
-    def test_a_token_secret_is_refused(self, info):
-        pipeline = agent_pipeline(MCPToolset(info))
-        with pytest.raises(Exception, match="Cannot serialize token-based secret") as raised:
-            pipeline.dumps()
-        assert SECRET not in str(raised.value)  # which is Haystack's
+        loaded = Pipeline.loads(agent_pipeline(MCPToolset(info)).dumps())
+        assert loaded.get_component("agent").tools.server_info == info
+        token = Secret.from_token(SECRET)
+        for info in (StdioServerInfo("uvx", env={"K": token}), StreamableHttpServerInfo("http://h/mcp", token=token)):
+            with pytest.raises(Exception, match="Cannot serialize token-based secret") as raised:
+                agent_pipeline(MCPToolset(info)).dumps()
+            assert SECRET not in str(raised.value)  # which is Haystack's
 
     @pytest.mark.parametrize("content", [False, True])
     def test_plain_secrets_are_in_no_trace(self, content, stdio_server):
@@ -561,9 +478,8 @@ class TestSecrets:
                 env={"KEY": SECRET},
             ),
             SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
-            StreamableHttpServerInfo(f"http://u:{SECRET}@127.0.0.1:1/mcp?key={SECRET}", headers={"X": SECRET}),
         ],
-        ids=["no command", "an end at once", "SSE", "streamable HTTP"],
+        ids=["no command", "an end at once", "nobody listens"],
     )
     def test_plain_secrets_are_in_no_error_of_a_connect(self, info):
         toolset = MCPToolset(info)
@@ -571,61 +487,35 @@ class TestSecrets:
             toolset.warm_up()
         toolset.close()
 
-    @pytest.mark.parametrize(
-        ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
-    )
-    def test_plain_secrets_of_an_http_server_are_in_no_log(self, http_info, transport, shared_http_server):
-        url = shared_http_server(transport).url.replace("://", f"://u:{SECRET}@")
-        with MCPTool("add", http_info(f"{url}?key={SECRET}", headers={"X": SECRET})) as tool:
+    def test_plain_secrets_of_an_http_server_are_in_no_log(self, shared_http_server):
+        url = shared_http_server().url.replace("://", f"://u:{SECRET}@")
+        with MCPTool("add", StreamableHttpServerInfo(f"{url}?key={SECRET}", headers={"X": SECRET})) as tool:
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
-
-    def test_a_server_object_does_not_disturb_tracing(self):
-        server = MCPServer("calc")
-
-        @server.tool()
-        def double(n: int) -> int:
-            return 2 * n
-
-        toolset = MCPToolset(InProcessServerInfo(server))
-        pipeline = agent_pipeline(toolset, call("double", n=2), say("done"))
-        with recorded_traces(content=True) as traces, toolset:
-            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-        assert "in-process server 'calc'" in traces.text
 
 
 class TestLoadingStartsNothing:
-    def test_not_even_with_eager_connect(self, tmp_path):
-        trace = tmp_path / "started"
-        info = StdioServerInfo("touch", [str(trace)])
-        toolset, tool = MCPToolset(info), MCPTool("add", info)
-        toolset.eager_connect = tool.eager_connect = True
-        text = agent_pipeline([toolset, tool]).dumps()
-        assert text.count("eager_connect: true") == 2
-        loaded = Pipeline.loads(text).get_component("agent").tools
-        assert [each.eager_connect for each in loaded] == [True, True]
-        assert not trace.exists()
-
     def test_a_server_info_by_hand_may_be_what_the_constructors_take(self):
         url = "https://mcp.example.com/mcp"
-        assert MCPToolset.from_dict({"data": {"server_info": url}}).server_info == MCPToolset(url).server_info
-        assert (
-            MCPTool.from_dict({"data": {"server_info": url, "name": "add"}}).server_info == MCPToolset(url).server_info
-        )
+        for kind, data in ((MCPToolset, {}), (MCPTool, {"name": "add"})):
+            loaded = kind.from_dict({"data": {"server_info": url, **data}})
+            assert loaded.server_info == MCPToolset(url).server_info
         with pytest.raises(TypeError, match="missing a required argument: 'server_info'"):
             MCPToolset.from_dict({"data": {"tool_names": ["add"]}})
 
     def test_nothing_is_imported_for_it_either_nor_for_what_is_built(self, tmp_path):
         trace = tmp_path / "started"
-        toolset = MCPToolset(StdioServerInfo("touch", [str(trace)]), tool_names=["x"])
-        toolset.eager_connect = True
+        info = StdioServerInfo("touch", [str(trace)])
+        toolset, tool = MCPToolset(info, tool_names=["x"]), MCPTool("y", info)
+        toolset.eager_connect = tool.eager_connect = True
         registry = MCPRegistry({"a": StdioServerInfo("no-such-command")}, [ToolConfig("x", ["a"])])
         stored = {
-            "agent": agent_pipeline(toolset).dumps(),
+            "agent": agent_pipeline([toolset, tool]).dumps(),
             "components": stored_pipeline().dumps(),
             "oauth": yaml.safe_load(OLD)["data"]["server_info"],
             "registry": registry.to_dict(),
             "alias": registry.toolset("x").to_dict(),
         }
+        assert stored["agent"].count("eager_connect: true") == 2
         file = tmp_path / "stored.json"
         file.write_text(json.dumps(stored))
         seen = python(
@@ -639,10 +529,9 @@ class TestLoadingStartsNothing:
             import haystack_integrations.tools.mcp as package
             seen = {{"importing": imported()}}
             from haystack_integrations.hooks.mcp import confirmation_strategies_for
-            from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo
-            from haystack_integrations.tools.mcp import MCPTool, MCPToolset, call_budget, warm_up_toolsets
             from haystack_integrations.tools.mcp import (
-                InProcessServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo,
+                InProcessServerInfo, MCPConnection, MCPInvocationError, MCPRegistry, MCPServerInfo, MCPTool, MCPToolset,
+                SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, call_budget, warm_up_toolsets,
             )
             from haystack_integrations.tools.mcp.registry import MCPAliasToolset, conversation_trace
             infos = [
@@ -665,7 +554,8 @@ class TestLoadingStartsNothing:
             options = {{"allowed_modules": ["tests.*"]}} if known else {{}}
             agent, components = (Pipeline.loads(stored[name], **options) for name in ("agent", "components"))
             agent.dumps()
-            seen["tools"] = [tool.name for tool in agent.get_component("agent").tools]
+            toolset, tool = agent.get_component("agent").tools
+            seen["eager"] = [[each.name for each in toolset], tool.name, toolset.eager_connect, tool.eager_connect]
             seen["edges"] = len(components.graph.edges)
             seen["loading"] = "mcp_types" in sys.modules
             seen["threads"] = [thread.name for thread in threading.enumerate() if "mcp" in thread.name]
@@ -674,8 +564,8 @@ class TestLoadingStartsNothing:
             print(json.dumps(seen))
             """
         )
-        nothing = {"importing": [], "using": [], "loading": False, "threads": []}
-        assert seen == {**nothing, "client_id": "my-client", "tools": ["x"], "edges": 5, "with a client": False}
+        nothing = {"importing": [], "using": [], "loading": False, "threads": [], "with a client": False}
+        assert seen == {**nothing, "client_id": "my-client", "eager": [["x"], "y", True, True], "edges": 5}
         assert not trace.exists()
 
 
@@ -684,24 +574,20 @@ class TestHostileFiles:
     def forget(self):
         Recorder.called.clear()
 
-    @pytest.mark.parametrize("kind", ["toolset", "tool", "info"])
-    @pytest.mark.parametrize(
+    @pytest.mark.parametrize("kind", [MCPToolset, MCPTool, MCPServerInfo])
+    @rows(
         "path",
         [
             "subprocess.Popen",
             "os.system",
             "builtins.dict",
-            "builtins.eval",
             "haystack.Pipeline",
-            "haystack.utils.Secret",
             "haystack_integrations.tools.mcp.MCPTool",
             "haystack_integrations.tools.mcp.MCPServerInfo",
-            "haystack_integrations.tools.mcp.MCPClient",
             "haystack_integrations.tools.mcp.redaction.redact_url",
-            "haystack_integrations.tools.mcp.no_such_name",
             "no_such_module_here.Info",
-            "tests.tools.test_serialization.Recorder",
-            "tests.tools.test_serialization.to_words",
+            f"{__name__}.Recorder",
+            f"{__name__}.to_words",
             "Recorder",
             "",
         ],
@@ -709,21 +595,14 @@ class TestHostileFiles:
     def test_nothing_but_a_server_info_is_built(self, path, kind, tmp_path):
         trace = tmp_path / "started"
         info = {"type": path, "args": ["touch", str(trace)], "command": f"touch {trace}"}
-        load = {
-            "toolset": lambda: MCPToolset.from_dict({"type": "x", "data": {"server_info": info}}),
-            "tool": lambda: MCPTool.from_dict({"type": "x", "data": {"name": "x", "server_info": info}}),
-            "info": lambda: MCPServerInfo.from_dict(info),
-        }[kind]
-        with pytest.raises((TypeError, ValueError, ImportError, DeserializationError)):
-            load()
+        name = {"name": "x"} if kind is MCPTool else {}
+        data = info if kind is MCPServerInfo else {"type": "x", "data": {"server_info": info, **name}}
+        with pytest.raises((TypeError, ValueError, ImportError, DeserializationError)) as raised:
+            kind.from_dict(data)
+        if path.endswith(".Recorder"):
+            assert f"'{path}' is not a subclass of MCPServerInfo" in str(raised.value)
         assert not trace.exists()
         assert Recorder.called == []
-
-    def test_what_is_no_server_info_is_named(self):
-        with pytest.raises(
-            TypeError, match=r"'tests\.tools\.test_serialization\.Recorder' is not a subclass of MCPServerInfo"
-        ):
-            MCPServerInfo.from_dict({"type": "tests.tools.test_serialization.Recorder"})
 
     def test_a_pipeline_with_one_does_not_load(self, tmp_path):
         trace = tmp_path / "started"
@@ -735,19 +614,14 @@ class TestHostileFiles:
         assert not trace.exists()
 
     @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
-    def test_an_import_path_goes_through_haystacks_allowlist(self, monkeypatch):
+    def test_import_paths_and_handlers_go_through_haystacks_allowlist(self, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
         text = agent_pipeline(MCPToolset(COUNTER)).dumps()
         with pytest.raises(DeserializationError, match=r"tests.servers.inprocess"):
             Pipeline.loads(text)
-        allowed = Pipeline.loads(text, allowed_modules=["tests.servers.*"])
-        assert allowed.get_component("agent").tools.server_info == COUNTER
-        assert Pipeline.loads(text, unsafe=True).get_component("agent").tools.server_info == COUNTER
-
-    @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
-    def test_a_handler_goes_through_haystacks_allowlist(self, monkeypatch):
+        for options in ({"allowed_modules": ["tests.servers.*"]}, {"unsafe": True}):
+            assert Pipeline.loads(text, **options).get_component("agent").tools.server_info == COUNTER
         toolset = MCPToolset(StdioServerInfo("x"), outputs_to_string={"add": {"handler": to_words}})
-        monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
         with pytest.raises(DeserializationError, match="to_words"):
             MCPToolset.from_dict(toolset.to_dict())
 
