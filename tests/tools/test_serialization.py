@@ -24,6 +24,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
+    FromState,
     InProcessServerInfo,
     MCPConnectionError,
     MCPHandlers,
@@ -61,6 +62,7 @@ MODULE = f"{TOOLS}.mcp_tool"
 
 
 MAPPINGS = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
+SHAPED = {MCPTool: MAPPINGS, MCPToolset: (*MAPPINGS, "tool_selection", "tool_overrides")}
 
 
 def to_words(value: Any) -> str:
@@ -216,6 +218,7 @@ BOTH = {
     "handlers": MCPHandlers(elicitation=answer_later, pending_calls=keep),
     "share": False,
 }
+BOUND = {"a": Secret.from_env_var("KEY"), "b": FromState("key"), "c": 5, "d": {"type": "env_var", "x": [1]}}
 RENDERED = {"source": "result", "handler": to_words}
 LAST = {"sum": {"source": "result", "handler": keep_last}, "all": {}}
 
@@ -249,8 +252,15 @@ class TestRoundTrips:
                     "outputs_to_string": {"add": RENDERED},
                     "tool_name_prefix": "my",
                     "tool_options": {"result_format": "content", "include_instructions": True},
-                    "tool_selection": {"exclude_tools": ["drop_*"], "required_hints": {"destructive_hint": True}},
-                    "tool_overrides": {"echo": {"name": "say", "bound_arguments": {"text": "well"}}},
+                    "tool_selection": {
+                        "exclude_tools": ["drop_*"],
+                        "tool_filter": is_wanted,
+                        "required_hints": {"destructive_hint": True},
+                    },
+                    "tool_overrides": {
+                        "echo": {"name": "say", "invocation_timeout": 5, "bound_arguments": {"text": "well"}},
+                        "pid": {"bound_arguments": BOUND},
+                    },
                     **BOTH,
                 },
             ),
@@ -261,7 +271,7 @@ class TestRoundTrips:
         data = json.loads(json.dumps(owner.to_dict()))
         for twin in (kind.from_dict(data), pickle.loads(pickle.dumps(owner))):  # noqa: S301
             assert twin.to_dict() == owner.to_dict() == data
-            for name in ("server_info", "handlers", "call_options", *MAPPINGS):
+            for name in ("server_info", "handlers", "call_options", "tool_options", *SHAPED[kind]):
                 assert getattr(twin, name) == getattr(owner, name)
             with twin:
                 assert twin.connection.is_ready

@@ -7,14 +7,12 @@ What the model sees of a server: which tools, with which names, descriptions and
 """
 
 import logging
-import pickle
 import re
 from typing import Any
 
 import pytest
-from haystack.components.agents import Agent
 from haystack.core.errors import SerializationError
-from haystack.dataclasses import ChatMessage, ImageContent, TextContent
+from haystack.dataclasses import ImageContent, TextContent
 from haystack.utils import Secret
 from mcp import types
 
@@ -30,10 +28,9 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.options import limit_result
-from tests.support.executors import every_executor
+from tests.support.executors import by_agent, every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 SECRET = "s3ntinel-of-a-binding"
@@ -77,21 +74,10 @@ def api_key(monkeypatch: pytest.MonkeyPatch) -> Secret:
 
 
 class TestWhichTools:
-    def test_the_order_is_the_same_whatever_order_the_server_lists_them_in(self):
-        server = ForeignServer(*map(definition, ["b", "c", "a"]))
-        with MCPToolset(server.info) as toolset:
-            assert names(toolset) == ["a", "b", "c"]
-            toolset.close()
-            server.tools = [*map(definition, ["c", "a", "b"])]
-            toolset.warm_up()
-            assert names(toolset) == ["a", "b", "c"]
-
     @pytest.mark.parametrize(
         ("parameters", "left"),
         [
             ({"exclude_tools": ["delete_*", "drop"]}, ["list", "look", "update"]),
-            ({"tool_filter": is_short}, ["drop", "list", "look"]),
-            ({"required_hints": {"read_only_hint": True}}, ["look"]),
             ({"required_hints": {"destructive_hint": False}}, ["look", "update"]),
             ({"required_hints": {"idempotent_hint": True, "open_world_hint": True}}, ["look"]),
             ({"tool_filter": is_short, "exclude_tools": ["l*"]}, ["drop"]),
@@ -109,7 +95,6 @@ class TestWhichTools:
             toolset.close()
             toolset.warm_up()
             for name in {"list", "drop", "delete_all", "look", "update"} - set(left):
-                assert caplog.text.count(f"Tool '{name}' is left out: `{next(iter(parameters))}`") <= 1
                 assert caplog.text.count(f"Tool '{name}' is left out: ") == 1
                 with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
                     toolset[name]
@@ -127,18 +112,18 @@ class TestWhichTools:
         assert len(told) == 4
         assert all(text.isprintable() for text in told)
 
-    def test_tools_that_are_not_for_a_model_stay_out(self, caplog):
+    def test_tools_that_are_not_for_a_model_stay_out_but_your_own_code_may_call_them(self, caplog):
         caplog.set_level(logging.INFO)
         reason = "only an app may use it"
-        both = {"_meta": {"ui": {"visibility": ["model", "app"], "resourceUri": "ui://x"}}}
         server = ForeignServer(
             definition("hidden", _meta={"ui": {"visibility": ["app"]}}),
-            definition("seen", **both),
+            definition("seen", _meta={"ui": {"visibility": ["model", "app"], "resourceUri": "ui://x"}}),
             definition("odd", _meta={"ui": 5}),
         )
-        with MCPToolset(server.info) as toolset:
+        with MCPToolset(server.info) as toolset, MCPTool("hidden", server.info) as hidden:
             assert names(toolset) == ["odd", "seen"]
             assert "Tool 'hidden' is left out: " in caplog.text and reason in caplog.text
+            assert hidden.call().text == "fine"
         with pytest.raises(ValueError, match=f"'hidden' of .* is in `tool_names`, but cannot be loaded: .*{reason}"):
             MCPToolset(server.info, tool_names=["hidden"], eager_connect=True)
 
@@ -151,16 +136,10 @@ class TestWhichTools:
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
             tool._load_listing(ToolListing(tools=[listed]))
 
-    def test_your_own_code_may_call_a_tool_that_is_for_apps(self):
-        server = ForeignServer(definition("hidden", _meta={"ui": {"visibility": ["app"]}}))
-        with MCPTool("hidden", server.info) as tool:
-            assert tool.call().text == "fine"
-
     def test_a_tool_that_is_named_and_left_out_is_an_error(self):
         server = ForeignServer(definition("delete"))
-        toolset = MCPToolset(
-            server.info, tool_names=["delete"], tool_selection=ToolSelection(required_hints={"read_only_hint": True})
-        )
+        selection = ToolSelection(required_hints={"read_only_hint": True})
+        toolset = MCPToolset(server.info, tool_names=["delete"], tool_selection=selection)
         with pytest.raises(ValueError, match=r"'delete' .* is in `tool_names`, .*its read_only_hint is False"):
             toolset.warm_up()
         with pytest.raises(MCPInvocationError, match="read_only_hint is False"):
@@ -173,82 +152,55 @@ class TestWhichTools:
             toolset.warm_up()
         assert names(toolset) == []
 
-    def test_a_filter_may_use_the_toolset(self):
-        toolset: MCPToolset
-        server, other = ForeignServer(definition("add")), ForeignServer(definition("other"))
-
-        def adds(_tool: types.Tool) -> bool:
-            toolset.add(MCPTool("other", other.info))
-            return True
-
-        toolset = MCPToolset(server.info, tool_selection=ToolSelection(tool_filter=adds))
-        with toolset:
-            assert sorted(names(toolset)) == ["add", "other"]
-            toolset["other"].close()
-
 
 class TestMistakes:
     @rows(
-        ("parameters", "message"),
+        ("selection", "message"),
         [
-            ({"tool_selection": {"exclude_tools": "add"}}, "`exclude_tools` must be a valid list"),
-            ({"tool_selection": {"tool_filter": 5}}, "`tool_filter` must be callable, got 5"),
-            (
-                {"tool_selection": {"tool_filter": is_never_awaited}},
-                "`tool_filter` must be .* not a coroutine function",
-            ),
-            (
-                {"tool_selection": {"required_hints": {"readOnly": True}}},
-                "`required_hints` .*'read_only_hint', 'destructive_hint'",
-            ),
-            ({"tool_selection": {"required_hints": {"read_only_hint": "yes"}}}, "`required_hints`"),
-            ({"tool_overrides": ["add"]}, "`tool_overrides` must be a valid dictionary"),
-            (
-                {"tool_overrides": {"add": {"nam": "x"}}},
-                "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`",
-            ),
-            ({"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must match pattern"),
-            ({"tool_overrides": {"add": {"invocation_timeout": 0}}}, "`invocation_timeout` must be greater than 0"),
-            ({"tool_overrides": {"add": {"retry_idempotent": "x"}}}, "`retry_idempotent` must be a valid boolean"),
-            ({"tool_overrides": {"add": {"bound_arguments": 5}}}, "`bound_arguments` must be a valid dict"),
-            (
-                {"tool_overrides": {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}}},
-                r"`bound_arguments` \(a\) must be a Secret, .* without Secrets inside$",
-            ),
-            (
-                {"tool_overrides": {"add": {"name": "x"}, "echo": {"name": "x"}}},
-                "`tool_overrides` gives two tools the name 'x'",
-            ),
-            ({"tool_options": {"max_result_size": 100}}, "`max_result_size` must be .* 200, got 100"),
-            ({"tool_options": {"include_instructions": 1}}, "`include_instructions` must be a valid boolean"),
-            ({"tool_overrides": {"add": {"description": ""}}}, "`description` must have at least 1 character"),
-            (
-                {"tool_overrides": {"add": {"bound_arguments": {"": 1}}}},
-                "tool 'add': .*`bound_arguments`",
-            ),
+            ({"tool_filter": 5}, "`tool_filter` must be callable, got 5"),
+            ({"tool_filter": is_never_awaited}, "`tool_filter` must be .* not a coroutine function"),
+            ({"required_hints": {"readOnly": True}}, "`required_hints` .*'read_only_hint', 'destructive_hint'"),
+            ({"required_hints": {"read_only_hint": "yes"}}, "`required_hints`"),
         ],
     )
-    def test_a_wrong_parameter_is_refused_at_construction(self, parameters, message):
+    def test_a_wrong_selection_is_refused_at_construction(self, selection, message):
         with pytest.raises(ValueError, match=message):
-            MCPToolset(COUNTER, **parameters)
-
-    @rows("key", ["", None, 5])
-    def test_a_key_of_the_state_has_a_name(self, key):
-        with pytest.raises(ValueError, match="FromState: `key` must"):
-            FromState(key)
+            MCPToolset(COUNTER, tool_selection=selection)
 
     @rows(
-        "parameter", ["tool_overrides", "exclude_tools", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
+        ("overrides", "message"),
+        [
+            (["add"], "`tool_overrides` must be a valid dictionary"),
+            ({"add": {"nam": "x"}}, "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`"),
+            ({"add": {"name": "a b"}}, "tool 'add': ToolOverride: `name` must match pattern"),
+            ({"add": {"invocation_timeout": 0}}, "`invocation_timeout` must be greater than 0"),
+            ({"add": {"bound_arguments": 5}}, "`bound_arguments` must be a valid dict"),
+            (
+                {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}},
+                r"`bound_arguments` \(a\) must be a Secret, .* without Secrets inside$",
+            ),
+            ({"add": {"bound_arguments": {"": 1}}}, "tool 'add': .*`bound_arguments`"),
+            ({"add": {"name": "x"}, "echo": {"name": "x"}}, "`tool_overrides` gives two tools the name 'x'"),
+        ],
     )
-    def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, parameter, caplog):
-        value = ["serch"] if parameter == "exclude_tools" else {"serch": {}}
+    def test_a_wrong_override_is_refused_at_construction(self, overrides, message):
+        with pytest.raises(ValueError, match=message):
+            MCPToolset(COUNTER, tool_overrides=overrides)
+
+    def test_a_key_of_the_state_has_a_name(self):
+        with pytest.raises(ValueError, match="FromState: `key` must"):
+            FromState("")
+
+    def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, caplog):
+        parameters = ["tool_overrides", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
+        given = {name: {"serch": {}} for name in parameters}
         server = ForeignServer(definition("search"))
-        given = {"tool_selection": {parameter: value}} if parameter == "exclude_tools" else {parameter: value}
-        with MCPToolset(server.info, **given) as toolset:
+        with MCPToolset(server.info, tool_selection={"exclude_tools": ["serch"]}, **given) as toolset:
             toolset.close()
             toolset.warm_up()
-        told = [record.getMessage() for record in caplog.records if parameter in record.getMessage()]
-        assert len(told) == 1 and "'serch'" in told[0] and "Did you mean 'search'?" in told[0]
+        for parameter in ("exclude_tools", *parameters):
+            [told] = [each.getMessage() for each in caplog.records if parameter in each.getMessage()]
+            assert "'serch'" in told and "Did you mean 'search'?" in told
 
     @rows(
         ("tool", "parameter", "message"),
@@ -272,47 +224,40 @@ class TestNamesAndDescriptions:
         server = ForeignServer(
             definition("search", SEARCH, description="Search.", output_schema=output),
             definition("drop"),
-            definition("zap", description="Zap.", _meta={"ui": {"visibility": ["app"]}}),
             definition("list", description="List."),
         )
         server.answer = text_result("found", structured_content={"hits": 1})
+        bound = {"api_key": api_key, "tenant": FromState("tenant")}
+        override = ToolOverride(name="find_docs", description="Find documents.", bound_arguments=bound)
         toolset = MCPToolset(
             server.info,
             tool_name_prefix="kb",
             tool_selection=ToolSelection(exclude_tools=["dr*"]),
-            tool_overrides={
-                "search": ToolOverride(
-                    name="find_docs",
-                    description="Find documents.",
-                    bound_arguments={"api_key": api_key, "tenant": FromState("tenant")},
-                )
-            },
+            tool_overrides={"search": override},
             tool_options=ToolOptions(include_output_schema=True),
         )
-        generator = ScriptedChatGenerator([call("find_docs", query="x", api_key="mine", tenant="other"), say("done")])
-        agent = Agent(chat_generator=generator, tools=toolset, state_schema={"tenant": {"type": str}})
+        given = {"query": "x", "api_key": "mine", "tenant": "other"}
         with toolset:
-            agent.run(messages=[ChatMessage.from_user("go")], tenant="acme")
+            tenant = {"state_schema": {"tenant": {"type": str}}, "state": {"tenant": "acme"}}
+            outcome = by_agent(toolset, ("find_docs", given), **tenant)
         described = (
             'Find documents.\n\nThe result has this JSON schema: {"type":"object",'
             '"properties":{"hits":{"type":"integer"}}}'
         )
-        assert generator.turns[0].tool_specs == [
+        assert outcome.turns[0].tool_specs == [
             {"name": "kb_list", "description": "List.", "parameters": {"type": "object", "properties": {}}},
             {"name": "find_docs", "description": described, "parameters": schema("query")},
         ]
-        assert generator.turns[1].tool_results == ["found"]
+        assert outcome.result == "found"
         assert server.calls == [("search", {"query": "x", "api_key": SECRET, "tenant": "acme"})]
 
     def test_arguments_whose_names_not_all_models_take_are_renamed_for_the_model_and_sent_as_the_server_has_them(self):
         odd = {"filter[id]": {"type": "integer"}, "$top": {"type": "integer"}, "tenant@": {"type": "string"}}
         server = ForeignServer(definition("list", {"type": "object", "properties": odd, "required": ["filter[id]"]}))
-        override = ToolOverride(bound_arguments={"tenant@": "acme"})
-        generator = ScriptedChatGenerator([call("list", filter_id="5", top="null"), say("done")])
-        with MCPToolset(server.info, tool_overrides={"list": override}) as toolset:
-            Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
-            toolset["list"].call(**{"filter[id]": 6, "$top": "7"})
-        shown = generator.turns[0].tool_specs[0]["parameters"]
+        with MCPTool("list", server.info, bound_arguments={"tenant@": "acme"}) as tool:
+            outcome = by_agent([tool], ("list", {"filter_id": "5", "top": "null"}))
+            tool.call(**{"filter[id]": 6, "$top": "7"})
+        shown = outcome.turns[0].tool_specs[0]["parameters"]
         assert shown["properties"] == {
             "filter_id": {"title": "filter[id]", "type": "integer"},
             "top": {"title": "$top", "type": "integer"},
@@ -340,41 +285,26 @@ class TestNamesAndDescriptions:
         assert server.calls == [("paint", {f"of{hidden}": "x"})]
 
     def test_the_options_of_one_tool_are_its_own(self):
-        server = ForeignServer(definition("slow", **hints(idempotent_hint=True)), definition("other"))
-        override = ToolOverride(
-            invocation_timeout=120, result_format="json", retry_idempotent=True, max_result_size=500
-        )
+        own = {"result_format": "json", "retry_idempotent": True, "max_result_size": 500}
         options = ToolOptions(result_format="content", max_result_size=1000)
-        with MCPToolset(server.info, tool_options=options, tool_overrides={"slow": override}) as toolset:
-            slow, other = toolset["slow"], toolset["other"]
-            assert (slow.invocation_timeout, other.invocation_timeout, toolset.invocation_timeout) == (120, 30, 30)
-            assert (slow.tool_options.result_format, other.tool_options.result_format) == ("json", "content")
-            assert (slow.tool_options.retry_idempotent, other.tool_options.retry_idempotent) == (True, None)
-            assert (slow.tool_options.max_result_size, other.tool_options.max_result_size) == (500, 1000)
-
-    def test_the_timeout_of_one_tool_is_kept(self):
-        overrides = {"sleep": {"invocation_timeout": 0.2}}
-        with MCPToolset(
-            COUNTER, tool_names=["sleep", "echo"], tool_overrides=overrides, invocation_timeout=60
-        ) as toolset:
+        overrides = {"sleep": {"invocation_timeout": 0.2, **own}}
+        with MCPToolset(COUNTER, tool_options=options, tool_overrides=overrides, invocation_timeout=60) as toolset:
+            sleep, echo = toolset["sleep"], toolset["echo"]
+            assert {name: getattr(sleep.tool_options, name) for name in own} == own
+            assert echo.tool_options == options
+            assert (echo.invocation_timeout, toolset.invocation_timeout) == (60, 60)
             with pytest.raises(TimeoutError, match=r"after 0.2 seconds"):
-                toolset["sleep"].invoke(seconds=120)
-            assert toolset["echo"].call(text="well").text == "well"
+                sleep.invoke(seconds=120)
 
 
 class TestBoundArguments:
     @every_executor
     def test_the_bound_value_wins_over_the_models(self, execute, api_key, caplog):
         server = ForeignServer(definition("search", SEARCH))
-        bound = ToolOverride(bound_arguments={"api_key": api_key, "tenant": FromState("tenant")})
-        with MCPToolset(server.info, tool_overrides={"search": bound}) as toolset:
-            outcome = execute(
-                toolset,
-                ("search", {"query": "x", "tenant": "evil", "api_key": "evil"}),
-                state_schema={"tenant": {"type": str}},
-                state={"tenant": "acme"},
-            )
-        assert outcome.result == "fine"
+        bound = {"api_key": api_key, "tenant": FromState("tenant")}
+        state = {"state_schema": {"tenant": {"type": str}}, "state": {"tenant": "acme"}}
+        with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": bound}}) as toolset:
+            execute(toolset, ("search", {"query": "x", "tenant": "evil", "api_key": "evil"}), **state)
         assert server.calls == [("search", {"query": "x", "tenant": "acme", "api_key": SECRET})]
         assert "evil" not in caplog.text and SECRET not in caplog.text
 
@@ -412,16 +342,11 @@ class TestBoundArguments:
             tool.call(query="x", tenant="y")
         assert [arguments["api_key"] for _, arguments in server.calls] == [SECRET, "rotated"]
 
-    @pytest.mark.parametrize(
-        "annotated",
-        [
-            {"type": "string", "x-mcp-header": "Api-Key"},
-            {"type": "object", "properties": {"inner": {"type": "string", "x-mcp-header": "Api-Key"}}},
-        ],
-    )
-    def test_a_secret_is_never_sent_as_a_header(self, api_key, annotated):
+    @rows("is_nested", [False, True])
+    def test_a_secret_is_never_sent_as_a_header(self, api_key, is_nested):
+        header = {"type": "string", "x-mcp-header": "Api-Key"}
         search = schema("query")
-        search["properties"]["api_key"] = annotated
+        search["properties"]["api_key"] = {"type": "object", "properties": {"a": header}} if is_nested else header
         server = ForeignServer(definition("search", search))
         toolset = MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"api_key": api_key}}})
         with pytest.raises(ValueError, match=r"binds 'api_key' to a Secret, but the server wants .*x-mcp-header"):
@@ -432,57 +357,32 @@ class TestBoundArguments:
 
 
 class TestStoring:
-    def test_everything_survives_storing_and_pickling(self, api_key):
-        parameters = {
-            "tool_selection": ToolSelection(
-                exclude_tools=["delete_*"], tool_filter=is_short, required_hints={"read_only_hint": True}
-            ),
-            "tool_overrides": {
-                "search": ToolOverride(
-                    name="find",
-                    invocation_timeout=5,
-                    bound_arguments={"a": api_key, "b": FromState("key"), "c": 5, "d": {"type": "env_var", "x": [1]}},
-                )
-            },
-            "tool_options": ToolOptions(max_result_size=500, include_output_schema=True),
-        }
-        toolset = MCPToolset(COUNTER, **parameters)
-        stored = toolset.to_dict()
-        assert SECRET not in str(stored)
-        assert stored["data"]["tool_selection"]["tool_filter"].endswith("test_shaping.is_short")
-        for copy in (MCPToolset.from_dict(stored), pickle.loads(pickle.dumps(toolset))):  # noqa: S301
-            assert copy.to_dict() == stored
-            assert {name: getattr(copy, name) for name in parameters} == parameters
-        assert SECRET not in str(toolset._to_trace_dict()) + repr(toolset)
-
     def test_a_tool_of_a_toolset_is_stored_with_its_shape(self, api_key):
-        overrides = {
-            "search": ToolOverride(
-                name="find",
-                description="Find.",
-                invocation_timeout=5,
-                max_result_size=300,
-                bound_arguments={"t": FromState("t"), "k": api_key},
-            )
-        }
+        bound = {"t": FromState("t"), "k": api_key}
+        override = ToolOverride(
+            name="find", description="Find.", invocation_timeout=5, max_result_size=300, bound_arguments=bound
+        )
         mappings = {
             "inputs_from_state": {"user": "u"},
             "outputs_to_state": {"said": {"source": "result"}},
             "outputs_to_string": {"source": "result"},
         }
-        by_tool = {name: {"search": mapping} for name, mapping in mappings.items()}
-        options = ToolOptions(include_instructions=True)
         toolset = MCPToolset(
-            COUNTER, ["search"], connection_timeout=7, tool_overrides=overrides, tool_options=options, **by_tool
+            COUNTER,
+            ["search"],
+            connection_timeout=7,
+            tool_overrides={"search": override},
+            tool_options=ToolOptions(include_instructions=True),
+            **{name: {"search": mapping} for name, mapping in mappings.items()},
         )
         stored = toolset["find"].to_dict()
+        assert SECRET not in str(stored)
         assert stored["data"]["tool_options"] == {"max_result_size": 300}
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
         assert {name: stored["data"][name] for name in mappings} == mappings
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
-        assert (tool.connection_timeout, tool.invocation_timeout, tool.tool_options.max_result_size) == (7, 5, 300)
-        assert tool.bound_arguments == {"t": FromState("t"), "k": api_key}
+        assert (tool.connection_timeout, tool.invocation_timeout, tool.bound_arguments) == (7, 5, bound)
 
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
         toolset = MCPToolset(COUNTER, tool_selection=ToolSelection(tool_filter=lambda _tool: True))
@@ -497,21 +397,14 @@ class TestTheSizeOfResults:
     def test_the_model_sees_the_beginning_and_the_end_and_everybody_else_all(self):
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000 + "z" * 5000)
-        generator = ScriptedChatGenerator([call("read"), say("done")])
-        with MCPTool(
-            "read",
-            server.info,
-            tool_options=ToolOptions(max_result_size=400),
-            outputs_to_state={"all": {"source": "result"}},
-        ) as tool:
-            agent = Agent(chat_generator=generator, tools=[tool], state_schema={"all": {"type": str}})
-            result = agent.run(messages=[ChatMessage.from_user("go")])
+        options, state = ToolOptions(max_result_size=400), {"all": {"source": "result"}}
+        with MCPTool("read", server.info, tool_options=options, outputs_to_state=state) as tool:
+            outcome = by_agent([tool], ("read", {}), state_schema={"all": {"type": str}})
             assert len(tool.call().text) == 10_000
-        (seen,) = generator.turns[1].tool_results
-        assert len(seen) <= 400
-        left_out = re.fullmatch(r"(a+)\n\[… (\d+) of 10000 characters left out …\]\n(z+)", seen)
+        assert len(outcome.result) <= 400
+        left_out = re.fullmatch(r"(a+)\n\[… (\d+) of 10000 characters left out …\]\n(z+)", outcome.result)
         assert left_out and len(left_out[1]) + int(left_out[2]) + len(left_out[3]) == 10_000
-        assert result["all"] == "a" * 5000 + "z" * 5000
+        assert outcome.state["all"] == "a" * 5000 + "z" * 5000
 
     @rows(
         "outputs_to_string",
@@ -526,9 +419,8 @@ class TestTheSizeOfResults:
     def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000)
-        with MCPTool(
-            "read", server.info, tool_options=ToolOptions(max_result_size=400), outputs_to_string=outputs_to_string
-        ) as tool:
+        options = ToolOptions(max_result_size=400)
+        with MCPTool("read", server.info, tool_options=options, outputs_to_string=outputs_to_string) as tool:
             outcome = execute([tool], ("read", {}))
             assert "characters left out" in outcome.result
             assert len(outcome.result) < 500
