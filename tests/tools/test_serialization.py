@@ -273,6 +273,7 @@ class TestRoundTrips:
             assert twin.to_dict() == owner.to_dict() == data
             for name in ("server_info", "handlers", "call_options", "tool_options", *SHAPED[kind]):
                 assert getattr(twin, name) == getattr(owner, name)
+            assert not twin.connection.is_ready
             with twin:
                 assert twin.connection.is_ready
                 assert twin.to_dict() == data

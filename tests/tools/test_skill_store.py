@@ -15,7 +15,7 @@ import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, FileContent, ImageContent
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import decline
 from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
@@ -71,16 +71,6 @@ class TestSkillStore:
         assert "Unknown skill 'sweep'. Available skills: tidy, cook." in unknown
         # One listing, of two pages, and only the files that were wanted.
         assert server.requests == ["skills/list"] * 2 + ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
-
-    def test_it_shares_the_session_of_a_toolset_of_the_same_server(self) -> None:
-        server = SkillServer()
-        handlers = MCPHandlers(elicitation=decline)
-        with MCPToolset(server.info, handlers=handlers) as toolset:
-            with MCPSkillStore(server.info, handlers=handlers) as store:
-                assert store.load_skill("tidy") == ("First the desk.\n", ["desk.md"])
-                assert toolset.connection.status().users == 2
-            assert toolset.connection.status().users == 1
-            assert toolset.connection.status().sessions == 1
 
     def test_a_file_that_changed_is_refused_until_the_skills_are_listed_again(self) -> None:
         from haystack.tools import SkillToolset
@@ -149,16 +139,10 @@ class TestSkillStore:
         finally:
             loaded.close()
 
-    def test_a_server_without_the_extension_has_none(self) -> None:
-        with MCPSkillStore(SkillServer(has_extension=False).info) as store:
-            assert store.list_skills() == {}
-            with pytest.raises(KeyError, match="Available skills: none"):
-                store.load_skill("tidy")
-
-    async def test_it_is_opened_and_closed_asynchronously_and_used_again(self) -> None:
-        server = SkillServer()
-        async with MCPSkillStore(server.info) as store:
+    async def test_a_server_without_the_extension_has_none(self) -> None:
+        async with MCPSkillStore(SkillServer(has_extension=False).info) as store:
             assert store.connection.is_ready
+            assert await asyncio.to_thread(store.list_skills) == {}
+            with pytest.raises(KeyError, match="Available skills: none"):
+                await asyncio.to_thread(store.load_skill, "tidy")
         assert store.connection.status().state == "closed"
-        assert set(await asyncio.to_thread(store.list_skills)) == {"tidy", "cook"}
-        await store.close_async()

@@ -10,7 +10,6 @@ import asyncio
 import copy
 import inspect
 import json
-import pickle
 from typing import Any
 
 import pytest
@@ -22,7 +21,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    ToolOptions,
 )
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 from tests.support.foreign_server import ForeignServer, definition
@@ -46,34 +44,48 @@ def first(owner: MCPTool | MCPToolset) -> MCPTool:
 
 both = pytest.mark.parametrize("make", [tool_of, toolset_of], ids=["tool", "toolset"])
 TIMEOUTS = {"connection_timeout": 30, "invocation_timeout": 30, "eager_connect": False}
-MAPPINGS = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
 
 
 @rows(
-    ("kind", "documented"),
+    ("kind", "documented", "mappings"),
     [
-        (MCPTool, {"name": ..., "server_info": ..., "description": None, **TIMEOUTS}),
-        (MCPToolset, {"server_info": ..., "tool_names": None, **TIMEOUTS}),
+        (
+            MCPTool,
+            {"name": ..., "server_info": ..., "description": None, **TIMEOUTS},
+            ["outputs_to_string", "inputs_from_state", "outputs_to_state"],
+        ),
+        (
+            MCPToolset,
+            {"server_info": ..., "tool_names": None, **TIMEOUTS},
+            ["inputs_from_state", "outputs_to_state", "outputs_to_string"],
+        ),
     ],
 )
-def test_the_documented_signature_holds(kind, documented):
-    mappings = MAPPINGS if kind is MCPToolset else ("outputs_to_string", "inputs_from_state", "outputs_to_state")
-    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
-    assert [
-        (each.name, ... if each.default is each.empty else each.default)
-        for each in parameters
+def test_the_documented_signature_holds(kind, documented, mappings):
+    found = {
+        each.name: ... if each.default is each.empty else each.default
+        for each in inspect.signature(kind).parameters.values()
         if each.kind is not each.KEYWORD_ONLY
-    ] == [*documented.items(), *((name, None) for name in mappings)]
+    }
+    assert list(found.items()) == list({**documented, **dict.fromkeys(mappings)}.items())
 
 
 @both
 class TestConnecting:
-    def test_an_eager_one_has_what_the_server_says_at_once(self, make):
-        owner = make("add", COUNTER, eager_connect=True)
-        try:
+    async def test_it_is_eager_or_a_context_manager_and_closed_as_often_as_one_likes(self, make):
+        owner = make("add", COUNTER, connection_timeout=7, invocation_timeout=8.5)
+        owner.close()
+        await owner.close_async()
+        assert owner.connection.status().state == "idle"
+        for each in (owner, first(owner)):
+            assert (each.connection_timeout, each.invocation_timeout) == (7, 8.5)
+        async with owner:
             assert first(owner).description == "Add two integers."
-        finally:
-            owner.close()
+        assert owner.connection.status().state == "closed"
+        owner.close()
+        eager = make("add", COUNTER, eager_connect=True)
+        assert first(eager).description == "Add two integers."
+        await eager.close_async()
 
     def test_an_eager_one_of_a_server_that_cannot_be_reached_is_a_connection_error(self, make):
         info = StdioServerInfo(command="mcp-no-such-command")
@@ -85,19 +97,7 @@ class TestConnecting:
     async def test_a_failed_warm_up_on_entering_closes_the_connection(self, make, is_async):
         owner = make("subtract", COUNTER)
         with pytest.raises(MCPToolNotFoundError):
-            if is_async:
-                async with owner:
-                    pass
-            else:
-                with owner:
-                    pass
-        state = owner.connection.status().state
-        await owner.close_async()
-        assert state == "closed"
-
-    async def test_it_is_an_asynchronous_context_manager(self, make):
-        async with make("add", COUNTER) as owner:
-            assert first(owner).description == "Add two integers."
+            await owner.__aenter__() if is_async else owner.__enter__()
         assert owner.connection.status().state == "closed"
 
     def test_warming_up_again_asks_nothing_of_the_server(self, make):
@@ -124,70 +124,26 @@ class TestConnecting:
             assert first(owner) is tool
             assert tool.description == "New."
 
-    def test_closing_is_safe_before_use_and_repeatedly(self, make):
-        owner = make("add", COUNTER)
-        owner.close()
-        owner.close()
-        asyncio.run(owner.close_async())
-        assert owner.connection.status().state == "idle"
-
     def test_it_may_have_a_session_of_its_own(self, make):
         server = ForeignServer(definition("one"))
         with make("one", server.info) as owner, make("one", server.info, share=False) as alone:
             assert owner.connection.status().users == alone.connection.status().users == 1
         assert server.listings == 2
 
-    def test_timeouts_are_readable(self, make):
-        owner = make("sleep", COUNTER, connection_timeout=7, invocation_timeout=8.5)
-        assert (owner.connection_timeout, owner.invocation_timeout) == (7, 8.5)
-        assert (first(owner).connection_timeout, first(owner).invocation_timeout) == (7, 8.5)
-
 
 @both
-class TestAsAnObject:
-    def test_a_copy_is_the_object_itself(self, make):
-        with make("add", COUNTER) as owner:
-            assert copy.copy(owner) is owner
-            assert copy.deepcopy([{"tools": [owner]}])[0]["tools"][0] is owner
-
-    def test_it_is_equal_to_itself_and_to_no_other(self, make):
-        with make("add", COUNTER) as owner, make("echo", COUNTER) as other:
-            assert owner == owner  # noqa: PLR0124
-            assert owner != other
-            assert owner in [owner]
-
-    def test_pickling_keeps_the_configuration_and_not_the_connection(self, make):
-        owner = make(
-            "add",
-            COUNTER,
-            connection_timeout=7,
-            invocation_timeout=8,
-            tool_options=ToolOptions(result_format="json"),
-            share=False,
-        )
-        with owner:
-            twin = pickle.loads(pickle.dumps(owner))  # noqa: S301
-            assert twin.to_dict() == owner.to_dict()
-            assert not twin.connection.is_ready
-        with twin:
-            assert json.loads(first(twin).invoke(a=1, b=2))["isError"] is False
-
-    def test_neither_repr_nor_trace_show_plain_secrets(self, make):
-        info = StreamableHttpServerInfo(
-            url=f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET}
-        )
-        owner = make("add", info)
-        assert SECRET not in repr(owner)
-        assert SECRET not in json.dumps(owner._to_trace_dict())
-        assert SECRET not in str(MCPConnectionError("x", server_info=info))
+def test_it_is_copied_as_itself_and_equal_to_no_other_and_shows_no_plain_secrets(make):
+    info = StreamableHttpServerInfo(f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET})
+    owner, other = make("add", info), make("add", info)
+    assert copy.copy(owner) is owner
+    assert copy.deepcopy([{"tools": [owner]}])[0]["tools"][0] is owner
+    assert owner == owner  # noqa: PLR0124
+    assert owner != other
+    shown = [repr(owner), json.dumps(owner._to_trace_dict()), str(MCPConnectionError("x", server_info=info))]
+    assert SECRET not in "".join(shown)
 
 
-@rows(
-    ("owner", "shown"),
-    [
-        (MCPTool("add", COUNTER), f"MCPTool(name='add', server_info={COUNTER!r})"),
-        (MCPToolset(COUNTER, ["add"]), f"MCPToolset(server_info={COUNTER!r}, tools=['add'], not warmed up)"),
-    ],
-)
-def test_its_repr_names_the_server_and_the_tools(owner, shown):
-    assert repr(owner) == shown
+def test_its_repr_names_the_server_and_the_tools():
+    assert repr(MCPTool("add", COUNTER)) == f"MCPTool(name='add', server_info={COUNTER!r})"
+    shown = f"MCPToolset(server_info={COUNTER!r}, tools=['add'], not warmed up)"
+    assert repr(MCPToolset(COUNTER, ["add"])) == shown

@@ -23,14 +23,13 @@ from haystack_integrations.tools.mcp import (
     MCPRegistry,
     MCPTool,
     MCPToolset,
-    StdioServerInfo,
     ToolConfig,
     ToolOptions,
     call_budget,
-    load_mcp_toolsets,
 )
 from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.executors import by_agent
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -90,29 +89,23 @@ class TestLimit:
     @pytest.mark.parametrize("options", [{}, {"result_format": "json"}, {"result_format": "content"}])
     @pytest.mark.parametrize("on_tool_error", ["agent", "model"])
     def test_a_tool_that_fails_too_often_is_not_called_any_more(self, way, on_tool_error, options):
-        server = FailingServer()
-        with MCPToolset(
-            server.info, tool_options=ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, **options)
-        ) as toolset:
+        server, how = FailingServer(), ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, **options)
+        with MCPToolset(server.info, tool_options=how) as toolset:
             messages = run(agent(toolset, *[call("f", n=n) for n in range(4)], call("g")), way)
         assert [name for name, _ in server.calls] == ["f", "f", "g"]
-        assert [("broken" in text, "2 times in a row" in text) for text, _ in told(messages)] == [
-            (True, False),
-            (True, True),
-            (False, True),
-            (False, True),
-            (True, False),
-        ]
+        said = [("broken" in text, "2 times in a row" in text) for text, _ in told(messages)]
+        assert said == [(True, False), (True, True), (False, True), (False, True), (True, False)]
         if on_tool_error == "agent":
-            assert told(messages)[0] == (BROKEN, True)
-            assert told(messages)[1:3] == [(f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
+            assert told(messages)[:3] == [(BROKEN, True), (f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
 
     @both_ways
-    def test_a_call_that_succeeds_begins_the_count_anew(self, way):
+    def test_a_call_that_succeeds_and_the_next_run_begin_the_count_anew(self, way):
         server = FailingServer(2, 5)
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
-            run(agent(toolset, *[call("f")] * 9), way)
-        assert len(server.calls) == 4
+            first = run(agent(toolset, *[call("f")] * 9), way)
+            assert len(server.calls) == 4
+            run(agent(toolset, *[call("f")] * 4), way, [*first, *GO])
+        assert len(server.calls) == 7
 
     async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
         server = FailingServer()
@@ -131,13 +124,6 @@ class TestLimit:
         assert len(server.calls) == 4
         for each in ran:
             assert told(each["messages"])[-1] == (TWICE, True)
-
-    def test_the_next_run_of_a_conversation_begins_anew(self):
-        server = FailingServer()
-        with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
-            first = run(agent(toolset, *[call("f")] * 3), "run")
-            run(agent(toolset, *[call("f")] * 3), "run", [*first, *GO])
-        assert len(server.calls) == 4
 
     def test_calls_that_were_refused_have_not_failed(self):
         server = FailingServer()
@@ -158,10 +144,7 @@ class TestLimit:
     def test_it_holds_for_single_tools_beside_arguments_from_the_state(self):
         server = FailingServer()
         state = {"inputs_from_state": {"f": {"messages": "n"}}} if HAS_HOOKS else {}
-        overrides = {"f": {"max_tool_failures": 1, "name": "ff"}, "g": {"on_tool_error": "raise"}}
-        with MCPToolset(server.info, tool_overrides=overrides, **state) as toolset:
-            assert toolset["ff"].tool_options.max_tool_failures == 1
-            assert toolset["g"].tool_options.on_tool_error == "raise"
+        with MCPToolset(server.info, tool_overrides={"f": {"max_tool_failures": 1, "name": "ff"}}, **state) as toolset:
             run(agent(toolset, *[call("ff")] * 3), "run")
         assert len(server.calls) == 1
         tool = MCPTool("f", server.info, tool_options=ToolOptions(max_tool_failures=1))
@@ -219,38 +202,21 @@ class TestWhoGetsIt:
             assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), way))) is MCPInvocationError
 
     @pytest.mark.parametrize("is_one_of_several", [False, True])
-    def test_a_handler_of_results_gets_no_failure(self, is_one_of_several):
+    def test_neither_a_handler_of_results_nor_the_state_gets_a_failure(self, is_one_of_several):
         shown = {"source": "docs", "handler": lambda docs: ", ".join(each["title"] for each in docs)}
-        outputs = {"outputs_to_string": {"f": {"titles": shown} if is_one_of_several else shown}}
-        with MCPToolset(FailingServer().info, tool_options=ToolOptions(on_tool_error="model"), **outputs) as toolset:
-            [(text, is_error)] = told(run(agent(toolset, call("f"), raises=True), "run"))
-        assert "[This tool call failed] Failed to invoke Tool `f`: broken" in text
-        assert not is_error
+        outputs = {
+            "outputs_to_string": {"titles": shown} if is_one_of_several else shown,
+            "outputs_to_state": {"found": {"source": "result"}},
+        }
+        how = ToolOptions(on_tool_error="model")
+        with MCPTool("f", FailingServer().info, tool_options=how, **outputs) as tool:
+            outcome = by_agent([tool], ("f", {}), state_schema={"found": {"type": str}})
+        assert "[This tool call failed] Failed to invoke Tool `f`: broken" in outcome.result
+        assert not outcome.state["found"]
 
-    @rows(
-        "options",
-        [{"outputs_to_string": {"raw_result": True}}, {"outputs_to_string": {"source": "docs"}}, {}],
-    )
-    def test_a_message_with_a_failure_can_be_written_to_yaml(self, options):
-        how = ToolOptions(on_tool_error="model", result_format=None if options else "json")
-        with MCPTool("f", FailingServer().info, tool_options=how, **options) as tool:
+    @rows(("outputs", "result_format"), [({"raw_result": True}, None), ({"source": "docs"}, None), (None, "json")])
+    def test_a_message_with_a_failure_can_be_written_to_yaml(self, outputs, result_format):
+        how = ToolOptions(on_tool_error="model", result_format=result_format)
+        with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=outputs) as tool:
             messages = run(agent([tool], call("f"), raises=True), "run")
         assert BROKEN in yaml.safe_dump([message.to_dict() for message in messages], width=1000)
-
-    def test_nothing_of_an_error_gets_into_the_state(self):
-        outputs = {"outputs_to_state": {"f": {"found": {"source": "result"}}}}
-        with MCPToolset(FailingServer().info, tool_options=ToolOptions(on_tool_error="model"), **outputs) as toolset:
-            generator = ScriptedChatGenerator([call("f"), say("done")])
-            one = Agent(chat_generator=generator, tools=toolset, state_schema={"found": {"type": str}})
-            assert not one.run(messages=GO).get("found")
-
-
-def test_the_options_are_stored_and_stand_in_files():
-    options = {"max_tool_failures": 3, "on_tool_error": "raise", "include_instructions": True}
-    toolset = MCPToolset(StdioServerInfo("x"), tool_options=options, tool_overrides={"f": {"max_tool_failures": 1}})
-    loaded = MCPToolset.from_dict(toolset.to_dict())
-    assert loaded.tool_options.changed() == options
-    assert loaded.tool_overrides["f"].max_tool_failures == 1
-    entry = {"command": "x", "tool_options": options}
-    [from_file] = load_mcp_toolsets({"mcpServers": {"x": entry}}, prefix_tool_names=False)
-    assert from_file.tool_options.changed() == options

@@ -25,34 +25,26 @@ from haystack_integrations.tools.mcp import (
     OAuthConfig,
     SSEServerInfo,
     StdioServerInfo,
-    StreamableHttpServerInfo,
     ToolConfig,
-    ToolOverride,
     serving,
 )
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
-from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPProvider
+from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-from tests.support.foreign_server import ForeignServer, definition
+from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
-@rows("protocol", ["legacy", "auto", None])
-async def test_a_call_gives_a_typed_result(shared_http_server, protocol):
-    info = COUNTER
-    if protocol is not None:
-        info = StreamableHttpServerInfo(shared_http_server("streamable-http", "--protocol", protocol).url)
-    tool = MCPTool("structured", info, connection_timeout=60)
-    async with tool:
+async def test_a_call_gives_a_typed_result():
+    async with MCPTool("structured", COUNTER) as tool:
         result = await tool.call_async(city="Paris")
-        assert isinstance(result.raw, types.CallToolResult)
-        assert result.structured["city"] == "Paris"
-        assert json.loads(result.text) == result.structured
-        assert [type(part) for part in result.content] == [TextContent]
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            result.text = "other"
+    assert isinstance(result.raw, types.CallToolResult)
+    assert json.loads(result.text) == result.structured == result.value
+    assert [type(part) for part in result.content] == [TextContent]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.text = "other"
 
 
 def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
@@ -70,11 +62,10 @@ def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
         assert (result.text, result.structured, result.content) == ("", {"a": 1}, [])
 
 
-@pytest.mark.parametrize(
+@rows(
     ("structured", "value"),
     [
         ({"result": 8}, 8),
-        ({"result": [1, 2]}, [1, 2]),
         ({"result": None}, None),
         ({"result": 8, "unit": "kg"}, {"result": 8, "unit": "kg"}),
         ({}, {}),
@@ -83,8 +74,7 @@ def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
 )
 def test_a_typed_result_has_the_bare_value(structured, value):
     server = ForeignServer(definition("look"))
-    text = types.TextContent(type="text", text="eight")
-    server.answer = types.CallToolResult(content=[text], structured_content=structured)
+    server.answer = text_result("eight", structured_content=structured)
     with MCPTool("look", server.info) as tool:
         assert tool.call().value == value
 
@@ -107,23 +97,17 @@ def test_a_toolset_is_shown_as_a_table_in_a_terminal():
     assert lines[1].endswith("xx…") and len(lines[1]) < 120
 
 
-def text(value: str) -> types.TextContent:
-    return types.TextContent(type="text", text=value)
-
-
 PIXEL = types.ImageContent(type="image", data="iVBORw0KGgo=", mime_type="image/png")
 SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"onerror="alert(1)')
 
 
-@pytest.mark.parametrize(
+@rows(
     ("content", "structured", "shown", "html"),
     [
-        ([text("hello")], None, "MCPToolResult(text='hello')", "<pre>hello</pre>"),
-        ([text("8")], {"result": 8}, "MCPToolResult(text='8')", "<pre>8</pre>"),
-        ([text("hi")], {"result": "hi"}, "MCPToolResult(text='hi')", "<pre>hi</pre>"),
-        ([text('{"a": 1}')], {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
+        (["8"], {"result": 8}, "MCPToolResult(text='8')", "<pre>8</pre>"),
+        (['{"a": 1}'], {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
         (
-            [text("one city")],
+            ["one city"],
             {"a": 1},
             "MCPToolResult(text='one city', structured={'a': 1})",
             "<pre>one city</pre><pre>{\n  &quot;a&quot;: 1\n}</pre>",
@@ -131,16 +115,17 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
         ([], {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
         ([], None, "MCPToolResult()", "<em>no content</em>"),
         (
-            [text("<b>"), PIXEL, text("after")],
+            ["<b>", PIXEL],
             None,
-            "MCPToolResult(content=['<b>', <image/png, 9 bytes>, 'after'])",
-            '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo="><pre>after</pre>',
+            "MCPToolResult(content=['<b>', <image/png, 9 bytes>])",
+            '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo=">',
         ),
     ],
 )
 def test_a_result_shows_its_content_once(content, structured, shown, html):
     server = ForeignServer(definition("look"))
-    server.answer = types.CallToolResult(content=content, structured_content=structured)
+    server.answer = text_result(*[each for each in content if each is not PIXEL], structured_content=structured)
+    server.answer.content += [PIXEL] * content.count(PIXEL)
     with MCPTool("look", server.info) as tool:
         result = tool.call()
     assert repr(result) == shown
@@ -149,7 +134,8 @@ def test_a_result_shows_its_content_once(content, structured, shown, html):
 
 def test_a_result_of_a_hostile_or_wordy_server_is_shown_safely():
     server = ForeignServer(definition("look"))
-    server.answer = types.CallToolResult(content=[SCRIPT, text("x" * 100_000)])
+    server.answer = text_result("x" * 100_000)
+    server.answer.content.append(SCRIPT)
     with MCPTool("look", server.info) as tool:
         result = tool.call()
     assert "<img" not in result._repr_html_()
@@ -185,22 +171,15 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
         assert "last error" not in html[name]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("shown", "expected"),
     [
         (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
-        (
-            StreamableHttpServerInfo("https://h/mcp", timeout=9),
-            "StreamableHttpServerInfo(url='https://h/mcp', timeout=9.0)",
-        ),
-        (SSEServerInfo("https://h/sse"), "SSEServerInfo(url='https://h/sse')"),
+        (SSEServerInfo("https://h/sse", timeout=9), "SSEServerInfo(url='https://h/sse', timeout=9.0)"),
         (MCPHandlers(), "MCPHandlers()"),
-        (MCPHandlers(log_level="info"), "MCPHandlers(log_level='info')"),
         (MCPSampling(function=len), "MCPSampling(function=<built-in function len>)"),
         (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me', grant_type='authorization_code')"),
-        (ToolOverride(name="x"), "ToolOverride(name='x')"),
         (ToolConfig("x", ["a"]), "ToolConfig(tool_alias='x', providers=['a'])"),
-        (MCPProvider("a", "https://h/sse"), "MCPProvider(name='a', endpoint='https://h/sse')"),
         (LocalStdioMCPProvider("a", "x"), "LocalStdioMCPProvider(name='a', command='x')"),
         (MCPRequestContext(user="me", token="t0ken-of-me"), "MCPRequestContext(user='me')"),
         (MCPConnectionStatus(state="closed", users=1), "MCPConnectionStatus(state='closed', users=1)"),
