@@ -192,8 +192,7 @@ def test_missing_capability(context: Context) -> str:
     return "There is a model."
 
 
-def test_x_mcp_header(region: str = "none") -> str:
-    """Take an argument that clients repeat in a header."""
+def repeat_region(region: str = "none") -> str:
     return f"region={region}"
 
 
@@ -364,35 +363,8 @@ class Skills:
 
 
 FUNCTIONS = [
-    test_simple_text,
-    test_image_content,
-    test_audio_content,
-    test_embedded_resource,
-    test_multiple_content_types,
-    test_error_handling,
-    test_tool_with_logging,
-    test_tool_with_progress,
-    test_reconnection,
-    test_sampling,
-    test_elicitation,
-    test_elicitation_sep1034_defaults,
-    test_elicitation_sep1330_enums,
-    test_missing_capability,
-    test_input_required_result_elicitation,
-    test_input_required_result_sampling,
-    test_input_required_result_list_roots,
-    test_input_required_result_request_state,
-    test_input_required_result_multiple_inputs,
-    test_input_required_result_multi_round,
-    test_input_required_result_tampered_state,
-    test_input_required_result_capabilities,
-    greet,
-    slow_compute,
-    failing_job,
-    protocol_error_job,
-    confirm_delete,
-    multi_input,
-    test_tool_with_task,
+    *(function for name, function in [*globals().items()] if name.startswith("test_")),
+    *(greet, slow_compute, failing_job, protocol_error_job, confirm_delete, multi_input),
 ]
 
 # What may run in the background, and what has to.
@@ -427,7 +399,7 @@ def make_server() -> FastMCP[Any]:
         tools=[
             *FUNCTIONS,
             Tool("json_schema_2020_12_tool", "Take what the schema says.", SCHEMA, lambda **arguments: "taken"),
-            Tool("test_x_mcp_header", "Repeat an argument in a header.", header_schema, test_x_mcp_header),
+            Tool("test_x_mcp_header", "Repeat an argument in a header.", header_schema, repeat_region),
         ],
         prompts=PROMPTS,
         document_stores={"library": store},

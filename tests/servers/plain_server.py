@@ -5,9 +5,8 @@
 """
 The counter server over stdio without the MCP SDK, which takes most of a second to import. This one starts in 50 ms.
 
-It has the tools of `counter_server.py` that tests of processes, sessions and calls need, defined and answered in the
-same words, and it keeps the same record; `tests/support/test_support.py` compares the two. It knows the revisions that
-begin with the handshake.
+It has the tools of `counter_server.py` that tests of processes, sessions and calls need, and it keeps the same record. It
+knows the revisions that begin with the handshake.
 """
 
 import argparse
@@ -20,9 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-Tool = Callable[..., Any]
-
 VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]
+KINDS = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def parse() -> argparse.Namespace:
@@ -49,18 +47,63 @@ class Cancelled(Exception):  # noqa: N818 - as in asyncio
     """The caller has given the call up: no answer."""
 
 
-def schema(title: str, /, **properties: dict[str, Any]) -> dict[str, Any]:
-    """The JSON schema of an object, in the SDK's words."""
-    titled = {name: {"title": name.capitalize(), **each} for name, each in properties.items()}
-    required = [name for name, each in properties.items() if "default" not in each]
-    return {"properties": titled, **({"required": required} if required else {}), "type": "object", "title": title}
+class Tools:
+    """Each method is a tool."""
+
+    def add(self, a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+
+    def echo(self, text: str) -> str:
+        """Say the same text back."""
+        return text
+
+    def sleep(self, seconds: float) -> str:
+        """Take a while; `sleep-finished` or `sleep-cancelled` is recorded at the end."""
+        raise NotImplementedError  # the server does it
+
+    def fail(self, message: str) -> str:
+        """Fail with the message."""
+        raise ToolError(message)
+
+    def refuse(self, message: str) -> str:
+        """Refuse with a protocol error that quotes the message."""
+        raise ProtocolError(message)
+
+    def secret_echo(self, text: str, token: str, refuse: bool = False) -> str:
+        """Say the text back, and of the token only how long it is."""
+        if refuse:
+            message = "the token was refused"
+            raise ToolError(message)
+        return f"{text} (with a token of {len(token)} characters)"
+
+    def pid(self) -> int:
+        """The server's process."""
+        return os.getpid()
+
+    def env(self, name: str) -> str | None:
+        """An environment variable of the server."""
+        return os.environ.get(name)
+
+    def cwd(self) -> str:
+        """The server's working directory."""
+        return os.getcwd()
+
+    def die(self) -> str:
+        """End the server's process at once."""
+        os._exit(3)
 
 
-STRING, INTEGER, NUMBER = ({"type": kind} for kind in ("string", "integer", "number"))
-
-
-def numbered(text: str = "") -> str:
+def numbered(_tools: Tools, text: str = "") -> str:
     return text
+
+
+def definition(name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    kinds = {parameter: KINDS[kind] for parameter, kind in function.__annotations__.items() if kind in KINDS}
+    kinds.pop("return", None)
+    required = [*kinds][: len(kinds) - len(function.__defaults__ or ())]
+    schema = {"type": "object", "properties": {each: {"type": kind} for each, kind in kinds.items()}}
+    return {"name": name, "description": function.__doc__, "inputSchema": {**schema, "required": required}}
 
 
 class PlainServer:
@@ -72,9 +115,8 @@ class PlainServer:
         self._cancelled: dict[Any, threading.Event] = {}
         self._threads: list[threading.Thread] = []
         self._version = VERSIONS[-1]
-        self._definitions: dict[str, dict[str, Any]] = {}
-        self._functions: dict[str, Tool] = {}
-        self._add_tools()
+        self._tools = {name: getattr(Tools, name) for name in vars(Tools) if not name.startswith("_")}
+        self._tools |= {f"tool_{number:04}": numbered for number in range(options.tools)}
 
     def record(self, event: str, **details: Any) -> None:
         descriptor = os.open(self._options.calls_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -82,86 +124,6 @@ class PlainServer:
             os.write(descriptor, f"{event} {json.dumps(details, sort_keys=True)}\n".encode())
         finally:
             os.close(descriptor)
-
-    def _add_tools(self) -> None:
-        self._add("add", "Add two integers.", self._add_numbers, INTEGER, a=INTEGER, b=INTEGER)
-        text = {"description": "What to say back", **STRING}
-        self._add("echo", "Say the same text back.", self._echo, STRING, text=text)
-        takes = "Take a while; `sleep-finished` or `sleep-cancelled` is recorded at the end."
-        self._add("sleep", takes, self._sleep, STRING, seconds=NUMBER)
-        self._add("fail", "Fail with the message.", self._fail, STRING, message=STRING)
-        self._add(
-            "refuse", "Refuse with a protocol error that quotes the message.", self._refuse, STRING, message=STRING
-        )
-        secret = "Say the text back, and of the token only how long it is."
-        refuse = {"default": False, "type": "boolean"}
-        self._add("secret_echo", secret, self._secret_echo, STRING, text=STRING, token=STRING, refuse=refuse)
-        self._add("pid", "The server's process.", self._pid, INTEGER)
-        variable = {"anyOf": [STRING, {"type": "null"}]}
-        self._add("env", "An environment variable of the server.", self._env, variable, name=STRING)
-        self._add("cwd", "The server's working directory.", self._cwd, STRING)
-        self._add("die", "End the server's process at once.", self._die, STRING)
-        for number in range(self._options.tools):
-            optional = {"default": "", **STRING}
-            self._add(f"tool_{number:04}", f"Tool number {number}", numbered, STRING, text=optional)
-
-    def _add(self, name: str, description: str, function: Tool, result: dict[str, Any], /, **inputs: Any) -> None:
-        title = "numbered" if function is numbered else name
-        self._functions[name] = function
-        self._definitions[name] = {
-            "name": name,
-            "description": description,
-            "inputSchema": schema(f"{title}Arguments", **inputs),
-            "outputSchema": schema(f"{title}Output", result=result),
-        }
-
-    def _add_numbers(self, a: int, b: int) -> int:
-        self.record("add", a=a, b=b)
-        return a + b
-
-    def _echo(self, text: str) -> str:
-        self.record("echo", text=text)
-        return text
-
-    def _sleep(self, cancelled: threading.Event, seconds: float) -> str:
-        seconds = float(seconds)
-        self.record("sleep", seconds=seconds)
-        if cancelled.wait(seconds):
-            self.record("sleep-cancelled", seconds=seconds)
-            raise Cancelled
-        self.record("sleep-finished", seconds=seconds)
-        return f"slept {seconds} s"
-
-    def _fail(self, message: str) -> str:
-        self.record("fail", message=message)
-        raise ToolError(message)
-
-    def _refuse(self, message: str) -> str:
-        self.record("refuse", message=message)
-        raise ProtocolError(message)
-
-    def _secret_echo(self, text: str, token: str, refuse: bool = False) -> str:
-        self.record("secret_echo", text=text, token_length=len(token))
-        if refuse:
-            message = "the token was refused"
-            raise ToolError(message)
-        return f"{text} (with a token of {len(token)} characters)"
-
-    def _pid(self) -> int:
-        self.record("pid")
-        return os.getpid()
-
-    def _env(self, name: str) -> str | None:
-        self.record("env", name=name)
-        return os.environ.get(name)
-
-    def _cwd(self) -> str:
-        self.record("cwd")
-        return os.getcwd()
-
-    def _die(self) -> str:
-        self.record("die")
-        os._exit(3)
 
     def serve(self) -> None:
         """Answer until stdin ends; calls that are under way then are cancelled."""
@@ -234,25 +196,36 @@ class PlainServer:
         return {"ping": {}}[method]
 
     def _page(self, start: int) -> dict[str, Any]:
-        tools = [*self._definitions.values()]
-        size = self._options.page_size or len(tools)
-        following = start + size
-        more = following < len(tools)
-        return {"tools": tools[start:following], **({"nextCursor": str(following)} if more else {})}
+        tools = [definition(name, function) for name, function in self._tools.items()]
+        following = start + (self._options.page_size or len(tools))
+        more = {"nextCursor": str(following)} if following < len(tools) else {}
+        return {"tools": tools[start:following], **more}
 
     def _call(self, name: str, arguments: dict[str, Any], cancelled: threading.Event) -> dict[str, Any]:
         def failed(message: str) -> dict[str, Any]:
             return {"content": [{"text": message, "type": "text"}], "isError": True}
 
-        if name not in self._functions:
+        if name not in self._tools:
             return failed(f"Unknown tool: {name}")
-        try:
-            own = {"cancelled": cancelled} if name == "sleep" else {}
-            value = self._functions[name](**own, **arguments)
-        except (ToolError, TypeError) as error:
-            return failed(f"Error executing tool {name}: {error}")
+        if name == "sleep":
+            value = self._sleep(cancelled, float(arguments["seconds"]))
+        else:
+            if hasattr(Tools, name):
+                self.record(name, **{key: each for key, each in arguments.items() if key != "token"})
+            try:
+                value = self._tools[name](Tools(), **arguments)
+            except (ToolError, TypeError) as error:
+                return failed(f"Error executing tool {name}: {error}")
         content = [] if value is None else [{"text": str(value), "type": "text"}]
         return {"content": content, "isError": False, "structuredContent": {"result": value}}
+
+    def _sleep(self, cancelled: threading.Event, seconds: float) -> str:
+        self.record("sleep", seconds=seconds)
+        if cancelled.wait(seconds):
+            self.record("sleep-cancelled", seconds=seconds)
+            raise Cancelled
+        self.record("sleep-finished", seconds=seconds)
+        return f"slept {seconds} s"
 
 
 def main() -> None:
