@@ -5,8 +5,8 @@
 """
 The counter server over stdio without the MCP SDK, which takes most of a second to import. This one starts in 50 ms.
 
-It has the tools of `counter_server.py` that tests of processes, sessions and calls need, and it keeps the same record. It
-knows the revisions that begin with the handshake.
+It has the tools of `counter_server.py` that tests of processes, sessions and calls need, and it keeps the same record.
+It knows the revisions that begin with the handshake.
 """
 
 import argparse
