@@ -85,13 +85,8 @@ from haystack_integrations.tools.mcp.convert.resources import resource_contents,
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallPendingError,
-    MCPCallRefusedError,
-    MCPConfigurationError,
-    MCPConnectionTimeoutError,
-    MCPDriftedCallError,
     MCPDriftError,
     MCPSkillError,
-    MCPTimeoutError,
     MCPToolFailedError,
 )
 from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later, decline
@@ -110,16 +105,12 @@ from haystack_integrations.tools.mcp.oauth import (
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, MCPQuestion
 from haystack_integrations.tools.mcp.registry import (
     LocalStdioMCPProvider,
-    MCPAliasHealth,
-    MCPAliasToolset,
-    MCPFacade,
     MCPHealthReport,
     MCPProvider,
     MCPProviderHealth,
     conversation_trace,
 )
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-from haystack_integrations.tools.mcp.server_instructions import instructions_for_model
 from haystack_integrations.tools.mcp.serving import (
     BearerToken,
     ClientConfirmationStrategy,
@@ -129,8 +120,7 @@ from haystack_integrations.tools.mcp.serving import (
     http_app,
     run_server,
 )
-from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillFile, MCPSkillStore
-from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
+from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillStore
 from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
 
 assert_type(package.__version__, str)
@@ -142,9 +132,6 @@ def servers() -> list[MCPServerInfo]:
     assert_type(stdio.command, str | Secret)
     assert_type(stdio.args, Sequence[str | Secret] | None)
     http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", token=Secret.from_token("t"), max_retries=1)
-    assert_type(http.max_retries, int)
-    assert_type(http.describe(), str)
-    assert_type(http.to_dict(), dict[str, Any])
     assert_type(StdioServerInfo.from_dict({}), StdioServerInfo)
     in_process = InProcessServerInfo(MCPServer("calculator"))
     template = SecretTemplate("Bearer ${KEY}")
@@ -161,17 +148,11 @@ def shorten(text: str) -> str:
 def use(info: MCPServerInfo) -> None:
     with MCPTool("add", info, invocation_timeout=5, outputs_to_string={"handler": shorten}) as tool:
         assert_type(tool, MCPTool)
-        assert_type(tool.name, str)
-        assert_type(tool.remote_name, str)
-        assert_type(tool.description, str)
-        assert_type(tool.parameters, dict[str, Any])
         assert_type(tool.annotations, types.ToolAnnotations | None)
         assert_type(tool.tool_options.result_format, Literal["text", "content", "json"] | None)
         assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
         result = tool.call(a=1, b=2)
         assert_type(result, MCPToolResult)
-        assert_type(result.text, str)
-        assert_type(result.meta, dict[str, Any] | None)
         assert_type(result.raw, CallToolResult)
         plain: Tool = tool
         plain.invoke(a=1, b=2)
@@ -182,14 +163,11 @@ def use(info: MCPServerInfo) -> None:
         assert_type(toolset[0], MCPTool)
         assert_type(toolset["math_add"], MCPTool)
         assert_type(toolset[1:], list[MCPTool])
-        assert_type([tool.name for tool in toolset], list[str])
-        assert_type(len(toolset), int)
-        assert_type("math_add" in toolset, bool)
         assert_type(toolset.connection, MCPConnection)
         assert_type(toolset.tool_names, list[str] | None)
         toolset.add(plain)
         plain_toolset: Toolset = toolset
-        assert_type(len(plain_toolset), int)
+        assert plain_toolset
     warm_up_toolsets([toolset, tool])
     several: ToolsType = [tool, toolset]
     assert several
@@ -239,8 +217,7 @@ def intercepted() -> MCPTool:
 
 
 def show_page(request: MCPLoginRequest) -> None:
-    assert_type(request.url, str)
-    assert_type(request.user, str | None)
+    print(request.url, request.user or "")
 
 
 async def answer(request: MCPLoginRequest) -> dict[str, str | None]:
@@ -306,27 +283,12 @@ def shaped(info: MCPServerInfo) -> MCPToolset:
         },
         tool_options=ToolOptions(max_result_size=1000),
     )
-    assert_type(toolset.table(), str)
     assert_type(toolset.tool_overrides, dict[str, ToolOverride])
     return toolset
 
 
-def stored(toolset: MCPToolset, tool: MCPTool) -> None:
-    assert_type(MCPToolset.from_dict(toolset.to_dict()), MCPToolset)
-    assert_type(MCPTool.from_dict(tool.to_dict()), MCPTool)
-
-
-def agent(toolset: MCPToolset, generator: Any) -> list[ChatMessage]:
-    messages: list[ChatMessage] = Agent(chat_generator=generator, tools=toolset).run(
-        messages=[ChatMessage.from_user("What is 2 + 2?")]
-    )["messages"]
-    return messages
-
-
 def show(report: MCPProgress) -> None:
-    assert_type(report.progress, float)
-    assert_type(report.total, float | None)
-    assert_type(report.message, str | None)
+    print(report.progress, report.total or 0, report.message or "")
 
 
 async def show_async(report: MCPProgress) -> None:
@@ -342,7 +304,6 @@ def handle(info: MCPServerInfo) -> None:
             call_options=CallOptions(read_timeout=60, ping_interval=20),
         )
         assert_type(toolset.handlers, MCPHandlers)
-        assert_type(toolset.invocation_timeout, float | None)
     connection = MCPConnection(
         info,
         call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=600),
@@ -352,8 +313,6 @@ def handle(info: MCPServerInfo) -> None:
 
 def look(info: MCPServerInfo) -> None:
     with MCPConnection(info, share=False) as connection:
-        assert_type(connection.list_tools(), list[types.Tool])
-        assert_type(connection.call_tool("add", {"a": 1}), CallToolResult)
         begun = connection.begin_call("add", {"a": 1})
         if isinstance(begun, MCPPendingCall):
             assert_type(begun.questions, list[MCPQuestion])
@@ -361,58 +320,37 @@ def look(info: MCPServerInfo) -> None:
         status = connection.status()
         assert_type(status, MCPConnectionStatus)
         assert_type(status.state, Literal["idle", "connecting", "ready", "lost", "closed"])
-        if status.state == "ready":
-            assert_type(status.protocol_version, str | None)
-        assert_type(status.capabilities, dict[str, Any] | None)
 
 
 def read(source: MCPConnection | MCPToolset) -> None:
-    assert_type(source.implementation, types.Implementation | None)
-    assert_type(source.capabilities, dict[str, Any] | None)
-    assert_type(source.instructions, str | None)
     resources = source.list_resources(meta={"example.org/trace": "1"})
-    assert_type(resources, list[types.Resource])
     result = source.read_resource(resources[0])
-    assert_type(result, types.ReadResourceResult)
     assert_type(resource_contents(result), list[str | ByteStream])
     assert_type(resource_streams(source.read_resource("memo://hello")), list[ByteStream])
     [template] = source.list_resource_templates()
-    assert_type(template, types.ResourceTemplate)
     [prompt] = source.list_prompts()
-    assert_type(prompt, types.Prompt)
     assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
     assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
     assert_type(source.request("example/list"), dict[str, Any])
     skills = source.list_skills()
     assert_type(skills, list[MCPSkill])
-    assert_type(skills[0].files, tuple[MCPSkillFile, ...] | None)
     try:
         assert_type(source.load_skill(source.get_skill(skills[0].uri)), str)
         assert_type(source.read_skill_file(skills[0], skills[0].paths[0]), str | ByteStream)
     except MCPSkillError as error:
-        assert_type(error.uri, str | None)
+        print(error.uri)
 
 
 async def read_async(source: MCPConnection | MCPToolset) -> None:
     assert_type(await source.list_resources_async(), list[types.Resource])
-    assert_type(await source.list_resource_templates_async(), list[types.ResourceTemplate])
-    assert_type(await source.read_resource_async("memo://hello"), types.ReadResourceResult)
-    [prompt] = await source.list_prompts_async()
-    assert_type(await source.get_prompt_async(prompt.name), types.GetPromptResult)
-    assert_type(await source.complete_async(prompt, {"name": "name", "value": "A"}), types.Completion)
     assert_type(await source.request_async("example/list", {}, may_repeat=True), dict[str, Any])
     [skill] = await source.list_skills_async()
-    assert_type(await source.get_skill_async(skill.uri), MCPSkill)
-    assert_type(await source.load_skill_async(skill), str)
     assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
 
 
 def serve_skills(info: MCPServerInfo) -> None:
     with MCPSkillStore(info, invocation_timeout=None) as store:
-        assert_type(store.list_skills(), dict[str, Any])
-        assert_type(store.load_skill("tidy"), tuple[str, list[str]])
         assert_type(store.read_skill_file("tidy", "desk.png"), str | ImageContent | FileContent)
-        assert_type(MCPSkillStore.from_dict(store.to_dict()), MCPSkillStore)
 
 
 def fail(tool: MCPTool) -> str:
@@ -420,31 +358,22 @@ def fail(tool: MCPTool) -> str:
         tool.warm_up()
         tool.invoke(a=1)
     except MCPToolNotFoundError as error:
-        assert_type(error.available_tools, list[str])
-        return error.tool_name
-    except MCPConnectionTimeoutError as error:
-        return f"raise connection_timeout: {error.message}"
+        return ", ".join(error.available_tools)
     except MCPConnectionError as error:
-        assert_type(error.code, int | None)
-        return f"not reachable: {error.message}"
+        return f"not reachable: {error.message}, {error.code or 0}"
     except MCPToolFailedError as error:
         return f"{error.tool_name} failed, and raises its errors"
-    except MCPError as error:
-        return error.message
-    except MCPCallTimeoutError:
-        return "sent, and not answered in time"
-    except MCPTimeoutError as error:
-        assert isinstance(error, TimeoutError)
-        return "no session in time"
     except MCPCallPendingError as error:
         assert_type(error.pending_call, MCPPendingCall)
         return " ".join(question.message for question in error.pending_call.questions)
     except MCPOutcomeUnknownError as error:
         return f"look whether {error.tool_name} ran"
     except MCPInvocationError as error:
-        assert_type(error.tool_args, dict[str, Any])
-        assert_type(error.code, int | None)
+        return f"{error.message}, called with {error.tool_args.keys()}"
+    except MCPError as error:
         return error.message
+    except MCPCallTimeoutError:
+        return "sent, and not answered in time"
     return "well"
 
 
@@ -452,7 +381,6 @@ async def use_async(info: MCPServerInfo) -> None:
     async with MCPConnection(info) as connection, MCPToolset(info) as toolset, MCPTool("add", info) as tool:
         await warm_up_toolsets_async([toolset, tool])
         assert_type(await connection.call_tool_async("add"), CallToolResult)
-        assert_type(await connection.list_tools_async(), list[types.Tool])
         assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
         assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
 
@@ -460,21 +388,15 @@ async def use_async(info: MCPServerInfo) -> None:
 def components(info: MCPServerInfo) -> None:
     fetcher = MCPResourceFetcher(info, prefix="notes://", uri_template="notes://{day}", max_concurrency=2)
     assert_type(fetcher.run(uris=["notes://today"], day="Monday"), dict[str, Any])
-    assert_type(fetcher.connection, MCPConnection)
     assert_type(MCPResourceFetcher.from_dict(fetcher.to_dict()), MCPResourceFetcher)
     with MCPPromptBuilder.from_server(info, "greet", system_role="first") as builder:
-        assert_type(builder, MCPPromptBuilder)
         assert_type(builder.run({"style": "loud"}, name="Ada"), dict[str, list[ChatMessage]])
     reading = MCPResourceToolset(info, uris=["notes://*"], result_format="content")
-    assert_type(MCPResourceToolset.from_dict(reading.to_dict()), MCPResourceToolset)
     searching = MCPSearchableToolset([MCPToolset(info), reading], top_k=5)
-    assert_type(MCPSearchableToolset.from_dict(searching.to_dict()), MCPSearchableToolset)
     assert_type(searching.get_selectable_tools(), list[Tool])
     caller = MCPToolCaller([MCPToolset(info), reading], state_schema={"sum": {"type": float}})
     assert_type(caller.run([ChatMessage.from_user("go")], sum=1.5), dict[str, Any])
     runner = MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float})
-    assert_type(runner.run(a=1.5), dict[str, Any])
-    assert_type(runner.tool, MCPTool)
     for each in (fetcher, builder, reading, caller, runner):
         each.close()
 
@@ -531,39 +453,21 @@ def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
         MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}),
     ]
     toolset = MCPToolset(info, handlers=handlers[0])
-    assert_type(toolset.handlers, MCPHandlers)
-    assert_type(MCPHandlers.from_dict(handlers[1].to_dict()), MCPHandlers)
     return toolset
 
 
 async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
     toolset = MCPToolset(info)
-    assert_type(instructions_for_model(toolset, max_chars=100), str | None)
     snapshot = MCPToolSnapshot.capture(toolset, instructions=False)
-    snapshot.save("tools.json")
     report = MCPToolSnapshot.load("tools.json").compare(await MCPToolSnapshot.capture_async(toolset))
-    assert_type(report, MCPDriftReport)
     assert_type([(drift.tool, drift.path) for drift in report], list[tuple[str, str]])
-    assert_type(next(iter(report)), MCPToolDrift)
     assert_type(snapshot.compare(toolset["add"]).of_tool("add").summary(), str)
-    assert_type(snapshot.hashes, dict[str, str])
-    pinned = MCPToolset(
-        info,
-        snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"),
-    )
-    MCPTool(
-        "add",
-        info,
-        snapshot=SnapshotCheck("tools.json", on_drift="warn"),
-    )
-    assert_type(pinned.snapshot, MCPToolSnapshot | None)
+    pinned = MCPToolset(info, snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"))
     assert_type(pinned.on_drift, Literal["error", "quarantine", "warn"] | None)
     try:
         MCPToolset(info, snapshot=snapshot, eager_connect=True)["add"].invoke(a=1)
     except MCPDriftError as error:
         print(error.report)
-    except MCPDriftedCallError as error:
-        print(error.tool_name)
     return MCPToolSnapshot.from_dict(snapshot.to_dict())
 
 
@@ -582,43 +486,27 @@ def hear_of_changes(info: MCPServerInfo) -> None:
 
 
 async def with_registry(info: MCPServerInfo, generator: Any) -> None:
-    designed = MCPRegistry(
+    MCPRegistry(
         [MCPProvider("a", "http://h/sse", api_key="A_KEY"), LocalStdioMCPProvider("b", "cat", args=["-u"])],
         [{"tool_alias": "x", "providers": ["a", "b"]}],
     )
-    assert_type(designed.providers["a"], MCPServerInfo | MCPToolset)
     config = ToolConfig("x", providers=["a", "b"], allow_tools=["a/add"], timeout_sec=9, prefix="on_conflict")
     with MCPRegistry({"a": info, "b": MCPToolset(info), "c": "http://h/mcp"}, [config]) as registry:
         toolset = registry.toolset("x")
-        assert_type(toolset, MCPAliasToolset)
         Agent(chat_generator=generator, tools=toolset)
-        assert_type(registry.tool_config("x"), ToolConfig)
         assert_type(registry.tool_schemas("x"), list[dict[str, Any]])
-        report = registry.health_check(["x"], raise_on_failure=True)
-        assert_type(report, MCPHealthReport)
-        assert_type(report["x"], MCPAliasHealth)
-        assert_type(report["x"].providers, list[MCPProviderHealth])
+        assert_type(registry.health_check(["x"], raise_on_failure=True)["x"].providers, list[MCPProviderHealth])
         assert_type(await registry.health_check_async(), MCPHealthReport)
-        mcp = registry.get_mcp("x")
-        assert_type(mcp, MCPFacade)
-        assert_type(mcp.tools, list[Tool])
-        assert_type(mcp.process_completion_response(ChatMessage.from_assistant("x")), list[ChatMessage])
+        assert_type(registry.get_mcp("x").tools, list[Tool])
         assert_type(registry.agent("x", generator, system_prompt="Be brief."), Agent)
         try:
             with call_budget(max_calls=5, max_calls_per_tool={"add": 2}) as budget:
                 output, messages = registry.generate(generator, "How much?", tool_alias="x", parser=int)
             assert_type(budget, MCPCallBudget)
-            assert_type(messages, list[ChatMessage])
             assert_type(conversation_trace((output, messages)), list[dict[str, Any]])
         except MCPBudgetExceededError as exceeded:
-            assert_type(exceeded.messages, list[Any])
-        except MCPCallRefusedError as refused:
-            assert_type(refused.tool_name, str)
-    try:
-        assert_type(MCPRegistry.from_config("mcp.json", required=False), MCPRegistry)
-        assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
-    except MCPConfigurationError as error:
-        assert_type(error.message, str)
+            print(exceeded.messages)
+    assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
 
 
 async def serve(toolset: MCPToolset, tool: Tool) -> None:
