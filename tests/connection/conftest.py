@@ -6,17 +6,15 @@
 Scripts in interpreters of their own, and the loops they run with.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from tests.conftest import StdioServerFactory
-from tests.support.processes import CallLog
 from tests.support.scripts import Script
-
-Patient = tuple[MCPServerInfo, CallLog]
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -36,13 +34,12 @@ def script_with(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[..
 
 
 @pytest.fixture(params=["stdio", "streamable-http"])
-def patient(request: pytest.FixtureRequest) -> Iterator[Patient]:
+def patient(request: pytest.FixtureRequest) -> SimpleNamespace:
     """
-    A patient server, and what it has recorded.
+    A patient server: its `info`, and the `log` of what it has recorded.
     """
     if request.param == "stdio":
         server = request.getfixturevalue("patient_stdio_server")()
-        yield server.info(), server.log
-    else:
-        server = request.getfixturevalue("patient_http_server")()
-        yield StreamableHttpServerInfo(server.url), server.log
+        return SimpleNamespace(info=server.info(), log=server.log)
+    server = request.getfixturevalue("patient_http_server")()
+    return SimpleNamespace(info=StreamableHttpServerInfo(server.url), log=server.log)

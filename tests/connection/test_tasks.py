@@ -10,7 +10,6 @@ import asyncio
 import json
 import pickle
 from contextlib import closing
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +43,9 @@ SHORT = 1.5
 
 
 def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(patient: Any, tmp_path: Path) -> None:
-    info, log = patient
     printed = in_a_process_that_is_killed(
         tmp_path,
-        info,
+        patient.info,
         """
         with MCPConnection(info) as connection:
             print(json.dumps(connection.begin_call("bake", {"seconds": 2}).to_dict()), flush=True)
@@ -57,18 +55,17 @@ def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(p
     call = MCPPendingCall.from_dict(printed)
     assert call.questions == []
     assert call.expires_at is not None
-    with MCPConnection(info, invocation_timeout=SHORT) as connection:
+    with MCPConnection(patient.info, invocation_timeout=SHORT) as connection:
         assert text(connection.continue_call(call)) == "a plain cake"
         assert text(connection.continue_call(call)) == "a plain cake"  # it is only looked up
-    assert log.events("bake") == [("bake", {"seconds": 2})]
+    assert patient.log.events("bake") == [("bake", {"seconds": 2})]
 
 
 def test_a_task_takes_longer_than_calls_may_and_tells_of_its_progress(patient: Any) -> None:
-    info, log = patient
     handler: list[MCPProgress] = []
     direct: list[str | None] = []
     handlers = MCPHandlers(progress=handler.append)
-    with MCPConnection(info, invocation_timeout=SHORT, handlers=handlers) as connection:
+    with MCPConnection(patient.info, invocation_timeout=SHORT, handlers=handlers) as connection:
         result = connection.call_tool("bake", {"seconds": 2}, on_progress=lambda report: direct.append(report.message))
         assert text(result) == "a plain cake"
         status = connection.status()
@@ -76,41 +73,34 @@ def test_a_task_takes_longer_than_calls_may_and_tells_of_its_progress(patient: A
     assert [report.message for report in handler] == direct
     assert str(direct[0]).startswith("in the oven for")
     assert [report.progress for report in handler] == sorted(report.progress for report in handler)
-    assert len(log.events("bake")) == 1
+    assert len(patient.log.events("bake")) == 1
 
 
 async def test_who_gives_up_a_call_cancels_its_task(patient: Any) -> None:
-    info, log = patient
-    async with MCPConnection(info) as connection:
+    async with MCPConnection(patient.info) as connection:
         calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
-        await log.wait_for_async("@tasks/get", 2)
+        await patient.log.wait_for_async("@tasks/get", 2)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-        await log.wait_for_async("bake-cancelled")
+        await patient.log.wait_for_async("bake-cancelled")
         await wait_until_async(lambda: not connection.status().in_flight, "the answer")
 
 
 def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancelled(patient: Any) -> None:
-    info, log = patient
-    with MCPConnection(info, call_options=CallOptions(task_timeout=0.3)) as connection:
+    with MCPConnection(patient.info, call_options=CallOptions(task_timeout=0.3)) as connection:
+        # It is asked for at the end of patience, too.
+        assert text(connection.call_tool("bake", {"seconds": 0, "interval": 30_000})) == "a plain cake"
         with pytest.raises(MCPCallTimeoutError, match="The task goes on at the server") as raised:
             connection.call_tool("bake", {"seconds": 60})
         call = pickle.loads(pickle.dumps(raised.value)).pending_call  # noqa: S301
         assert call == raised.value.pending_call
-        assert log.events("bake-cancelled") == []
+        assert patient.log.events("bake-cancelled") == []
         assert connection.cancel_call(call)
-        assert len(log.events("bake-cancelled")) == 1
+        assert len(patient.log.events("bake-cancelled")) == 1
         with pytest.raises(MCPInvocationError, match="says that its task was cancelled"):
             connection.continue_call(call)
         assert not connection.cancel_call(MCPPendingCall(tool_name="order"))
-
-
-def test_a_task_is_asked_for_at_the_end_of_patience_too(patient: Any) -> None:
-    info, log = patient
-    with MCPConnection(info, call_options=CallOptions(task_timeout=0.3)) as connection:
-        assert text(connection.call_tool("bake", {"seconds": 0, "interval": 30_000})) == "a plain cake"
-    assert len(log.events("@tasks/get")) == 1
 
 
 def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(patient_http_server, cutting_proxy):
@@ -141,10 +131,9 @@ def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio
 
 
 def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(patient: Any) -> None:
-    info, log = patient
-    connection = MCPConnection(info, connection_timeout=LIMIT)
+    connection = MCPConnection(patient.info, connection_timeout=LIMIT)
     calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
-    log.wait_for("@tasks/get", 2)
+    patient.log.wait_for("@tasks/get", 2)
     connection.close()
     error = calling.exception(LIMIT)
     assert isinstance(error, MCPOutcomeUnknownError)
@@ -153,15 +142,12 @@ def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(pat
 
 
 def test_a_task_takes_no_place_of_a_call(patient: Any) -> None:
-    info, log = patient
-    info = copy(info)
-    info.max_in_flight = 1
-    with MCPConnection(info, invocation_timeout=LIMIT) as connection:
+    patient.info.max_in_flight = 1
+    with MCPConnection(patient.info, invocation_timeout=LIMIT) as connection:
         tasks = [in_thread(connection.call_tool, "bake", {"seconds": 2}) for _ in range(2)]
-        log.wait_for("bake", 2)  # the second began before the first has ended
+        patient.log.wait_for("bake", 2)  # the second began before the first has ended
         assert not tasks[0].done() and not tasks[1].done()
         assert [text(task.result(LIMIT)) for task in tasks] == ["a plain cake"] * 2
-        assert connection.status().waiting == 0
 
 
 def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(patient_http_server: Any) -> None:
@@ -177,41 +163,29 @@ def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(patient_http_
     assert "takes it up again" in str(error)
 
 
-def test_a_task_that_wants_input_gets_it_from_a_handler_or_later(patient: Any) -> None:
-    info, log = patient
-    kept: list[MCPPendingCall] = []
-    with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "huge"})) as toolset:
-        assert toolset["bake_asking"].call(seconds=0.1).text == "a huge cake"
-    handlers = MCPHandlers(elicitation=answer_later, pending_calls=kept.append)
-    with MCPToolset(info, handlers=handlers) as toolset:
-        with pytest.raises(MCPCallPendingError, match="Which size"):
-            toolset["bake_asking"].invoke(seconds=0.1)
-        # Once as a task, and once with a question.
-        assert [len(call.questions) for call in kept] == [0, 1]
-        call = MCPPendingCall.from_dict(json.loads(json.dumps(kept[-1].to_dict())))
-        assert toolset["bake_asking"].continue_call(call, {"size": {"size": "small"}}).text == "a small cake"
-    assert len(log.events("bake_asking")) == 2
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_a_task_whose_question_no_handler_answers_is_left_open_and_says_so(patient: Any, fails: bool) -> None:
-    info, log = patient
-    kept: list[MCPPendingCall] = []
-
+def test_a_task_that_wants_input_gets_it_from_a_handler_or_is_left_open_and_says_why(patient: Any) -> None:
     def fail(_params: Any) -> None:
-        msg = "there is no terminal"
-        raise RuntimeError(msg)
+        raise RuntimeError("there is no terminal")
 
-    reason = "The client's elicitation handler failed" if fails else "set `elicitation` of MCPHandlers"
-    handlers = MCPHandlers(elicitation=fail if fails else None, pending_calls=kept.append)
-    with MCPConnection(info, handlers=handlers) as connection:
-        with pytest.raises(MCPCallPendingError, match=f"Which size.*{reason}.*left open; do not repeat") as raised:
-            connection.call_tool("bake_asking", {"seconds": 0.1})
-        call = raised.value.pending_call
-        assert call == kept[-1]
-        assert text(connection.continue_call(call, {"size": {"size": "small"}})) == "a small cake"
-        assert connection.status().circuit == "closed"
-    assert len(log.events("bake_asking")) == 1
+    kept: list[MCPPendingCall] = []
+    with MCPToolset(patient.info, handlers=MCPHandlers(elicitation=lambda _: {"size": "huge"})) as toolset:
+        assert toolset["bake_asking"].call(seconds=0.1).text == "a huge cake"
+    for handler, reason in (
+        (answer_later, ""),
+        (fail, "The client's elicitation handler failed.*left open; do not repeat"),
+        (None, "set `elicitation` of MCPHandlers.*left open; do not repeat"),
+    ):
+        handlers = MCPHandlers(elicitation=handler, pending_calls=kept.append)
+        with MCPToolset(patient.info, handlers=handlers) as toolset:
+            with pytest.raises(MCPCallPendingError, match=f"Which size.*{reason}") as raised:
+                toolset["bake_asking"].invoke(seconds=0.1)
+            # Once as a task, and once with a question.
+            assert [len(call.questions) for call in kept[-2:]] == [0, 1]
+            assert raised.value.pending_call == kept[-1]
+            call = MCPPendingCall.from_dict(json.loads(json.dumps(kept[-1].to_dict())))
+            assert toolset["bake_asking"].continue_call(call, {"size": {"size": "small"}}).text == "a small cake"
+            assert toolset.connection.status().circuit == "closed"
+    assert len(patient.log.events("bake_asking")) == 4
 
 
 async def test_what_becomes_of_tasks_that_fail(patient_stdio_server: Any) -> None:
@@ -235,17 +209,16 @@ async def test_tasks_of_fastmcp() -> None:
     runs: list[str] = []
 
     @server.tool(task=True)
-    async def roast(what: str) -> dict[str, str]:
+    async def roast(what: str) -> str:
         runs.append(what)
         await asyncio.sleep(1.5 * SHORT)
-        return {"roast": what}
+        return f"roast {what}"
 
     async with MCPConnection(InProcessServerInfo(server), invocation_timeout=SHORT) as connection:
-        result = await connection.call_tool_async("roast", {"what": "duck"})
-        assert result.structured_content == {"roast": "duck"}
+        assert text(await connection.call_tool_async("roast", {"what": "duck"})) == "roast duck"
         call = await connection.begin_call_async("roast", {"what": "goose"})
         assert isinstance(call, MCPPendingCall)
-        assert (await connection.continue_call_async(call)).structured_content == {"roast": "goose"}
+        assert text(await connection.continue_call_async(call)) == "roast goose"
     assert runs == ["duck", "goose"]
 
 
