@@ -27,37 +27,6 @@ from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
 
-def test_closing_in_the_thread_of_the_executor_does_not_block_it(stdio_server):
-    server = stdio_server()
-    tool, toolset = MCPTool("add", server.info()), MCPToolset(server.info())
-    tool.warm_up()
-    toolset.warm_up()
-
-    async def close() -> None:
-        tool.close()
-        toolset.close()
-
-    AsyncExecutor.get_instance().run(close(), timeout=LIMIT)
-    server.wait_until_gone()
-
-
-def test_closing_by_many_threads_at_once_closes_once(stdio_server):
-    server = stdio_server()
-    tool = MCPTool("add", server.info())
-    tool.warm_up()
-    for future in together([tool.close] * 8):
-        future.result(timeout=LIMIT)
-    server.wait_until_gone()
-
-
-def test_closing_before_anything_was_opened_does_nothing(stdio_server):
-    server = stdio_server()
-    for user in (MCPTool("add", server.info()), MCPToolset(server.info()), MCPConnection(server.info())):
-        user.close()
-        user.close()
-    assert server.pids() == []
-
-
 async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
     server = stdio_server()
     connection = MCPConnection(server.info())
@@ -94,16 +63,6 @@ def test_shutting_the_executor_down_fails_calls_in_flight_promptly(stdio_server)
     server.wait_until_gone()
 
 
-@pytest.mark.parametrize("use", [lambda info: MCPTool("add", info), MCPToolset], ids=["tool", "toolset"])
-def test_collecting_a_user_ends_its_server(stdio_server, use):
-    server = stdio_server()
-    user = use(server.info())
-    user.warm_up()
-    del user
-    gc.collect()
-    server.wait_until_gone()
-
-
 def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
     server = stdio_server()
     toolset = MCPToolset(server.info(), tool_names=["echo"])
@@ -118,19 +77,22 @@ def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
     server.wait_until_gone()
 
 
-def test_collecting_in_the_thread_of_the_executor_does_not_stall_it(stdio_server):
+@pytest.mark.parametrize("way", ["closed", "collected"])
+def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_server, way):
     server = stdio_server()
-    tools = [MCPTool("add", server.info()), MCPToolset(server.info())]
-    for tool in tools:
-        tool.warm_up()
-    del tool
+    users = [MCPTool("add", server.info()), MCPToolset(server.info())]
+    for user in users:
+        user.warm_up()
+    del user
 
-    async def collect() -> None:
-        tools.clear()
+    async def forget() -> None:
+        if way == "closed":
+            for each in users:
+                each.close()
+        users.clear()
         gc.collect()
 
-    executor = AsyncExecutor.get_instance()
-    executor.run(collect(), timeout=LIMIT)
+    AsyncExecutor.get_instance().run(forget(), timeout=LIMIT)
     server.wait_until_gone()
     with MCPConnection(server.info()) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"

@@ -22,7 +22,6 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPTool,
     MCPToolset,
-    SSEServerInfo,
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
@@ -33,13 +32,10 @@ from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
 
-@pytest.fixture(params=["stdio", "streamable-http", "sse"])
+@pytest.fixture(params=["stdio", "streamable-http"])
 def connection(request, stdio_server, shared_http_server):
-    if request.param == "stdio":
-        info = stdio_server().info()
-    else:
-        kind = StreamableHttpServerInfo if request.param == "streamable-http" else SSEServerInfo
-        info = kind(shared_http_server(request.param).url)
+    is_http = request.param == "streamable-http"
+    info = StreamableHttpServerInfo(shared_http_server().url) if is_http else stdio_server().info()
     with MCPConnection(info, invocation_timeout=LONG) as connection:
         yield connection
 
@@ -59,26 +55,6 @@ def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(c
     assert (status.sessions, status.calls, status.in_flight) == (1, 110, 0)
 
 
-def test_calls_run_at_the_same_time_and_not_one_after_the_other(connection):
-    # One after the other they would take longer than is waited for them.
-    seconds = 3
-    calls = together([lambda: connection.call_tool("sleep", {"seconds": seconds})] * int(2 * LIMIT / seconds))
-    assert {text(call.result(timeout=LIMIT)) for call in calls} == {"slept 3.0 s"}
-
-
-def test_the_loop_of_an_asynchronous_caller_goes_on_during_a_call(connection):
-    async def count_while_calling() -> int:
-        call = asyncio.ensure_future(connection.call_tool_async("sleep", {"seconds": 0.5}))
-        turns = 0
-        while not call.done():
-            await asyncio.sleep(0.01)
-            turns += 1
-        assert text(await call) == "slept 0.5 s"
-        return turns
-
-    assert asyncio.run(count_while_calling()) > 2
-
-
 async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_disturb_others(stdio_server):
     server = stdio_server()
     tool = MCPTool("sleep", server.info(), invocation_timeout=LONG)
@@ -96,30 +72,26 @@ async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_distur
     assert len(server.pids()) == 1
 
 
-async def test_cancelling_a_warm_up_leaves_it_to_the_others(stdio_server):
+async def test_cancelling_a_warm_up_leaves_it_to_the_others_and_that_of_the_last_one_ends_the_server(stdio_server):
     server = stdio_server("--slow-list", "0.8")
-    one, other = MCPToolset(server.info()), MCPToolset(server.info())
-    cancelled, kept = asyncio.create_task(one.warm_up_async()), asyncio.create_task(other.warm_up_async())
-    await server.wait_for_async("@tools/list")
-    cancelled.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
+    toolsets = [MCPToolset(server.info()) for _ in range(3)]
+
+    async def cancel_warm_up(toolset: MCPToolset, listings: int) -> None:
+        cancelled = asyncio.create_task(toolset.warm_up_async())
+        await server.wait_for_async("@tools/list", listings)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    kept = asyncio.create_task(toolsets[0].warm_up_async())
+    await cancel_warm_up(toolsets[1], 1)
     await kept
     assert len(server.pids()) == 1
-    await one.close_async()
-    await other.close_async()
-
-
-async def test_cancelling_the_only_warm_up_leaves_no_process(stdio_server):
-    server = stdio_server("--slow-list", "1000")
-    toolset = MCPToolset(server.info())
-    cancelled = asyncio.create_task(toolset.warm_up_async())
-    await server.wait_for_async("@tools/list")
-    cancelled.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
+    for toolset in toolsets:
+        await toolset.close_async()
     server.wait_until_gone()
-    await toolset.close_async()
+    await cancel_warm_up(toolsets[2], 2)
+    server.wait_until_gone()
 
 
 def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_deadline():
@@ -159,22 +131,17 @@ async def test_a_listing_that_is_not_answered_any_more_holds_up_none_in_the_next
 
 
 async def test_context_variables_of_an_asynchronous_caller_are_visible_in_process():
-    with MCPConnection(InProcessServerInfo(_server_that_looks())) as connection:
-
-        async def ask(value: str) -> str:
-            name.set(value)
-            return text(await connection.call_tool_async("look"))
-
-        assert await asyncio.gather(*(ask(f"user {number}") for number in range(5))) == [
-            f"user {number}" for number in range(5)
-        ]
-
-
-def _server_that_looks():
     server = MCPServer("looking")
 
     @server.tool()
     def look() -> str:
         return name.get()
 
-    return server
+    users = [f"user {number}" for number in range(5)]
+
+    async def ask(value: str) -> str:
+        name.set(value)
+        return text(await connection.call_tool_async("look"))
+
+    async with MCPConnection(InProcessServerInfo(server)) as connection:
+        assert await asyncio.gather(*map(ask, users)) == users

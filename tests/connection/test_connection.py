@@ -34,11 +34,8 @@ MISSING = StdioServerInfo("no-such-command-anywhere")
 def test_an_open_connection_is_pickled_as_its_configuration():
     with MCPConnection(COUNTER, invocation_timeout=7, call_options={"ping_interval": 5}) as connection:
         other = pickle.loads(pickle.dumps(connection))  # noqa: S301
-        assert (other.status().state, other.invocation_timeout, other.call_options) == (
-            "idle",
-            7,
-            connection.call_options,
-        )
+        assert other.status().state == "idle"
+        assert (other.invocation_timeout, other.call_options) == (7, connection.call_options)
         assert text(other.call_tool("add", {"a": 5, "b": 3})) == "8"
         other.close()
         assert connection.is_ready
@@ -111,24 +108,49 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
     assert AsyncExecutor.get_instance().run(use(), timeout=LIMIT) == "inside"
 
 
-@rows("parameter", ["connection_timeout", "invocation_timeout"])
-@rows("value", [0, -1, "30", True, float("nan"), float("inf")])
-def test_an_invalid_timeout_is_refused_by_name(parameter: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"`{parameter}` must be a positive number of seconds"):
-        MCPConnection(COUNTER, **{parameter: value})
-
-
 @rows(
     ("parameters", "message"),
     [
-        (
-            {"server_info": "http://localhost:8000/mcp"},
-            "`server_info` must be an MCPServerInfo .*`server_info_from` makes one of a URL.*, got str",
-        ),
+        ({"server_info": "http://localhost:8000/mcp"}, "`server_info` must be an MCPServerInfo .*`server_info_from`"),
         ({"server_info": None}, "`server_info` must be an MCPServerInfo .*, got NoneType"),
-        ({"server_info": COUNTER, "handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
+        ({"handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
+        *[
+            ({name: value}, f"`{name}` must be a positive number of seconds")
+            for name in ("connection_timeout", "invocation_timeout")
+            for value in (0, -1, "30", True, float("nan"), float("inf"))
+        ],
+        ({"invocation_timeout": 0}, "or None for no limit"),
+        ({"call_options": {"read_timeout": -1}}, "`read_timeout`"),
+        ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
+        ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
     ],
 )
 def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(parameters, message):
     with pytest.raises(ValueError, match=message):
-        MCPConnection(**parameters)
+        MCPConnection(**{"server_info": COUNTER, **parameters})
+
+
+async def note(_report: Any) -> None:
+    """An asynchronous function."""
+
+
+@rows(
+    ("method", "arguments", "message"),
+    [
+        ("read_resource", {"resource": 5}, "`resource` must be a URI or a Resource, got int"),
+        ("get_prompt", {"name": "a", "arguments": {"times": 5}}, "`arguments` must be a dictionary of strings"),
+        (
+            "complete",
+            {"ref": "a", "argument": {"name": "a", "value": "A"}},
+            "`ref` must be a Prompt, a ResourceTemplate",
+        ),
+        ("call_tool", {"tool_name": "add", "on_progress": note}, "must not be asynchronous"),
+    ],
+)
+def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, arguments, message):
+    connection = MCPConnection(COUNTER)
+    with pytest.raises(ValueError, match=message):
+        getattr(connection, method)(**arguments)
+    with pytest.raises(ValueError, match="`invocation_timeout`"):
+        connection.invocation_timeout = -1
+    assert connection.status().state == "idle"

@@ -10,7 +10,6 @@ import pytest
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPToolset
-from haystack_integrations.tools.mcp.errors import MCPSkillError
 from tests.support.skill_server import SkillServer
 
 
@@ -34,29 +33,14 @@ async def test_skills_are_read_asynchronously():
         assert await connection.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
 
 
-def test_a_file_that_changed_is_refused_until_the_skill_is_asked_for_again():
-    server = SkillServer()
-    with MCPConnection(server.info) as connection:
-        [tidy, _] = connection.list_skills()
-        assert connection.read_skill_file(tidy, "desk.md") == "Throw it all away."
-        server.files["skill://tidy/desk.md"] = "Keep everything."
-        with pytest.raises(MCPSkillError, match="list the skills again"):
-            connection.read_skill_file(tidy, "desk.md")
-        # Although the server allows to keep what was read before.
-        assert connection.read_skill_file(connection.get_skill(tidy.uri), "desk.md") == "Keep everything."
-
-
-def test_a_server_without_the_extension_has_no_skills_and_is_not_asked():
-    server = SkillServer(has_extension=False)
-    with MCPConnection(server.info) as connection:
-        assert connection.list_skills() == []
-        assert server.requests == []
-        with pytest.raises(MCPConnectionError, match="does not have the extension"):
-            connection.get_skill("skill://tidy/SKILL.md")
-
-
-def test_a_skill_that_the_server_does_not_know_is_an_error_with_its_code():
+def test_a_skill_that_is_not_known_is_an_error_and_a_server_without_the_extension_is_not_asked():
     with MCPConnection(SkillServer().info) as connection:
         with pytest.raises(MCPConnectionError, match=r"`get_skill` of .*no such skill") as failed:
             connection.get_skill("skill://nothing/SKILL.md")
         assert failed.value.code == types.INVALID_PARAMS
+    server = SkillServer(has_extension=False)
+    with MCPConnection(server.info) as connection:
+        assert connection.list_skills() == []
+        with pytest.raises(MCPConnectionError, match="does not have the extension"):
+            connection.get_skill("skill://tidy/SKILL.md")
+    assert server.requests == []
