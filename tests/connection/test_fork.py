@@ -13,45 +13,36 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 
 
-def test_a_forked_child_has_an_executor_and_a_session_of_its_own(script):
-    child, parent = script.run(
+def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_alone_however_it_ends(script):
+    ends = script.run(
         """
         import asyncio
 
-        tool = MCPTool("pid", server_info)
+        tool, toolset = MCPTool("pid", server_info), MCPToolset(server_info)
         before = pid_of(tool)
         executor = AsyncExecutor.get_instance()
-        child = os.fork()
-        if not child:
+
+        def look_around():
+            assert pid_of(tool) != before
+            assert AsyncExecutor.get_instance() is not executor
             try:
                 executor.run(asyncio.sleep(0))
             except RuntimeError as error:
-                said = str(error)
-            fresh = AsyncExecutor.get_instance() is not executor
-            report(server=pid_of(tool), fresh=fresh, said=said)
-            tool.close()
-            sys.exit(0)
-        code = wait_for_end_of(child)
-        same = AsyncExecutor.get_instance() is executor
-        result = executor.run(asyncio.sleep(0, "fine"))
-        report(code=code, before=before, after=pid_of(tool), same=same, result=result)
-        """
-    )
-    assert child["fresh"]
-    assert "shut down" in child["said"]  # of the executor from before the fork
-    assert child["server"] != parent["before"]
-    assert parent["code"] == 0
-    assert parent["before"] == parent["after"]
-    assert parent["same"]
-    assert parent["result"] == "fine"
+                assert "shut down" in str(error)
+                sys.exit(0)
 
+        held, let_go = threading.Event(), threading.Event()
 
-def test_a_forked_child_leaves_the_session_of_the_parent_alone_however_it_ends(script):
-    ends = script.run(
-        """
-        tool = MCPTool("pid", server_info)
-        before = pid_of(tool)
+        def change_the_toolset():
+            with toolset._lock():
+                held.set()
+                let_go.wait()
+
+        threading.Thread(target=change_the_toolset).start()
+        held.wait()
         for end in [
+            "look_around()",
+            "signal.alarm(30); toolset.warm_up(); toolset.close(); sys.exit(0)",
             "sys.exit(0)",
             "tool.close(); sys.exit(0)",
             "del tool; gc.collect(); sys.exit(0)",
@@ -67,10 +58,11 @@ def test_a_forked_child_leaves_the_session_of_the_parent_alone_however_it_ends(s
             code = wait_for_end_of(child)
             undisturbed = before == pid_of(tool) and tool._connection.status().sessions == 1
             report(end=end, code=code, undisturbed=undisturbed)
+        let_go.set()
         tool.close()
         """
     )
-    assert len(ends) == 8
+    assert len(ends) == 10
     assert not [end for end in ends if end["code"] or not end["undisturbed"]]
 
 
@@ -116,33 +108,6 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
     assert parent == {"codes": [0] * 3, "failures": [], "sessions": 1}
 
 
-def test_a_fork_while_another_thread_changes_a_toolset_leaves_no_lock_shut(script_with):
-    child, parent = script_with().run(
-        """
-        from haystack_integrations.tools.mcp import MCPToolset
-
-        toolset, publish = MCPToolset(server_info), MCPToolset._publish_fetched
-        toolset._fetched = []
-
-        def fork(self):
-            MCPToolset._publish_fetched = publish
-            child = os.fork()
-            if not child:
-                signal.alarm(30)
-                toolset._publish()
-                report(has_published=True)
-                os._exit(0)
-            report(code=wait_for_end_of(child))
-            publish(self)
-
-        MCPToolset._publish_fetched = fork
-        toolset._publish()
-        """
-    )
-    assert child == {"has_published": True}
-    assert parent == {"code": 0}
-
-
 POOL = """
 import multiprocessing
 
@@ -161,10 +126,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_pool_of_forked_workers_calls_a_tool(script):
-    assert script.run(POOL.format(method="fork", size=2)) == [{"answers": [True] * 4, "own": True}]
-
-
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
-def test_a_pool_of_spawned_workers_calls_a_tool(script_with, method):
-    assert script_with(loop="asyncio").run(POOL.format(method=method, size=1)) == [{"answers": [True] * 4, "own": True}]
+@pytest.mark.parametrize(("method", "size"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
+def test_workers_of_a_pool_call_a_tool(script_with, method, size):
+    script = script_with(loop="asyncio")
+    assert script.run(POOL.format(method=method, size=size)) == [{"answers": [True] * 4, "own": True}]

@@ -9,6 +9,7 @@ What Haystack's tracing is told of calls and of sessions.
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,33 +29,24 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
-from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.foreign_server import ForeignServer, definition, text_result
 
 SECRET = "s3ntinel-in-a-span"
 
 
-class Span(tracing.Span):
-    def __init__(self, name: str, tags: dict[str, Any]) -> None:
-        self.name = name
-        self.tags = dict(tags)
-
-    def set_tag(self, key: str, value: Any) -> None:
-        self.tags[key] = value
-
-
 class Tracer(tracing.Tracer):
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[tuple[str, dict[str, Any]]] = []
         # The exceptions that left a span, which OpenTelemetry records.
         self.recorded: list[str] = []
 
     @contextlib.contextmanager
     def trace(
         self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: tracing.Span | None = None
-    ) -> Iterator[Span]:
-        span = Span(operation_name, tags or {})
-        self.spans.append(span)
+    ) -> Iterator[Any]:
+        noted = dict(tags or {})
+        self.spans.append((operation_name, noted))
+        span: Any = SimpleNamespace(set_tag=noted.__setitem__, set_tags=noted.update)
         try:
             yield span
         except Exception as error:
@@ -66,7 +58,7 @@ class Tracer(tracing.Tracer):
 
     def take(self) -> list[tuple[str, dict[str, Any]]]:
         spans, self.spans = self.spans, []
-        return [(span.name, span.tags) for span in spans]
+        return spans
 
 
 @pytest.fixture
@@ -109,19 +101,19 @@ async def test_each_call_and_each_session_has_a_span_with_the_server_and_the_out
 
 
 def test_what_is_left_open_lost_and_not_reached_is_told_apart(tracer: Tracer, patient_stdio_server: Any) -> None:
-    server = patient_stdio_server()
-    info = server.info()
-
     def outcomes() -> list[tuple[str, Any, Any]]:
         return [(name, tags.get("mcp.outcome"), tags.get("error.type")) for name, tags in tracer.take()]
 
-    with MCPConnection(
-        info, handlers=MCPHandlers(elicitation=answer_later), call_options=CallOptions(task_timeout=0.1)
-    ) as connection:
-        assert tracer.spans[0].tags["network.transport"] == "pipe"
-        tracer.take()
+    handlers, options = MCPHandlers(elicitation=answer_later), CallOptions(task_timeout=0.1)
+    with MCPConnection(patient_stdio_server().info(), handlers=handlers, call_options=options) as connection:
+        [(_, tags)] = tracer.take()
+        assert tags["network.transport"] == "pipe"
         connection.begin_call("order", {"drink": "tea"})
         assert outcomes() == [("haystack.mcp.call", "left_open", None)]
+        with pytest.raises(MCPCallPendingError):
+            connection.call_tool("order", {"drink": "tea"})
+        assert tracer.recorded == []
+        tracer.take()
         with pytest.raises(TimeoutError):
             connection.call_tool("bake", {"seconds": 60})
         assert outcomes() == [("haystack.mcp.call", "may_have_run", "timeout")]
@@ -153,14 +145,7 @@ async def test_a_call_that_is_given_up_ends_its_span(tracer: Tracer) -> None:
     assert (tags["mcp.outcome"], tags["error.type"]) == ("cancelled", "CancelledError")
 
 
-def test_a_call_that_is_left_open_is_no_error_and_that_of_another_is_redacted(tracer, patient_stdio_server):
-    patient = patient_stdio_server()
-    handlers = MCPHandlers(elicitation=answer_later)
-    with MCPConnection(StdioServerInfo(patient.command, patient.args), handlers=handlers) as connection:
-        with pytest.raises(MCPCallPendingError):
-            connection.call_tool("order", {"drink": "tea"})
-        assert isinstance(connection.begin_call("order", {"drink": "tea"}), MCPPendingCall)
-    assert tracer.recorded == []
+def test_an_error_that_leaves_a_span_is_redacted(tracer: Tracer) -> None:
     server = ForeignServer(definition("add"))
     server.answer = text_result(f"no {SECRET} here", is_error=True)
     with MCPConnection(server.info) as connection, pytest.raises(MCPInvocationError):

@@ -7,9 +7,8 @@ What is kept of listings and of resources, for as long as the server allows it, 
 """
 
 import threading
-from collections.abc import Iterator
+from contextlib import closing
 
-import pytest
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -20,7 +19,6 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
-from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 AN_HOUR = 3_600_000
@@ -38,57 +36,38 @@ class Kept:
         return self.events.count(f"@{method}")
 
 
-LISTINGS = [
-    ("list_resources", "resources/list"),
-    ("list_resource_templates", "resources/templates/list"),
-    ("list_prompts", "prompts/list"),
-]
-
-
-@rows(("listing", "method"), LISTINGS)
-def test_a_listing_that_may_be_kept_is_asked_for_once(listing, method):
+def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got_it():
     kept = Kept(AN_HOUR)
     with MCPConnection(kept.info) as connection:
-        first = getattr(connection, listing)()
-        assert getattr(connection, listing)() == first
-        assert kept.asked(method) == 1
-        getattr(connection, listing)(meta={})  # whoever says something beside it wants to be heard
-        assert kept.asked(method) == 2
+        for listing, method in (
+            (connection.list_resources, "resources/list"),
+            (connection.list_resource_templates, "resources/templates/list"),
+            (connection.list_prompts, "prompts/list"),
+        ):
+            first = listing()
+            listing().clear()
+            assert listing() == first
+            assert kept.asked(method) == 1
+            listing(meta={})  # whoever says something beside it wants to be heard
+            assert kept.asked(method) == 2
+        connection.list_resources()[0].name = "changed"
+        connection.read_resource(NOTE).contents[0].text = "changed"
+        connection.open()[1][0].input_schema.clear()
+        assert connection.list_resources()[0].name != "changed"
+        assert connection.read_resource(NOTE).contents[0].text == "first"
+        assert connection.open()[1][0].input_schema
+        assert kept.asked("resources/read") == 1
 
 
 def test_what_changed_is_asked_for_again():
-    kept = Kept(AN_HOUR)
+    kept, told = Kept(AN_HOUR), threading.Event()
     with MCPConnection(kept.info) as connection:
-        told = threading.Event()
         connection.subscribe_resource(NOTE, lambda _: told.set())
         assert connection.read_resource(NOTE).contents[0].text == "first"
         connection.call_tool("write", {"text": "second"})
         assert told.wait(LIMIT)
         assert connection.read_resource(NOTE).contents[0].text == "second"
         assert kept.asked("resources/read") == 2
-
-        changed = threading.Event()
-        connection.on_list_change(lambda _: changed.set(), "resources")
-        assert changed.wait(LIMIT)  # it listens
-        assert len(connection.list_resources()) == 1
-        changed.clear()
-        connection.call_tool("list_more")
-        assert changed.wait(LIMIT)
-        assert len(connection.list_resources()) == 2
-
-
-def test_what_is_kept_cannot_be_changed_by_whoever_got_it():
-    kept = Kept(AN_HOUR)
-    with MCPConnection(kept.info) as connection:
-        connection.list_resources().clear()
-        connection.list_resources()[0].name = "changed"
-        connection.read_resource(NOTE).contents[0].text = "changed"
-        connection.open()[1].clear()
-        connection.open()[1][0].input_schema.clear()
-        assert connection.list_resources()[0].name != "changed"
-        assert connection.read_resource(NOTE).contents[0].text == "first"
-        assert connection.open()[1][0].input_schema
-        assert kept.asked("resources/read") == kept.asked("resources/list") == 1
 
 
 def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
@@ -118,20 +97,15 @@ def test_another_toolset_of_the_session_does_not_get_a_list_that_changed():
             assert other.connection.status().sessions == 1
 
 
-@pytest.fixture
-def header_server(tmp_path) -> Iterator[HttpServer]:
+def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(tmp_path):
     command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http")
     server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
-    yield server.start()
-    server.close()
-
-
-def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(header_server):
-    info = StreamableHttpServerInfo(header_server.url, base_delay=0.05, max_delay=0.2)
-    with MCPToolset(info) as toolset:
-        locate = toolset["locate"]
-        assert locate.call(region="north").text == "north None"
-        header_server.kill()
-        header_server.command = [*header_server.command, "--header"]
-        header_server.start()
-        assert locate.call(region="north").text == "north north"
+    with closing(server.start()):
+        info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2)
+        with MCPToolset(info) as toolset:
+            locate = toolset["locate"]
+            assert locate.call(region="north").text == "north None"
+            server.kill()
+            server.command = [*command, "--header"]
+            server.start()
+            assert locate.call(region="north").text == "north north"

@@ -56,64 +56,30 @@ def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]
     return run
 
 
-def test_the_first_use_from_an_event_loop_imports_the_sdk_in_another_thread(run):
+def test_the_first_use_from_an_event_loop_imports_of_the_sdk_its_types_only_in_another_thread(run):
     (facts,) = run(
         """
+        from haystack_integrations.tools.mcp import StreamableHttpServerInfo
+
         async def main():
             tool = MCPTool("pid", server_info)
             await tool.invoke_async()
             await tool.close_async()
 
+        def slow():
+            return [name for name in ("mcp", "httpx2", "aiohttp", "cryptography") if name in sys.modules]
+
         asyncio.run(main())
-        slow = [name for name in ("mcp", "httpx2", "aiohttp", "cryptography") if name in sys.modules]
-        report(threads=importing_threads, slow=slow)
-        """
-    )
-    assert facts == {"threads": ["mcp-haystack-preload"], "slow": []}
-
-
-def test_a_connection_over_http_without_tokens_imports_nothing_of_the_sdk_but_its_types(run):
-    (facts,) = run(
-        """
-        from haystack_integrations.tools.mcp import StreamableHttpServerInfo
-
+        over_stdio = slow()
         with contextlib.suppress(MCPConnectionError):
             MCPTool("pid", StreamableHttpServerInfo("http://127.0.0.1:9/mcp")).warm_up()
-        client = "haystack_integrations.tools.mcp.transports.http_client"
-        report(threads=importing_threads, client=client in sys.modules, sdk="mcp" in sys.modules)
+        report(threads=importing_threads, over_stdio=over_stdio, over_http="mcp" in slow())
         """
     )
-    assert facts == {"threads": ["mcp-haystack-preload"], "client": True, "sdk": False}
+    assert facts == {"threads": ["mcp-haystack-preload"], "over_stdio": [], "over_http": False}
 
 
-def test_the_command_line_begins_without_the_sdk(run):
-    (facts,) = run(
-        """
-        import haystack_integrations.tools.mcp.cli.app
-
-        report(sdk=[name for name in ("mcp", "mcp_types", "fastmcp") if name in sys.modules])
-        """
-    )
-    assert facts == {"sdk": []}
-
-
-def test_preload_imports_the_sdk_once_in_the_background(run):
-    (facts,) = run(
-        """
-        preload()
-        preload()
-        tool = MCPTool("pid", server_info)
-        asyncio.run(tool.warm_up_async())
-        tool.close()
-        preload()
-        report(threads=importing_threads, left=[thread.name for thread in threading.enumerate()])
-        """
-    )
-    assert facts["threads"] == ["mcp-haystack-preload"]
-    assert "mcp-haystack-preload" not in facts["left"]
-
-
-def test_an_import_that_hangs_fails_what_waits_for_it(run):
+def test_an_import_that_hangs_or_finds_no_thread_fails_what_waits_for_it(run):
     (facts,) = run(
         """
         import importlib.machinery
@@ -132,38 +98,6 @@ def test_an_import_that_hangs_fails_what_waits_for_it(run):
         sys.meta_path.insert(0, Hanging())
         concurrency._LONGEST_IMPORT = 0.1
         tool = MCPTool("pid", server_info)
-
-        def failure_of(function):
-            try:
-                function()
-            except Exception as error:
-                return f"{type(error).__name__}: {error}"
-
-        failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
-        waiting = [thread for thread in threading.enumerate() if thread.name == "mcp-haystack-worker"]
-        for thread in waiting:
-            thread.join(10)
-        if hasattr(os, "fork"):
-            child = os.fork()
-            if not child:
-                os._exit(0)
-            os.waitpid(child, 0)
-        report(failures=failures, waiting=sum(thread.is_alive() for thread in waiting))
-        """
-    )
-    assert [each.partition(":")[0] for each in facts["failures"]] == [
-        "MCPConnectionError",
-        "MCPInvocationError",
-        "MCPInvocationError",
-    ]
-    assert all("importing the MCP SDK has taken more than 0.1 s" in each for each in facts["failures"])
-    assert facts["waiting"] == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_a_process_that_can_start_no_thread_for_the_import_cannot_connect(run):
-    (facts,) = run(
-        """
         start = threading.Thread.start
 
         def refuse(self):
@@ -171,27 +105,41 @@ def test_a_process_that_can_start_no_thread_for_the_import_cannot_connect(run):
                 raise RuntimeError("can't start new thread")
             start(self)
 
+        def failure_of(function):
+            try:
+                function()
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+
         threading.Thread.start = refuse
-        try:
-            MCPTool("add", server_info).warm_up()
-        except MCPConnectionError as error:
-            report(error=str(error))
+        refused = failure_of(tool.warm_up)
+        threading.Thread.start = start
+        failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+        report(refused=refused, failures=failures)
         """
     )
-    assert facts["error"].startswith("Failed to connect to") and "can't start new thread" in facts["error"]
+    assert facts["refused"].startswith("MCPConnectionError: ") and "can't start new thread" in facts["refused"]
+    kinds = [each.partition(":")[0] for each in facts["failures"]]
+    assert kinds == ["MCPConnectionError", "MCPInvocationError", "MCPInvocationError"]
+    assert all("importing the MCP SDK has taken more than 0.1 s" in each for each in facts["failures"])
 
 
-def test_a_fork_waits_for_the_import_so_that_the_child_has_it_whole(run):
+def test_preload_imports_once_in_the_background_and_a_fork_waits_so_that_the_child_has_it_whole(run):
     reports = run(
         """
+        preload()
         preload()
         child = os.fork()
         whole = "haystack_integrations.tools.mcp.transports.stdio" in sys.modules
         tool = MCPTool("pid", server_info)
-        report(whole=whole, called=bool(tool.invoke()))
+        report(whole=whole, called=bool(tool.invoke()), threads=importing_threads)
         tool.close()
         if child:
             assert os.waitpid(child, 0)[1] == 0
         """
     )
-    assert reports == [{"whole": True, "called": True}] * 2
+    assert reports == [{"whole": True, "called": True, "threads": ["mcp-haystack-preload"]}] * 2

@@ -8,6 +8,8 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from mcp.server import MCPServer
@@ -28,42 +30,27 @@ from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
 
-class Held:
+@pytest.fixture
+def held() -> Iterator[SimpleNamespace]:
     """
     A server in process whose tool `wait` runs until it is released.
     """
+    started, released = threading.Semaphore(0), threading.Event()
+    server = MCPServer("held")
 
-    def __init__(self) -> None:
-        self.started = threading.Semaphore(0)
-        self._release = threading.Event()
-        server = MCPServer("held")
+    @server.tool()
+    async def wait() -> str:
+        started.release()
+        await asyncio.to_thread(released.wait, LIMIT)
+        return "done"
 
-        async def wait() -> str:
-            self.started.release()
-            while not self._release.is_set():
-                await asyncio.sleep(0.01)
-            return "done"
-
-        server.add_tool(wait)
-        server.add_tool(lambda: "pong", name="ping", description="Answer.")
-        self.info = InProcessServerInfo(server)
-
-    def wait_until_started(self) -> None:
-        assert self.started.acquire(timeout=LIMIT)
-
-    def release(self) -> None:
-        self._release.set()
-
-
-@pytest.fixture
-def held():
-    held = Held()
-    yield held
-    held.release()
-
-
-def registry_of(info) -> MCPRegistry:
-    return MCPRegistry(providers={"held": info}, tool_configs=[ToolConfig("all", ["held"], timeout_sec=LONG)])
+    server.add_tool(lambda: "pong", name="ping", description="Answer.")
+    yield SimpleNamespace(
+        info=InProcessServerInfo(server),
+        wait_until_started=lambda: started.acquire(timeout=LIMIT),
+        release=released.set,
+    )
+    released.set()
 
 
 # What is entered, what calls, and the connection in question.
@@ -96,7 +83,7 @@ async def test_the_last_of_several_blocks_closes(held, user):
         mine = asyncio.create_task(work())
         others = [in_loop_of_its_own(work), in_thread(lambda: asyncio.run(work()))]
         for _ in range(3):
-            await asyncio.to_thread(held.wait_until_started)
+            assert await asyncio.to_thread(held.wait_until_started)
     assert state_of(toolset) == "ready"
     held.release()
     assert await mine == "done"
@@ -109,7 +96,7 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset:
         calling = in_thread(toolset["wait"].call)
-        held.wait_until_started()
+        assert held.wait_until_started()
     assert state_of(toolset) == "ready"
     held.release()
     assert calling.result(LIMIT).text == "done"
@@ -121,7 +108,8 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
 
 
 def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(held):
-    registry = registry_of(held.info)
+    config = ToolConfig("all", ["held"], timeout_sec=LONG)
+    registry = MCPRegistry(providers={"held": held.info}, tool_configs=[config])
     alias = registry.toolset("all")
     with registry:
         with registry, alias:
@@ -134,7 +122,7 @@ def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(he
             pass
         assert state_of(member) == "ready"
         calling = in_thread(member["wait"].call)
-        held.wait_until_started()
+        assert held.wait_until_started()
     assert state_of(member) == "ready"
     held.release()
     assert calling.result(LIMIT).text == "done"
@@ -145,7 +133,7 @@ def test_a_close_by_hand_closes_for_all(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset, toolset:
         calling = in_thread(toolset["wait"].call)
-        held.wait_until_started()
+        assert held.wait_until_started()
         toolset.close()
         with pytest.raises(MCPInvocationError, match="closed before the answer came"):
             calling.result(LIMIT)
