@@ -17,7 +17,6 @@ from haystack_integrations.tools.mcp import MCPConnectionError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
@@ -165,31 +164,6 @@ async def test_questions_may_be_answered_later():
 async def test_older_revisions_know_only_results():
     odd = {"content": [], "resultType": "task"}
     assert await call(await scripted(odd, version=OLDER)) is odd
-
-
-TASK = {"resultType": "task", "taskId": "7", "status": "working", "pollIntervalMs": 20}
-
-
-async def test_a_task_leaves_the_call_open_and_is_asked_for_by_its_name():
-    client = await scripted(TASK, {**TASK, "ttlMs": 5, "resultType": "complete"}, {}, elicitation=lambda _: True)
-    with pytest.raises(CallLeftOpenError) as left_open:
-        await call(client)
-    assert left_open.value.result == TASK
-    state = await client.get_task("7")
-    assert (state.task_id, state.status, state.poll_interval, state.ttl_ms) == ("7", "working", 0.02, 5)
-    responses = await client.answer_for_task({"a": question()})
-    await client.update_task("7", responses)
-    await client.cancel_task("7")
-    assert client.sent[1:] == [
-        ("tasks/get", {"taskId": "7"}, "7"),
-        ("tasks/update", {"taskId": "7", "inputResponses": {"a": {"action": "accept", "content": {}}}}, "7"),
-        ("tasks/cancel", {"taskId": "7"}, "7"),
-    ]
-    with pytest.raises(AnswerRefusedError, match="set `roots` of MCPHandlers"):
-        await client.answer_for_task({"b": ROOTS})
-    assert (await client.task_result("order", {"content": [{"type": "text", "text": "x"}]})).content[0].text == "x"
-    with pytest.raises(ValidationError):
-        await call(await scripted({**TASK, "status": "odd"}))
 
 
 async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else():

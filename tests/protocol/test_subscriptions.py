@@ -13,7 +13,7 @@ import pytest
 
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, shortest_ttl
 from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
-from tests.protocol.scripted_client import OLDER, ScriptedClient
+from tests.protocol.scripted_client import ScriptedClient
 from tests.support.rows import rows
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
@@ -36,35 +36,6 @@ def test_notifications_become_changes(method, params, changes):
     client = ScriptedClient(lambda *_: {})
     client._changed(method, params)
     assert client.changes == changes
-
-
-async def test_what_changed_is_read_again():
-    results: dict[str, dict[str, Any]] = {
-        "resources/list": {"resources": []},
-        "resources/templates/list": {"resourceTemplates": []},
-        "prompts/list": {"prompts": []},
-        "resources/read": {"contents": []},
-    }
-    client = ScriptedClient(lambda method, _: {**results[method], "ttlMs": 60_000})
-
-    async def read() -> set[str]:
-        before = len(client.sent)
-        await client.list_resources()
-        await client.list_resource_templates()
-        await client.list_prompts()
-        await client.read_resource("memo://a")
-        return {method for method, _, _ in client.sent[before:]}
-
-    assert await read() == set(results)
-    for method, params, again in (
-        ("tools/list_changed", {}, set()),
-        ("prompts/list_changed", {}, {"prompts/list"}),
-        ("resources/list_changed", {}, {"resources/list", "resources/templates/list"}),
-        ("resources/updated", {"uri": "memo://a"}, {"resources/read"}),
-        ("resources/updated", {"uri": "memo://b"}, set()),
-    ):
-        client._changed(f"notifications/{method}", params)
-        assert await read() == again
 
 
 @rows(
@@ -108,15 +79,6 @@ async def test_a_refused_stream_is_acknowledged_by_nobody():
         await client.listen(WantedChanges(frozenset(["tools"])), told.append)
     client._changed(ACKNOWLEDGED, {"notifications": {"toolsListChanged": True}})
     assert told == []
-
-
-async def test_single_resources_are_subscribed_to_in_older_revisions():
-    client = ScriptedClient(lambda *_: {}, OLDER)
-    assert not client.listens
-    await client.subscribe_resource("memo://a")
-    await client.unsubscribe_resource("memo://a")
-    expected = ("resources/subscribe", "resources/unsubscribe")
-    assert client.sent == [(method, {"uri": "memo://a"}, None) for method in expected]
 
 
 @rows(
