@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import threading
 from base64 import b64decode
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +19,7 @@ from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from mcp import MCPError
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
+from mcp.server.mcpserver.exceptions import ToolError as UpstreamError
 from mcp.types import (
     ElicitRequest,
     ElicitRequestFormParams,
@@ -83,7 +85,7 @@ class Upstream:
 
     def __init__(self) -> None:
         self.server = server = MCPServer("upstream")
-        self.started, self.cancelled = anyio.Event(), anyio.Event()
+        self.started, self.cancelled = threading.Event(), threading.Event()
 
         @server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True), icons=[ICON])
         def add(a: int, b: int) -> int:
@@ -92,8 +94,6 @@ class Upstream:
 
         @server.tool()
         def fail() -> str:
-            from mcp.server.mcpserver.exceptions import ToolError as UpstreamError
-
             raise UpstreamError("the cupboard is bare")
 
         @server.tool()
@@ -107,9 +107,8 @@ class Upstream:
             self.started.set()
             try:
                 await anyio.sleep(60)
-            except anyio.get_cancelled_exc_class():
+            finally:
                 self.cancelled.set()
-                raise
             return "never"
 
         @server.tool()
@@ -121,6 +120,19 @@ class Upstream:
             for step in (1, 2):
                 await ctx.report_progress(step, 2, f"{order.size} step {step}")
             return "steeped"
+
+        @server.tool()
+        def nag(ctx: Context) -> str | InputRequiredResult:
+            schema = {"type": "object", "properties": {"size": {"type": "string"}}}
+            question = ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
+            return InputRequiredResult(input_requests={"a": ElicitRequest(params=question)}, request_state="asked")
+
+        @server.tool()
+        def pay(ctx: Context) -> str | InputRequiredResult:
+            if ctx.input_responses:
+                return ctx.input_responses["a"].action
+            page = ElicitRequestURLParams(message="Please pay.", url="https://example.com/pay")
+            return InputRequiredResult(input_requests={"a": ElicitRequest(params=page)}, request_state="paying")
 
         @server.resource("shelf://top", meta={"board": 1})
         def top() -> str:
@@ -151,7 +163,7 @@ def mode(request):
     return request.param
 
 
-async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
+async def test_what_another_server_says_of_its_tools_and_errors_is_passed_on(toolset):
     server = create_mcp_server("gate", tools=[toolset], options={"count": ServeOptions(title="Counter")})
     async with Client(server) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
@@ -161,6 +173,9 @@ async def test_what_another_server_says_of_its_tools_is_passed_on(toolset):
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
+        # Although errors of this server are masked.
+        with pytest.raises(ToolError, match=r"the cupboard is bare$"):
+            await client.call_tool("fail", {})
 
 
 async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
@@ -212,19 +227,11 @@ async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-async def test_an_error_of_the_other_server_is_passed_on_although_errors_are_masked(toolset):
-    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-        with pytest.raises(ToolError, match=r"^Error executing tool fail: the cupboard is bare$|the cupboard is bare$"):
-            await client.call_tool("fail", {})
-
-
-async def test_of_a_server_that_cannot_be_reached_nothing_is_told_but_that():
-    with MCPToolset(
-        StreamableHttpServerInfo(url="http://127.0.0.1:9/secret"), tool_names=["add"], required=False
-    ) as toolset:
+async def test_a_server_that_may_be_missing_keeps_nothing_from_being_served():
+    info = StreamableHttpServerInfo(url="http://127.0.0.1:9/secret")
+    with MCPToolset(info, tool_names=["add"], required=False) as toolset:
         async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-            assert await client.list_tools() == []
-            assert await client.list_resources() == []
+            assert (await client.list_tools(), await client.list_resources()) == ([], [])
 
 
 async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
@@ -271,15 +278,10 @@ async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, 
 
 async def test_a_cancelled_call_is_cancelled_at_the_other_server(upstream, toolset, mode):
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
-        async with anyio.create_task_group() as calls:
-            calls.start_soon(client.call_tool, "hang", {})
-            with anyio.fail_after(30):
-                while not upstream.started.is_set():
-                    await anyio.sleep(0.01)
-            calls.cancel_scope.cancel()
-        with anyio.fail_after(30):
-            while not upstream.cancelled.is_set():
-                await anyio.sleep(0.01)
+        calling = asyncio.create_task(client.call_tool("hang", {}))
+        await wait_until_async(upstream.started.is_set, "the call")
+        calling.cancel()
+        await wait_until_async(upstream.cancelled.is_set, "its end", limit=LIMIT / 2)
 
 
 @pytest.mark.parametrize("accepts", [True, False])
@@ -290,36 +292,12 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode, 
     assert result.is_error is not accepts
     assert not accepts or result.content[0].text == "a large tea"
     assert user.asked == ["Which size?"]
-
-
-@pytest.fixture
-def asking(upstream):
-    """The server of somebody else, with tools that ask in ways of their own."""
-    server = upstream.server
-
-    @server.tool()
-    def nag(ctx: Context) -> str | InputRequiredResult:
-        schema = {"type": "object", "properties": {"size": {"type": "string"}}}
-        params = ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
-        return InputRequiredResult(input_requests={"sure": ElicitRequest(params=params)}, request_state="asked")
-
-    @server.tool()
-    def pay(ctx: Context) -> str | InputRequiredResult:
-        if ctx.input_responses:
-            return ctx.input_responses["pay"].action
-        params = ElicitRequestURLParams(message="Please pay.", url="https://example.com/pay")
-        return InputRequiredResult(input_requests={"pay": ElicitRequest(params=params)}, request_state="paying")
-
-    return upstream
-
-
-async def test_a_client_that_cannot_ask_its_user_is_told_what_is_missing(toolset):
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode="legacy") as client:
+    async with Client(server, mode="legacy") as client:
         with pytest.raises(ToolError, match="needs an answer of the user, and the client cannot ask"):
             await client.call_tool("brew", {"drink": "tea"})
 
 
-async def test_a_server_that_never_stops_asking_is_given_up(asking, toolset):
+async def test_a_server_that_never_stops_asking_is_given_up(toolset):
     server, user = create_mcp_server("gate", tools=[toolset]), User(size="large")
     async with Client(server, mode="legacy", elicitation_handler=user) as client:
         with pytest.raises(ToolError, match="asked more than 20 times"):
@@ -327,8 +305,8 @@ async def test_a_server_that_never_stops_asking_is_given_up(asking, toolset):
     assert len(user.asked) == 20
 
 
-@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
-async def test_a_page_to_open_reaches_the_client_during_the_call(asking, toolset, action):
+@pytest.mark.parametrize("action", ["accept", "decline"])
+async def test_a_page_to_open_reaches_the_client_during_the_call(toolset, action):
     server, user = create_mcp_server("gate", tools=[toolset]), User(action)
     async with Client(server, mode="legacy", elicitation_handler=user) as client:
         assert (await client.call_tool("pay", {})).content[0].text == action
@@ -354,32 +332,27 @@ async def test_a_call_is_continued_where_it_was_begun_and_only_as_the_call_that_
     assert result.raw.content[0].text == "a large tea"
 
 
-async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(upstream, toolset):
-    @upstream.server.resource("shelf://broken")
+async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(upstream, toolset, caplog):
     def broken() -> str:
         raise RuntimeError("a-detail-of-the-error")
 
-    @upstream.server.prompt()
-    def blame(who: str) -> str:
-        raise RuntimeError("a-detail-of-the-error")
-
-    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-        with pytest.raises(Exception, match="The server behind resource 'shelf://broken' did not give it") as resource:
-            await client.read_resource("shelf://broken")
-        with pytest.raises(Exception, match="The server behind prompt 'blame' did not give it") as prompt:
-            await client.get_prompt("blame", {"who": "me"})
-        assert (await client.read_resource("shelf://top"))[0].text == "jam"
-    assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
-
-
-async def test_a_list_that_the_other_server_does_not_give_is_empty_and_the_rest_is_served(upstream, toolset, caplog):
     async def refuse(_context, _parameters):
         raise MCPError(-32050, "the shelf is locked")
 
-    upstream.server._lowlevel_server.add_request_handler("prompts/list", PaginatedRequestParams, refuse)
+    upstream.server.resource("shelf://broken")(broken)
+    upstream.server.prompt()(broken)
     async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        with pytest.raises(Exception, match="The server behind resource 'shelf://broken' did not give it") as resource:
+            await client.read_resource("shelf://broken")
+        with pytest.raises(Exception, match="The server behind prompt 'broken' did not give it") as prompt:
+            await client.get_prompt("broken")
+        assert (await client.read_resource("shelf://top"))[0].text == "jam"
+        assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
+
+        # A list that it does not give is empty, and the rest is served.
+        upstream.server._lowlevel_server.add_request_handler("prompts/list", PaginatedRequestParams, refuse)
         assert await client.list_prompts() == []
-        assert [str(each.uri) for each in await client.list_resources()] == ["shelf://top"]
+        assert "shelf://top" in [str(each.uri) for each in await client.list_resources()]
     assert "the shelf is locked" in caplog.text
 
 
@@ -409,10 +382,8 @@ async def test_who_may_not_use_the_tools_of_the_other_server_may_not_read_it_eit
     auth = StaticTokenVerifier({"token": {"client_id": "c", "scopes": []}})
     server = create_mcp_server("gate", tools=[(toolset, ServeOptions(scopes=["admin"]))], auth=auth)
     async with Client(server) as client:
-        assert await client.list_tools() == []
-        assert await client.list_resources() == []
-        assert await client.list_resource_templates() == []
-        assert await client.list_prompts() == []
+        for listing in ("tools", "resources", "resource_templates", "prompts"):
+            assert await getattr(client, f"list_{listing}")() == []
         for uri in ("shelf://top", "shelf://low/count"):
             with pytest.raises(MCPError, match="not found"):
                 await client.read_resource(uri)
@@ -440,18 +411,28 @@ async def test_what_is_served_here_is_found_without_asking_another_server_which_
         assert "@resources/list" in asked
 
 
-async def test_resources_keep_their_uris_and_odd_ones_hide_no_others(upstream, mode):
+async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
     uris = ["shelf://top", "notes/1", "shelf://left side/1", "shelf://über", "SHELF://Low"]
+    operators = ["files://{+path}", "pages://shelf{/board*}{?lines}", "{broken"]
 
     async def listing(_context, _parameters):
         return ListResourcesResult(resources=[Resource(uri=each, name=each) for each in uris])
 
+    async def templates(_context, _parameters):
+        listed = [ResourceTemplate(name=each, uri_template=each) for each in operators]
+        return ListResourceTemplatesResult(resource_templates=listed)
+
     async def read(_context, parameters):
         return ReadResourceResult(contents=[TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")])
 
-    low_level = upstream.server._lowlevel_server
-    low_level.add_request_handler("resources/list", PaginatedRequestParams, listing)
-    low_level.add_request_handler("resources/read", ReadResourceRequestParams, read)
+    @upstream.server.tool()
+    def link() -> list[ResourceLink]:
+        return [ResourceLink(type="resource_link", name="it", uri="linked://once")]
+
+    handle = upstream.server._lowlevel_server.add_request_handler
+    handle("resources/list", PaginatedRequestParams, listing)
+    handle("resources/templates/list", PaginatedRequestParams, templates)
+    handle("resources/read", ReadResourceRequestParams, read)
     toolset = MCPToolset(InProcessServerInfo(upstream.server))
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         assert [each.uri for each in await client.list_resources()] == uris
@@ -460,30 +441,9 @@ async def test_resources_keep_their_uris_and_odd_ones_hide_no_others(upstream, m
             assert (await client.session.read_resource(uri)).contents[0].text == f"read {uri}"
         # As clients ask that know only URLs.
         assert (await client.session.read_resource("shelf://%C3%BCber")).contents[0].text == "read shelf://über"
-
-
-async def test_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
-    async def read(_context, parameters):
-        return ReadResourceResult(contents=[TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")])
-
-    async def templates(_context, _parameters):
-        operators = ["files://{+path}", "pages://shelf{/board*}{?lines}", "{broken"]
-        return ListResourceTemplatesResult(
-            resource_templates=[ResourceTemplate(name=each, uri_template=each) for each in operators]
-        )
-
-    @upstream.server.tool()
-    def link() -> list[ResourceLink]:
-        return [ResourceLink(type="resource_link", name="it", uri="linked://once")]
-
-    low_level = upstream.server._lowlevel_server
-    low_level.add_request_handler("resources/read", ReadResourceRequestParams, read)
-    low_level.add_request_handler("resources/templates/list", PaginatedRequestParams, templates)
-    toolset = MCPToolset(InProcessServerInfo(upstream.server))
-    async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         for uri in ("files:///home/notes.txt", "files://notes.txt", "pages://shelf/top/left?lines=3"):
             assert (await client.read_resource(uri))[0].text == f"read {uri}"
-        for uri in ("files://../../secret", "pages://other", "linked://once", "linked://twice"):
+        for uri in ("files://../../secret", "pages://other", "linked://once"):
             with pytest.raises(Exception, match=r"not found|Unknown"):
                 await client.read_resource(uri)
         await client.call_tool("link", {})
@@ -492,26 +452,25 @@ async def test_templates_with_operators_and_links_in_results_can_be_read(upstrea
             await client.read_resource("linked://twice")
 
 
-async def test_prompts_of_the_same_name_have_the_prefixes_of_their_tools(upstream, toolset):
-    prefixed = MCPToolset(InProcessServerInfo(Upstream().server), tool_name_prefix="second")
-    async with Client(create_mcp_server("gate", tools=[toolset, prefixed])) as client:
-        assert sorted(prompt.name for prompt in await client.list_prompts()) == ["praise", "second_praise"]
-        prompt = await client.get_prompt("second_praise", {"what": "tea"})
-        assert prompt.messages[0].content.text == "Praise tea."
-
-
-async def test_of_two_prompts_of_one_name_the_last_one_is_served_as_of_tools_and_the_log_says_so(upstream, caplog):
+@rows("prefix", [None, "second"])
+async def test_prompts_of_one_name_have_the_prefix_of_the_tools_or_the_last_one_is_served(upstream, caplog, prefix):
     second = MCPServer("second")
 
     @second.prompt()
     def praise(what: str) -> str:
         return f"Sing of {what}."
 
-    toolsets = [MCPToolset(InProcessServerInfo(each)) for each in (upstream.server, second)]
+    toolsets = [
+        MCPToolset(InProcessServerInfo(upstream.server)),
+        MCPToolset(InProcessServerInfo(second), tool_name_prefix=prefix),
+    ]
+    names = ["praise", "second_praise"] if prefix else ["praise"]
     async with Client(create_mcp_server("gate", tools=toolsets)) as client:
-        assert [prompt.name for prompt in await client.list_prompts()] == ["praise"]
-        assert (await client.get_prompt("praise", {"what": "tea"})).messages[0].content.text == "Sing of tea."
-    assert caplog.text.count("There are two things named 'praise'. The one that was given first is not served.") == 1
+        assert sorted(prompt.name for prompt in await client.list_prompts()) == names
+        assert (await client.get_prompt(names[-1], {"what": "tea"})).messages[0].content.text == "Sing of tea."
+    told = caplog.text.count("There are two things named 'praise'. The one that was given first is not served.")
+    assert told == (0 if prefix else 1)
+    caplog.clear()
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["from the start", "added later"])
@@ -523,7 +482,7 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
 
     toolset = MCPToolset(InProcessServerInfo(build_changing_server()))
     server = create_mcp_server("gate", tools=[] if is_added else [toolset])
-    async with Client(server, mode="legacy", message_handler=note) as client:
+    async with asyncio.timeout(LIMIT), Client(server, mode="legacy", message_handler=note) as client:
         if is_added:
             server.add_tool(toolset)
         assert "more" not in {each.name for each in await client.list_tools()}
@@ -531,11 +490,9 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
         # The first may be of the beginning, when something may have been missed.
         for _ in range(2):
             await client.call_tool("list_more", {})
-            with anyio.fail_after(30):
-                while await told.get() != "notifications/resources/list_changed":
-                    pass
+            while await told.get() != "notifications/resources/list_changed":
+                pass
         await client.call_tool("offer", {"name": "more"})
-        with anyio.fail_after(30):
-            while "more" not in {each.name for each in await client.list_tools()}:
-                await told.get()
+        while "more" not in {each.name for each in await client.list_tools()}:
+            await told.get()
         assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}

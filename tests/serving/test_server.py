@@ -2,13 +2,13 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 import re
 import sys
 import threading
 from collections.abc import Callable
 from importlib.metadata import version
 
-import anyio
 import httpx2
 import pytest
 import uvicorn
@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_ser
 from tests.serving.fastmcp_features.served_kinds import ObligingChatGenerator
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until_async
 
 
 def add(a: int, b: int) -> int:
@@ -57,18 +57,15 @@ def test_without_fastmcp_the_error_says_what_to_install():
     assert 'pip install "mcp-haystack[serve]"' in ended.stderr
 
 
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
 def shout(text: str) -> str:
     return text.upper()
 
 
 def _tool(name: str, function=shout) -> Tool:
-    parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    return Tool(name, "Does something.", parameters, function)
-
-
-async def names(server: FastMCP) -> list[str]:
-    async with Client(server) as client:
-        return sorted(tool.name for tool in await client.list_tools())
+    return Tool(name, "Does something.", TEXT, function)
 
 
 def test_a_key_of_no_known_kind_is_refused():
@@ -78,46 +75,34 @@ def test_a_key_of_no_known_kind_is_refused():
 
 @rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
 async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, caplog):
-    parameters = {"type": "object", "properties": {}}
-    tools = [Tool("same", text, parameters, lambda: "") for text in ("First.", "Second.")]
-    server = create_mcp_server("shop", tools=tools, on_duplicate=policy)
-    async with Client(server) as client:
+    tools = [Tool("same", text, TEXT, lambda text: text) for text in ("First.", "Second.")]
+    async with Client(create_mcp_server("shop", tools=tools, on_duplicate=policy)) as client:
         assert [tool.description for tool in await client.list_tools()] == [served]
     if policy == "warn":
         assert "There are two things named 'same'. The one that was given first is not served" in caplog.text
         assert "Rename one with ServeOptions(name=...)" in caplog.text
 
 
-async def test_of_a_duplicate_that_comes_too_late_for_an_error_the_log_says_that_it_is_not_served(
-    caplog: pytest.LogCaptureFixture,
-):
-    toolset = Toolset([_tool("same")])
-    server = create_mcp_server("shop", tools=[_tool("other"), toolset], on_duplicate="error")
-    async with Client(server) as client:
-        toolset.add(_tool("other"))
-        assert sorted(tool.name for tool in await client.list_tools()) == ["other", "same"]
-    assert "There are two things named 'other'. The one that was given last is not served" in caplog.text
-
-
-def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy():
+async def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy(caplog):
     with pytest.raises(ValueError, match="Two things named 'same' are served"):
         create_mcp_server("shop", tools=[_tool("same"), _tool("same")], on_duplicate="error")
-    server = create_mcp_server("shop", tools=[_tool("same")], on_duplicate="error")
+    toolset = Toolset([_tool("same")])
+    server = create_mcp_server("shop", tools=[_tool("other"), toolset], on_duplicate="error")
     with pytest.raises(ValueError, match="Two things named 'same' are served"):
         server.add_tool(_tool("same"))
     server.tool(lambda: "first", name="decorated")
     with pytest.raises(ValueError, match="already exists"):
         server.tool(lambda: "second", name="decorated")
+    # It is too late for an error.
+    async with Client(server) as client:
+        toolset.add(_tool("other"))
+        assert sorted(tool.name for tool in await client.list_tools()) == ["decorated", "other", "same"]
+    assert "There are two things named 'other'. The one that was given last is not served" in caplog.text
 
 
 async def test_a_tool_of_the_decorator_goes_before_one_of_haystacks_of_its_name():
     server = create_mcp_server("shop", tools=[Tool("same", "First.", {"type": "object"}, lambda: "First.")])
-
-    @server.tool(name="same")
-    def second() -> str:
-        """Second."""
-        return "Second."
-
+    server.tool(lambda: "Second.", name="same", description="Second.")
     async with Client(server) as client:
         assert [tool.description for tool in await client.list_tools()] == ["Second."]
         assert (await client.call_tool("same", {})).content[0].text == "Second."
@@ -129,25 +114,20 @@ async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str,
         assert client.initialize_result.serverInfo.version == shown
 
 
-@pytest.mark.parametrize("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
+@rows("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
 def test_names_that_no_client_takes_are_refused(name: str):
     pipeline = Pipeline()
     pipeline.add_component("prompt", PromptBuilder("{{ text }}", required_variables=["text"]))
+    tool = _tool("x")
+    tool.name = name
     agent = Agent(chat_generator=ObligingChatGenerator(str.upper), tools=[])
-    for parameter, served in {
-        "tools": [_tool("x", str.upper)],
-        "pipelines": {name: pipeline},
-        "agents": {name: agent},
-    }.items():
-        if parameter == "tools":
-            served[0].name = name
+    for parameter, served in {"tools": [tool], "pipelines": {name: pipeline}, "agents": {name: agent}}.items():
         with pytest.raises(ValueError, match=rf"in `{parameter}` must be 1 to 64 characters from A-Z, a-z, 0-9"):
             create_mcp_server("shop", **{parameter: served})
         if name:
-            options = {name: ServeOptions(name="good.name-1_2")}
-            create_mcp_server("shop", **{parameter: served}, options=options)
+            create_mcp_server("shop", **{parameter: served}, options={name: {"name": "good.name-1_2"}})
             with pytest.raises(ValueError, match=r"in `ServeOptions\(name=\.\.\.\)` must be 1 to 64 characters"):
-                create_mcp_server("shop", **{parameter: served}, options={name: ServeOptions(name=name)})
+                create_mcp_server("shop", **{parameter: served}, options={name: {"name": name}})
     with pytest.raises(ValueError, match="in `inputs` must be 1 to 64 characters"):
         ServeOptions(inputs={name: "prompt.text"})
 
@@ -157,60 +137,42 @@ async def test_tools_are_added_and_removed_while_the_server_runs():
     async with Client(server) as client:
         server.add_tool(_tool("second"), ServeOptions(title="The Second"))
         server.add_tool(add)
+        server.add_tool(Toolset([_tool("third")]))
         listed = {tool.name: tool.title for tool in await client.list_tools()}
-        assert listed == {"add": "Add", "first": "First", "second": "The Second"}
-        for name in listed:
+        assert listed == {"add": "Add", "first": "First", "second": "The Second", "third": "Third"}
+        for name in ("add", "first", "second"):
             server.local_provider.remove_tool(name)
-        assert await client.list_tools() == []
+        assert [tool.name for tool in await client.list_tools()] == ["third"]
         with pytest.raises(KeyError):
             server.local_provider.remove_tool("first")
         server.add_tool(_tool("first"))
-        assert [tool.name for tool in await client.list_tools()] == ["first"]
+        assert {tool.name for tool in await client.list_tools()} == {"first", "third"}
 
 
 async def until(condition: Callable[[CapacityLimiterStatistics], bool], server: FastMCP) -> None:
     """
     Wait for a state of the places for calls.
     """
-    with anyio.fail_after(LIMIT):
-        while not condition(server.haystack.pool.limiter.statistics()):
-            await anyio.sleep(0.01)
+    await wait_until_async(lambda: condition(server.haystack.pool.limiter.statistics()), "a state of the pool")
 
 
 async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_it_is_busy():
     may_end = threading.Event()
     server = create_mcp_server("shop", tools=[_tool("wait", lambda text: may_end.wait(60) and text)], max_concurrency=1)
-    results: list[str] = []
-
-    async def call(client: Client) -> None:
-        results.append((await client.call_tool("wait", {"text": "done"})).content[0].text)
-
-    try:
-        async with Client(server) as client, anyio.create_task_group() as calls:
-            for _ in range(9):
-                calls.start_soon(call, client)
-            await until(lambda places: places.tasks_waiting == 8, server)
-            with pytest.raises(ToolError, match=r"1 calls are running and 8 are waiting\. Try again in a while"):
-                await client.call_tool("wait", {"text": "too many"})
-            may_end.set()
-    finally:
-        may_end.set()
-    assert results == ["done"] * 9
-
-
-async def test_a_cancelled_call_that_waits_leaves_the_queue_and_gives_its_place_to_nobody_twice():
-    may_end = threading.Event()
-    server = create_mcp_server("shop", tools=[_tool("wait", lambda text: may_end.wait(60) and text)], max_concurrency=1)
-    async with Client(server) as client, anyio.create_task_group() as calls:
-        calls.start_soon(client.call_tool, "wait", {"text": "first"})
+    async with Client(server) as client:
+        first = asyncio.create_task(client.call_tool("wait", {"text": "done"}))
         await until(lambda places: places.borrowed_tokens == 1, server)
-        async with anyio.create_task_group() as given_up:
-            given_up.start_soon(client.call_tool, "wait", {"text": "given up"})
-            await until(lambda places: places.tasks_waiting == 1, server)
-            given_up.cancel_scope.cancel()
+        given_up = asyncio.create_task(client.call_tool("wait", {"text": "given up"}))
+        await until(lambda places: places.tasks_waiting == 1, server)
+        # One that is cancelled leaves the queue.
+        given_up.cancel()
         await until(lambda places: places.tasks_waiting == 0, server)
+        waiting = [asyncio.create_task(client.call_tool("wait", {"text": "done"})) for _ in range(8)]
+        await until(lambda places: places.tasks_waiting == 8, server)
+        with pytest.raises(ToolError, match=r"1 calls are running and 8 are waiting\. Try again in a while"):
+            await client.call_tool("wait", {"text": "too many"})
         may_end.set()
-        assert (await client.call_tool("wait", {"text": "last"})).content[0].text == "last"
+        assert {(await each).content[0].text for each in (first, *waiting)} == {"done"}
     await until(lambda places: places.borrowed_tokens == 0, server)
 
 
@@ -223,36 +185,39 @@ async def test_a_place_stays_taken_while_a_thread_of_a_cancelled_call_runs():
         return text
 
     server = create_mcp_server("shop", tools=[_tool("block", block)], max_concurrency=1)
-    async with Client(server) as client, anyio.create_task_group() as calls:
-        calls.start_soon(client.call_tool, "block", {"text": "given up"})
-        await anyio.to_thread.run_sync(begun.wait, LIMIT)
-        calls.cancel_scope.cancel()
-    # The cancelled call has ended, and its thread has not.
+    async with Client(server) as client:
+        calling = asyncio.create_task(client.call_tool("block", {"text": "given up"}))
+        await wait_until_async(begun.is_set, "the call")
+        calling.cancel()
+        await asyncio.wait([calling])
     assert server.haystack.pool.limiter.borrowed_tokens == 1
     may_end.set()
     await until(lambda places: places.borrowed_tokens == 0, server)
 
 
-@rows(("tools", "there_is"), [([add, GREET], "add, greet"), ([Toolset([GREET])], "greet")])
-def test_options_for_what_is_not_served_are_refused(tools, there_is):
-    with pytest.raises(ValueError, match=rf"`options` name 'gret', which is not served\. There is {there_is}\."):
-        create_mcp_server("shop", tools=tools, options={"greet": ServeOptions(), "gret": ServeOptions()})
-
-
 @rows(
-    ("options", "reason"),
+    ("tools", "options", "reason"),
     [
+        ([add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
+        ([Toolset([GREET])], {"gret": {}}, "`options` name 'gret', which is not served. There is greet."),
         (
-            {"bound": {"nme": "a-secret"}},
+            [greet],
+            {"greet": {"bound": {"nme": "a-secret"}}},
             "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
         ),
-        ({"inputs": ["name"]}, "`inputs` cannot be chosen for 'greet', which is a function"),
-        ({"outputs": ["result"]}, "`outputs` cannot be chosen for 'greet', which is a function"),
+        ([greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a function"),
+        ([greet], {"greet": {"outputs": ["result"]}}, "`outputs` cannot be chosen for 'greet', which is a function"),
+        ([], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
+        (
+            [ComponentTool(Agent(chat_generator=ObligingChatGenerator(str.upper)), name="helper", description="x")],
+            {},
+            "is an Agent: serve that by `agents={'helper': agent}`",
+        ),
     ],
 )
-def test_options_that_a_function_would_pass_over_are_refused(options, reason):
+def test_tools_and_options_that_do_not_fit_are_refused(tools, options, reason):
     with pytest.raises(ValueError, match=re.escape(reason)) as told:
-        create_mcp_server("shop", tools=[greet], options={"greet": options})
+        create_mcp_server("shop", tools=tools, options=options)
     assert "a-secret" not in str(told.value)
 
 
@@ -296,18 +261,9 @@ async def test_fastmcps_own_ways_over_http_check_host_and_origin(headers, status
             assert response.status_code == status
 
 
-def test_an_agent_as_a_component_tool_is_refused():
-    agent = Agent(chat_generator=ObligingChatGenerator(str.upper))
-    with pytest.raises(ValueError, match=r"is an Agent: serve that by `agents=\{'helper': agent\}`"):
-        create_mcp_server("shop", tools=[ComponentTool(agent, name="helper", description="Helps.")])
-
-
 def test_options_of_haystack_are_refused_for_what_fastmcp_serves():
-    server = create_mcp_server("shop")
     with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
-        server.add_tool(add, ServeOptions(title="Adder"))
-    with pytest.raises(ValueError, match="`options` must be a dictionary of names to ServeOptions, got list"):
-        create_mcp_server("shop", options=[ServeOptions()])
+        create_mcp_server("shop").add_tool(add, ServeOptions(title="Adder"))
 
 
 class Priced(BaseModel):
