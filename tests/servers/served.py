@@ -34,8 +34,6 @@ from haystack_integrations.tools.mcp.serving.server import request_state_securit
 from haystack_integrations.tools.mcp.serving.sources import Source
 from tests.support.background import in_thread
 
-HALF_AN_EMOJI = "\ud83d"
-
 
 def tell(event: str) -> None:
     print(f"EVENT {event}", file=sys.stderr, flush=True)
@@ -58,6 +56,8 @@ async def _leave() -> None:
 
 @asynccontextmanager
 async def lifespan(server: Any) -> AsyncIterator[None]:
+    if "FAILS_TO_OPEN" in os.environ:
+        raise OSError(os.environ["FAILS_TO_OPEN"])
     tell("opened")
     yield
     tell("closed")
@@ -155,13 +155,9 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         return str(await asyncio.to_thread(anyio.run, anyio.sleep, 0))
 
     @server.tool
-    async def half_an_emoji(where: Literal["result", "progress", "question"], context: Context) -> ToolResult:
+    async def half_an_emoji() -> ToolResult:
         """Send half an emoji, which no UTF-8 has."""
-        if where == "progress":
-            await context.report_progress(1, message=HALF_AN_EMOJI)
-        if where == "question":
-            await context.elicit(HALF_AN_EMOJI, response_type=bool)
-        return ToolResult("sent", structured_content={"text": HALF_AN_EMOJI if where == "result" else "none"})
+        return ToolResult("sent", structured_content={"text": "\ud83d"})
 
     @server.tool(auth=require_scopes("admin"))
     def administer() -> str:

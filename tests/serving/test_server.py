@@ -231,7 +231,7 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
     assert "`options` name 'gret', which is not served. There is greet. Unless it comes later" in caplog.text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("headers", "status"),
     [
         ({"host": "evil.example"}, 421),
@@ -239,25 +239,24 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
         ({"host": "127.0.0.1:8000"}, 200),
     ],
 )
-async def test_fastmcps_own_ways_over_http_check_host_and_origin(headers, status, monkeypatch):
+async def test_every_application_over_http_checks_host_and_origin(headers, status, monkeypatch):
     apps = []
 
     async def serve(self, sockets=None):
-        apps.append(self.config.app)
+        apps.append((self.config.app, "/mcp"))
 
     monkeypatch.setattr(uvicorn.Server, "serve", serve)
     server = create_mcp_server("shop", tools=[GREET])
     await server.run_async("http", show_banner=False)
-    apps.append(server.http_app())
+    apps += [(server.http_app(), "/mcp"), (serving.http_app(FastMCP("Embedded"), path="/tools"), "/tools")]
     client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
     accepted = {"accept": "application/json, text/event-stream", **headers}
-    for app in apps:
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http,
-        ):
-            response = await http.post("http://127.0.0.1:8000/mcp", json=body, headers=accepted)
+    assert len(apps) == 3
+    for app, path in apps:
+        transport = httpx2.ASGITransport(app)
+        async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as http:
+            response = await http.post(f"http://127.0.0.1:8000{path}", json=body, headers=accepted)
             assert response.status_code == status
 
 
