@@ -26,38 +26,57 @@ class RecordingPeer(SessionLife):
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[tuple[str, dict[str, Any]]] = []
+        # The requests in whose streams they came.
+        self.places: list[Exchange | None] = []
         self.ends: list[str | None] = []
+        self.drains: list[str | None] = []
         self.heard_times = 0
+        self.gaps = 0
 
     async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         if method == "of another revision":
             return None
-        if method != "ask":
+        if method == "unknown":
             raise ProtocolError(-32601, "Method not found", {"method": method})
-        return {"answered": params}
+        return {"asked": method, **params}
 
-    def notified(self, method: str, params: dict[str, Any], _exchange: Exchange | None) -> None:
+    def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         self.notes.append((method, params))
+        self.places.append(exchange)
+
+    def missed(self) -> None:
+        self.gaps += 1
 
     def heard(self) -> None:
         self.heard_times += 1
 
     def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
-        assert state is SessionState.LOST
-        self.ends.append(reason)
+        (self.drains if state is SessionState.DRAINING else self.ends).append(reason)
 
 
 class TestedChannel(Channel):
+    """
+    Makes requests with these options, if a test does not say otherwise.
+    """
+
     __test__ = False
 
-    def __init__(self, transport: Transport) -> None:
-        self.peer = RecordingPeer()
-        super().__init__(transport, self.peer, answer=self.peer.answer, notified=self.peer.notified)
+    def __init__(self, transport: Transport, **usual: Any) -> None:
+        self.peer = peer = RecordingPeer()
+        self._usual = {"method": "do", **usual}
+        super().__init__(transport, peer, answer=peer.answer, notified=peer.notified, missed=peer.missed)
 
-    def exchange(self, method: str = "do", params: dict[str, Any] | None = None, **options: Any) -> Exchange:
-        return Exchange(self.next_id(), method, params, **options)
+    def exchange(self, method: str | None = None, params: dict[str, Any] | None = None, **options: Any) -> Exchange:
+        options = {**self._usual, **options}
+        if method is not None:
+            options["method"] = method
+        if params is not None:
+            options["params"] = params
+        return Exchange(self.next_id(), **options)
 
-    def start(self, method: str = "do", params: dict[str, Any] | None = None) -> tuple[Exchange, asyncio.Task[Any]]:
+    def start(
+        self, method: str | None = None, params: dict[str, Any] | None = None
+    ) -> tuple[Exchange, asyncio.Task[Any]]:
         """
         Make a request in a task, which has run up to where it waits.
         """
@@ -74,6 +93,13 @@ class TestedChannel(Channel):
             return error
         raise AssertionError(result)
 
+    async def fail(self, **options: Any) -> tuple[Exchange, RequestError]:
+        """
+        The same for a request like the others.
+        """
+        exchange = self.exchange(**options)
+        return exchange, await self.failure(exchange)
+
 
 async def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:
     """
@@ -86,8 +112,8 @@ async def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:
 
 
 @asynccontextmanager
-async def channel_over(transport: Transport) -> AsyncIterator[TestedChannel]:
-    channel = TestedChannel(transport)
+async def channel_over(transport: Transport, **usual: Any) -> AsyncIterator[TestedChannel]:
+    channel = TestedChannel(transport, **usual)
     await transport.open()
     try:
         yield channel

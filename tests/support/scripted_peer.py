@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An HTTP server that writes the bytes which a test gives it and breaks connections where the test wants, and what a
-transport of this package reports to whoever is above it.
+An HTTP server that writes the bytes which a test gives it and breaks connections where the test wants.
 """
 
 import asyncio
@@ -14,9 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
-
-from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RequestError, SessionLife, SessionState
 
 
 @dataclass
@@ -145,68 +141,3 @@ def result(request: HttpRequest, **members: Any) -> dict[str, Any]:
     Answer a request.
     """
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": members}
-
-
-class Heard(SessionLife):
-    """
-    What a channel reports.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.drained_because: list[str | None] = []
-        self.ended_because: list[str | None] = []
-        self.notifications: list[tuple[str, Exchange | None]] = []
-        self.ended_at = asyncio.Event()
-        self.gaps = 0
-
-    def note_gap(self) -> None:
-        self.gaps += 1
-
-    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return {"asked": method, **params}
-
-    def notified(self, method: str, _params: dict[str, Any], exchange: Exchange | None) -> None:
-        self.notifications.append((method, exchange))
-
-    def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
-        if state is SessionState.DRAINING:
-            self.drained_because.append(reason)
-        else:
-            self.ended_because.append(reason)
-            self.ended_at.set()
-
-
-class Wire:
-    """
-    `async with Wire(transport) as wire`: a channel over an open transport, without a handshake.
-    """
-
-    def __init__(self, transport: Transport) -> None:
-        self.heard = Heard()
-        self.transport = transport
-        heard = self.heard
-        self.channel = Channel(transport, heard, answer=heard.answer, notified=heard.notified, missed=heard.note_gap)
-
-    async def __aenter__(self) -> Self:
-        await self.transport.open()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.channel.close()
-
-    def exchange(self, method: str = "tools/call", **options: Any) -> Exchange:
-        options = {"version": "2025-11-25", "params": {"name": "pay"}, **options}
-        return Exchange(self.channel.next_id(), method, **options)
-
-    async def fail(self, exchange: Exchange | None = None) -> tuple[Exchange, RequestError]:
-        """
-        Send a request that fails.
-        """
-        exchange = exchange or self.exchange()
-        try:
-            await self.channel.request(exchange)
-        except RequestError as error:
-            return exchange, error
-        msg = "it did not fail"
-        raise AssertionError(msg)

@@ -18,8 +18,9 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Fate, RefusedError
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
+from tests.support.exchanges import TestedChannel, channel_over
 from tests.support.rows import rows
-from tests.support.scripted_peer import Wire, event
+from tests.support.scripted_peer import event
 from tests.support.waiting import LIMIT, wait_until_async
 
 URL = "https://mcp.example.com/sse"
@@ -63,16 +64,13 @@ class Server:
             raise answer
         return answer if isinstance(answer, httpx2.Response) else httpx2.Response(answer)
 
-    def wire(self, limit: int = 10_000, auth: httpx2.Auth | None = None) -> Wire:
-        phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 5.0}
-        network = httpx2.MockTransport(self._answer)
-        sender = HttpSender(network, headers={}, timeout=phases, max_message_size=limit, auth=auth)
-        return Wire(SseTransport(sender, URL))
-
     @asynccontextmanager
-    async def connected(self, **options: Any) -> AsyncIterator[Wire]:
-        async with asyncio.timeout(LIMIT), self.wire(**options) as wire:
-            yield wire
+    async def connected(self, limit: int = 10_000) -> AsyncIterator[TestedChannel]:
+        phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": 5.0}
+        sender = HttpSender(httpx2.MockTransport(self._answer), headers={}, timeout=phases, max_message_size=limit)
+        usual = {"method": "tools/call", "params": {"name": "pay"}}
+        async with asyncio.timeout(LIMIT), channel_over(SseTransport(sender, URL), **usual) as channel:
+            yield channel
 
 
 def result(number: int) -> bytes:
@@ -144,10 +142,10 @@ async def test_answers_find_their_requests_in_any_order_and_before_the_acknowled
         return 202
 
     server = Server(ENDPOINT, post=never)
-    async with server.connected() as wire:
-        requests = [wire.channel.request(wire.exchange()) for _ in range(2)]
+    async with server.connected() as channel:
+        requests = [channel.request(channel.exchange()) for _ in range(2)]
         assert await asyncio.gather(*requests) == [{"n": 0}, {"n": 1}]
-        assert wire.heard.notifications == [("notifications/message", None)]
+        assert (channel.peer.notes, channel.peer.places) == ([("notifications/message", {})], [None])
     assert {str(request.url) for request in server.posted} == {"https://mcp.example.com/messages?session=1"}
 
 
@@ -162,15 +160,15 @@ async def test_answers_find_their_requests_in_any_order_and_before_the_acknowled
 )
 async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, reason):
     server = Server(ENDPOINT)
-    async with server.connected(limit=1000) as wire:
-        call = asyncio.create_task(wire.fail())
+    async with server.connected(limit=1000) as channel:
+        call = asyncio.create_task(channel.fail())
         await wait_until_async(lambda: server.posted, "the message")
         server.say(*events)
         exchange, error = await call
         assert exchange.fate is Fate.LOST
-        [ended] = wire.heard.ended_because
+        [ended] = channel.peer.ends
         assert (reason in (ended or "") and reason in str(error)) if reason else ended is None
-        later, _ = await wire.fail()
+        later, _ = await channel.fail()
         assert later.fate is Fate.REFUSED
         assert len(server.posted) == 1
 
@@ -191,30 +189,30 @@ async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, r
 )
 async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer, fate, drained):
     server = Server(ENDPOINT, post=lambda _: answer if len(server.posted) == 2 else 202)
-    async with server.connected() as wire:
-        other = asyncio.create_task(wire.channel.request(wire.exchange()))
+    async with server.connected() as channel:
+        other = asyncio.create_task(channel.request(channel.exchange()))
         await wait_until_async(lambda: server.posted, "the message")
-        exchange, error = await wire.fail()
+        exchange, error = await channel.fail()
         assert exchange.fate is fate
         # In another session, it would be refused again.
         assert answer not in (401, 404, 405, 410) or error.is_final is (answer in (401, 405))
-        assert [reason for reason in wire.heard.drained_because if drained is None or drained not in reason] == []
-        assert len(wire.heard.drained_because) == (drained is not None)
+        assert [reason for reason in channel.peer.drains if drained is None or drained not in reason] == []
+        assert len(channel.peer.drains) == (drained is not None)
         server.say(result(0))
         assert await other == {"n": 0}
 
 
 async def test_a_notification_that_is_refused_ends_nothing() -> None:
-    async with Server(ENDPOINT, post=lambda _: 400).connected() as wire:
+    async with Server(ENDPOINT, post=lambda _: 400).connected() as channel:
         with pytest.raises(ConnectionError, match="HTTP 400"):
-            await wire.channel.tell("notifications/initialized")
-        assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+            await channel.tell("notifications/initialized")
+        assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
 
 async def test_a_caller_that_gives_up_says_so() -> None:
     server = Server(ENDPOINT)
-    async with server.connected() as wire:
-        call = asyncio.create_task(wire.channel.request(wire.exchange()))
+    async with server.connected() as channel:
+        call = asyncio.create_task(channel.request(channel.exchange()))
         await wait_until_async(lambda: server.posted, "the message")
         call.cancel()
         await wait_until_async(lambda: len(server.posted) == 2, "the second message")

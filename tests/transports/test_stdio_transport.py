@@ -157,7 +157,7 @@ write({"id": m["id"], "result": {}})
             error = {"code": -32601, "message": "Method not found", "data": {"method": "unknown"}}
             assert channel.peer.notes == [
                 ("note", {"a": 1}),
-                ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"answered": {"b": 2}}}),
+                ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"asked": "ask", "b": 2}}),
                 ("reply", {"jsonrpc": "2.0", "id": 8, "error": error}),
             ]
 

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -24,8 +24,9 @@ from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.server_infos import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
+from tests.support.exchanges import TestedChannel, channel_over
 from tests.support.rows import rows
-from tests.support.scripted_peer import HttpRequest, ScriptedPeer, Wire, chunked, event, response, result
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer, chunked, event, response, result
 from tests.support.waiting import LIMIT, wait_until_async
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
@@ -36,10 +37,14 @@ MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 
 
-def transport(url: str, **options: Any) -> StreamableHttpTransport:
+def connected(url: str, **options: Any) -> AbstractAsyncContextManager[TestedChannel]:
+    """
+    A channel without a handshake.
+    """
     phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
     sender = HttpSender(open_transport(of_session=True), **{"headers": {}, "timeout": phases, **options})
-    return StreamableHttpTransport(sender, url)
+    transport = StreamableHttpTransport(sender, url)
+    return channel_over(transport, method="tools/call", params={"name": "pay"}, version=LEGACY)
 
 
 def always(written: Callable[[HttpRequest], bytes]) -> Callable[[HttpRequest], Awaitable[bytes]]:
@@ -68,9 +73,9 @@ async def stay_open(request: HttpRequest, *pieces: bytes) -> None:
     await asyncio.Event().wait()
 
 
-async def shake_hands(wire: Wire) -> None:
-    await wire.channel.request(wire.exchange("initialize", version=None))
-    wire.transport.opened(LEGACY)
+async def shake_hands(channel: TestedChannel) -> None:
+    await channel.request(channel.exchange("initialize", version=None))
+    channel.transport.opened(LEGACY)
 
 
 class TestWhatIsSent:
@@ -83,10 +88,10 @@ class TestWhatIsSent:
             return response("200 OK", result(request, protocolVersion=LEGACY), Mcp_Session_Id="s-1")
 
         async with ScriptedPeer(answer) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                await shake_hands(wire)
-                await wire.channel.tell("notifications/initialized")
-                await wire.channel.request(wire.exchange(headers={"Mcp-Param-A": "x"}))
+            async with connected(peer.url) as channel:
+                await shake_hands(channel)
+                await channel.tell("notifications/initialized")
+                await channel.request(channel.exchange(headers={"Mcp-Param-A": "x"}))
             first, *others = peer.requests
         assert "mcp-session-id" not in first.headers and "mcp-protocol-version" not in first.headers
         assert first.headers["accept"] == "application/json, text/event-stream"
@@ -102,11 +107,11 @@ class TestWhatIsSent:
             return response("200 OK", result(request), Mcp_Session_Id="s")
 
         async with ScriptedPeer(always(written)) as peer:
-            async with Wire(transport(peer.url)) as wire:
+            async with connected(peer.url) as channel:
                 for name in ("pay", "\u6f22", " padded", "=?base64?cGF5?="):
                     headers = {"Mcp-Param-A": "=?base64?eA==?="}
-                    await wire.channel.request(wire.exchange(params={"name": name}, version=MODERN, headers=headers))
-                await wire.channel.request(wire.exchange("tools/list", version=MODERN))
+                    await channel.request(channel.exchange(params={"name": name}, version=MODERN, headers=headers))
+                await channel.request(channel.exchange("tools/list", version=MODERN))
         names = [request.headers.get("mcp-name") for request in peer.requests]
         coded = [base64.b64encode(name.encode()).decode() for name in ("\u6f22", " padded", "=?base64?cGF5?=")]
         assert names == ["pay", *(f"=?base64?{value}?=" for value in coded), None]
@@ -142,13 +147,13 @@ class TestBodies:
         ],
     )
     async def test_the_answer_of_a_body_or_a_batch_is_found(self, frames: Any) -> None:
-        async with ScriptedPeer(answering(*frames)) as peer, Wire(transport(peer.url)) as wire:
-            assert await wire.channel.request(wire.exchange()) == {"n": 1}
+        async with ScriptedPeer(answering(*frames)) as peer, connected(peer.url) as channel:
+            assert await channel.request(channel.exchange()) == {"n": 1}
 
     async def test_an_error_without_an_id_is_of_the_request_whose_body_it_is(self) -> None:
         refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}
-        async with ScriptedPeer(answering(refusal)) as peer, Wire(transport(peer.url)) as wire:
-            exchange, error = await wire.fail()
+        async with ScriptedPeer(answering(refusal)) as peer, connected(peer.url) as channel:
+            exchange, error = await channel.fail()
         assert exchange.fate is Fate.ANSWERED and isinstance(error, ProtocolError)
 
     @rows(
@@ -165,8 +170,8 @@ class TestBodies:
     )
     async def test_what_is_no_answer_is_an_unknown_outcome(self, written: bytes, says: str) -> None:
         async with ScriptedPeer(always(lambda _: written)) as peer:
-            async with Wire(transport(peer.url, max_message_size=1000)) as wire:
-                exchange, error = await wire.fail()
+            async with connected(peer.url, max_message_size=1000) as channel:
+                exchange, error = await channel.fail()
         assert exchange.fate is Fate.LOST and isinstance(error, UnreadableError)
         assert says in str(error)
 
@@ -179,8 +184,8 @@ class TestBodies:
     )
     async def test_a_redirect_elsewhere_is_a_refusal_that_says_where(self, location: str, says: str) -> None:
         async with ScriptedPeer(always(lambda _: response("302 Found", Location=location))) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                exchange, error = await wire.fail()
+            async with connected(peer.url) as channel:
+                exchange, error = await channel.fail()
         assert exchange.fate is Fate.REFUSED and error.is_final  # type: ignore[attr-defined]
         assert says in str(error) and "s3cret" not in str(error)
 
@@ -210,21 +215,21 @@ class TestBreaks:
             return None
 
         lost = asyncio.Event()
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            other = asyncio.create_task(wire.channel.request(wire.exchange("tools/list")))
-            exchange, error = await wire.fail()
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            other = asyncio.create_task(channel.request(channel.exchange("tools/list")))
+            exchange, error = await channel.fail()
             lost.set()
             assert await other == {}
         assert exchange.fate is Fate.LOST and says in str(error)
-        assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+        assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
     async def test_a_session_that_is_unknown_takes_no_more_requests(self) -> None:
         async with ScriptedPeer(with_session(lambda _: response("404 Not Found"))) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                await shake_hands(wire)
-                exchange, error = await wire.fail()
+            async with connected(peer.url) as channel:
+                await shake_hands(channel)
+                exchange, error = await channel.fail()
                 assert exchange.fate is Fate.REFUSED and not error.is_final  # type: ignore[attr-defined]
-                assert wire.heard.drained_because == ["the server does not know the session any more"]
+                assert channel.peer.drains == ["the server does not know the session any more"]
 
     async def test_an_error_response_that_breaks_off_is_judged_by_its_status(self) -> None:
         async def answer(request: HttpRequest) -> bytes | None:
@@ -232,8 +237,8 @@ class TestBreaks:
             await request.writer.drain()
             return None
 
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            exchange, error = await wire.fail()
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            exchange, error = await channel.fail()
         assert exchange.fate is Fate.REFUSED and error.status == "403 Forbidden"
 
 
@@ -250,11 +255,11 @@ class TestStreams:
             odd = b"event: other\ndata: {}\n\ndata: nonsense\n\n: alive\n\n"
             return chunked(event(NOTE), odd, event(ping), event({**RESULT, "id": "whatever"}))
 
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            exchange = wire.exchange()
-            assert await wire.channel.request(exchange) == {"n": 1}
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            exchange = channel.exchange()
+            assert await channel.request(exchange) == {"n": 1}
             await wait_until_async(lambda: answers, "the answer")
-        assert wire.heard.notifications == [("notifications/message", exchange)]
+        assert (channel.peer.notes, channel.peer.places) == ([("notifications/message", {})], [exchange])
         assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"asked": "ping"}}]
 
     @pytest.mark.parametrize("is_open", [False, True], ids=["each in the other's", "both in one, the other stays open"])
@@ -272,10 +277,10 @@ class TestStreams:
             events = (event(result(each, n=each.message["id"])) for each in written)
             return chunked(*events, is_finished=not is_open)
 
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            exchanges = [wire.exchange(), wire.exchange()]
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            exchanges = [channel.exchange(), channel.exchange()]
             async with asyncio.timeout(LIMIT):
-                answers = await asyncio.gather(*map(wire.channel.request, exchanges))
+                answers = await asyncio.gather(*map(channel.request, exchanges))
         assert answers == [{"n": exchange.id} for exchange in exchanges]
 
     @pytest.mark.parametrize("later", [-1, 1])
@@ -284,25 +289,25 @@ class TestStreams:
             late = {**result(request, n="late"), "id": request.message["id"] + later}
             return chunked(event(late), event(result(request, n="own")))
 
-        async with ScriptedPeer(always(written)) as peer, Wire(transport(peer.url)) as wire:
-            _, exchange, _ = (wire.exchange() for _ in range(3))
-            assert await wire.channel.request(exchange) == {"n": "own"}
+        async with ScriptedPeer(always(written)) as peer, connected(peer.url) as channel:
+            _, exchange, _ = (channel.exchange() for _ in range(3))
+            assert await channel.request(exchange) == {"n": "own"}
 
     @rows(("stream", "cut_after"), [(chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0)])
     async def test_streams_that_a_gateway_ends_because_calls_take_long_leave_the_session_as_it_is(
         self, monkeypatch: pytest.MonkeyPatch, stream: bytes, cut_after: float
     ) -> None:
         monkeypatch.setattr(streamable_http, "_CUT_AFTER", cut_after)
-        async with ScriptedPeer(with_session(lambda _: stream)) as peer, Wire(transport(peer.url)) as wire:
-            await shake_hands(wire)
+        async with ScriptedPeer(with_session(lambda _: stream)) as peer, connected(peer.url) as channel:
+            await shake_hands(channel)
             for _ in range(2):
-                await wire.fail()
-            assert wire.heard.drained_because == []
+                await channel.fail()
+            assert channel.peer.drains == []
 
     async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
-        async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, Wire(transport(peer.url)) as wire:
+        async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, connected(peer.url) as channel:
             for _ in range(5):
-                await wire.channel.request(wire.exchange())
+                await channel.request(channel.exchange())
                 await asyncio.sleep(0.02)
             assert peer.connections < 5
 
@@ -310,8 +315,8 @@ class TestStreams:
         async def answer(request: HttpRequest) -> bytes | None:
             return await stay_open(request, event(RESULT))
 
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            assert await asyncio.wait_for(wire.channel.request(wire.exchange()), LIMIT) == {"n": 1}
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            assert await asyncio.wait_for(channel.request(channel.exchange()), LIMIT) == {"n": 1}
             await wait_until_async(lambda: peer.closed, "the end of the connection")
 
     async def test_a_stream_that_breaks_off_is_resumed_after_its_last_event(self) -> None:
@@ -323,34 +328,36 @@ class TestStreams:
             gets.append(request.headers.get("last-event-id"))
             return chunked(event(NOTE, "4")) if len(gets) == 1 else chunked(event({**RESULT, "id": 1}))
 
-        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
-            await shake_hands(wire)
-            assert await wire.channel.request(wire.exchange()) == {"n": 1}
+        async with ScriptedPeer(with_session(answer)) as peer, connected(peer.url) as channel:
+            await shake_hands(channel)
+            assert await channel.request(channel.exchange()) == {"n": 1}
         assert gets == ["2", "4"]
-        assert len(wire.heard.notifications) == 2
+        assert len(channel.peer.notes) == 2
 
     @rows("refusal", [response("404 Not Found"), response("200 OK", {}), chunked(b": nothing\n\n")])
     async def test_two_attempts_without_progress_are_enough(self, refusal: bytes) -> None:
         def answer(request: HttpRequest) -> bytes:
             return chunked(b"id: 1\nretry: 10\n\n") if request.method == "POST" else refusal
 
-        async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url)) as wire:
-            await shake_hands(wire)
-            exchange, error = await wire.fail()
+        async with ScriptedPeer(with_session(answer)) as peer, connected(peer.url) as channel:
+            await shake_hands(channel)
+            exchange, error = await channel.fail()
             assert exchange.fate is Fate.LOST
             assert str(error) == "the server closed the response before the answer came"
             assert [request.method for request in peer.requests].count("GET") == 2
 
     @rows(("version", "stream"), [(MODERN, b"id: 1\nretry: 10\n\n"), (LEGACY, b": no cursor\n\n")])
     async def test_without_a_cursor_and_since_2026_07_28_nothing_is_resumed(self, version: str, stream: bytes) -> None:
-        async with ScriptedPeer(always(lambda _: chunked(stream))) as peer, Wire(transport(peer.url)) as wire:
-            exchange, _ = await wire.fail(wire.exchange(version=version))
+        async with ScriptedPeer(always(lambda _: chunked(stream))) as peer, connected(peer.url) as channel:
+            exchange, _ = await channel.fail(version=version)
             assert exchange.fate is Fate.LOST
             assert len(peer.requests) == 1
 
 
 @asynccontextmanager
-async def listening(get: Callable[[HttpRequest], Awaitable[bytes | None]], **options: Any) -> AsyncIterator[Wire]:
+async def listening(
+    get: Callable[[HttpRequest], Awaitable[bytes | None]], **options: Any
+) -> AsyncIterator[TestedChannel]:
     """
     A session whose requests for its stream are answered as a test wants.
     """
@@ -360,10 +367,10 @@ async def listening(get: Callable[[HttpRequest], Awaitable[bytes | None]], **opt
             return await get(request)
         return response("200 OK", result(request) if request.method == "POST" else b"")
 
-    async with ScriptedPeer(with_session(answer)) as peer, Wire(transport(peer.url, **options)) as wire:
-        await shake_hands(wire)
-        wire.transport.start_listening()
-        yield wire
+    async with ScriptedPeer(with_session(answer)) as peer, connected(peer.url, **options) as channel:
+        await shake_hands(channel)
+        channel.transport.start_listening()
+        yield channel
 
 
 @over_both_stacks
@@ -375,10 +382,10 @@ class TestListening:
             return response(status)
 
         asked = asyncio.Event()
-        async with listening(get) as wire:
+        async with listening(get) as channel:
             await asyncio.wait_for(asked.wait(), LIMIT)
-            assert await wire.channel.request(wire.exchange()) == {}
-            assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
+            assert await channel.request(channel.exchange()) == {}
+            assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
     async def test_the_stream_is_opened_again_after_its_last_event(self) -> None:
         async def get(request: HttpRequest) -> bytes | None:
@@ -388,8 +395,8 @@ class TestListening:
             return await stay_open(request, event(NOTE, "2"))
 
         gets: list[str | None] = []
-        async with listening(get) as wire:
-            await wait_until_async(lambda: len(wire.heard.notifications) == 2, "both notes")
+        async with listening(get) as channel:
+            await wait_until_async(lambda: len(channel.peer.notes) == 2, "both notes")
         assert gets == [None, "1"]
 
     async def test_a_stream_that_a_proxy_refuses_for_a_while_is_opened_again(self) -> None:
@@ -405,9 +412,9 @@ class TestListening:
             return await stay_open(request, event(NOTE))
 
         gets: list[HttpRequest] = []
-        async with listening(get) as wire:
-            await wait_until_async(lambda: wire.heard.notifications, "the note")
-            assert wire.heard.gaps == 1
+        async with listening(get) as channel:
+            await wait_until_async(lambda: channel.peer.notes, "the note")
+            assert channel.peer.gaps == 1
 
     @rows("had_one", [True, False])
     async def test_a_server_that_hangs_up_is_not_asked_for_its_stream_without_end(self, monkeypatch, had_one):
@@ -420,8 +427,8 @@ class TestListening:
 
         monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
         gets: list[HttpRequest] = []
-        async with listening(get) as wire:
-            await wait_until_async(lambda: not wire.transport._tasks, "the end of the attempts")
+        async with listening(get) as channel:
+            await wait_until_async(lambda: not channel.transport._tasks, "the end of the attempts")
         assert len(gets) > 2
 
     async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often(self, monkeypatch) -> None:
@@ -432,8 +439,8 @@ class TestListening:
         monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
         monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 1)
         gets: list[HttpRequest] = []
-        async with listening(get) as wire:
-            await wait_until_async(lambda: wire.heard.notifications, "the note")
+        async with listening(get) as channel:
+            await wait_until_async(lambda: channel.peer.notes, "the note")
 
     async def test_without_credentials_for_it_there_is_no_stream(self) -> None:
         class NoCredentials(httpx2.Auth):
@@ -445,8 +452,8 @@ class TestListening:
                 yield request
 
         asked: list[httpx2.Request] = []
-        async with listening(stay_open, auth=NoCredentials()) as wire:
-            await wait_until_async(lambda: not wire.transport._tasks, "the end of the attempts")
+        async with listening(stay_open, auth=NoCredentials()) as channel:
+            await wait_until_async(lambda: not channel.transport._tasks, "the end of the attempts")
         assert len(asked) == 1
 
     async def test_a_client_is_connected_once_the_stream_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -475,9 +482,9 @@ class TestListening:
 
     async def test_without_a_session_there_is_no_stream(self) -> None:
         async with ScriptedPeer(always(lambda request: response("200 OK", result(request)))) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                wire.transport.start_listening()
-                await wire.channel.request(wire.exchange())
+            async with connected(peer.url) as channel:
+                channel.transport.start_listening()
+                await channel.request(channel.exchange())
             assert [request.method for request in peer.requests] == ["POST"]
 
 
@@ -492,9 +499,9 @@ class TestEnds:
             return await stay_open(request, b": alive\n\n")
 
         began = asyncio.Event()
-        async with ScriptedPeer(answer) as peer, Wire(transport(peer.url)) as wire:
-            exchange = wire.exchange(version=version)
-            call = asyncio.create_task(wire.channel.request(exchange))
+        async with ScriptedPeer(answer) as peer, connected(peer.url) as channel:
+            exchange = channel.exchange(version=version)
+            call = asyncio.create_task(channel.request(exchange))
             await asyncio.wait_for(began.wait(), LIMIT)
             call.cancel()
             await asyncio.wait({call})
@@ -506,26 +513,18 @@ class TestEnds:
     @rows("status", ["200 OK", "404 Not Found", "405 Method Not Allowed", "500 No"])
     async def test_a_session_is_ended_whatever_the_server_says(self, status: str) -> None:
         async with ScriptedPeer(with_session(lambda _: response(status))) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                await shake_hands(wire)
+            async with connected(peer.url) as channel:
+                await shake_hands(channel)
             assert [request.method for request in peer.requests] == ["POST", "DELETE"]
             assert peer.requests[1].headers["mcp-session-id"] == "s-1"
-
-    async def test_a_notification_that_is_refused_ends_nothing(self) -> None:
-        async with ScriptedPeer(with_session(lambda _: response("404 Not Found"))) as peer:
-            async with Wire(transport(peer.url)) as wire:
-                await shake_hands(wire)
-                with pytest.raises(ConnectionError, match="refused a message with HTTP 404 Not Found"):
-                    await wire.channel.tell("notifications/initialized")
-                assert (wire.heard.drained_because, wire.heard.ended_because) == ([], [])
 
 
 @over_both_stacks
 @rows("written", [lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request))])
 async def test_256_requests_at_once(written: Callable[[HttpRequest], bytes]) -> None:
-    async with ScriptedPeer(always(written)) as peer, Wire(transport(peer.url)) as wire:
-        exchanges: list[Exchange] = [wire.exchange() for _ in range(256)]
+    async with ScriptedPeer(always(written)) as peer, connected(peer.url) as channel:
+        exchanges: list[Exchange] = [channel.exchange() for _ in range(256)]
         async with asyncio.timeout(LIMIT):
-            await asyncio.gather(*map(wire.channel.request, exchanges))
+            await asyncio.gather(*map(channel.request, exchanges))
         assert {exchange.fate for exchange in exchanges} == {Fate.ANSWERED}
         assert len({request.message["id"] for request in peer.requests}) == 256
