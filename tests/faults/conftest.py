@@ -89,28 +89,6 @@ def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
         server.close()
 
 
-@pytest.fixture(scope="module")
-def shared_refusing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Kind], HttpServer]]:
-    """
-    The same for tests that do not break it, by the kind: `shared_refusing_server(kind)`.
-    """
-    servers: dict[Kind, HttpServer] = {}
-
-    def get(kind: Kind) -> HttpServer:
-        if kind not in servers:
-            folder = tmp_path_factory.mktemp("refusing")
-            log = CallLog(folder / "calls.txt")
-            options = ("--calls-file", str(log.path), "--transport", kind.transport, *kind.options)
-            path = "/sse" if kind.transport == "sse" else "/mcp"
-            command = python_script(SERVERS / "refusing_server.py", *options)
-            servers[kind] = HttpServer(command, path, folder, log).start()
-        return servers[kind]
-
-    yield get
-    for server in servers.values():
-        server.close()
-
-
 @contextmanager
 def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
     servers: dict[tuple[str, ...], HttpServer] = {}

@@ -6,10 +6,9 @@
 Closing in the middle of things, over every transport: whoever waits is told so, and no process is left.
 """
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError, StdioServerInfo
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPInvocationError
 from tests.support.background import in_thread, together
-from tests.support.kinds import LONG, QUICKLY, every_kind, every_way
-from tests.support.processes import is_alive
+from tests.support.kinds import LONG, every_kind, every_way
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -43,15 +42,3 @@ def test_closing_while_connecting_fails_the_connect_promptly_and_leaves_no_proce
     assert isinstance(error, MCPConnectionError)
     assert "closed" in str(error)
     server.wait_until_gone()
-
-
-def test_closing_ends_what_the_server_left_behind_and_that_ignores_sigterm(stdio_server, tmp_path):
-    server = stdio_server()
-    note = tmp_path / "child"
-    script = """sh -c 'trap "" TERM; while :; do sleep 1; done' & echo $! > "$1"; shift; exec "$@" """
-    info = StdioServerInfo("/bin/sh", ["-c", script, "sh", str(note), server.command, *server.args], **QUICKLY)
-    with MCPConnection(info) as connection:
-        connection.call_tool("pid")
-        child = int(note.read_text())
-        assert is_alive(child)
-    wait_until(lambda: not is_alive(child), "the end of the server's child")

@@ -16,9 +16,9 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
-from tests.support.background import in_thread, text, together
+from tests.support.background import in_thread, text
 from tests.support.calls import outcome
-from tests.support.kinds import KINDS, LONG, every_kind, every_way, kinds
+from tests.support.kinds import KINDS, LONG, every_kind, every_way
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -92,22 +92,6 @@ def test_connecting_to_a_server_that_never_answers_fails_within_the_timeout_and_
     assert connection.status().state == "idle"
     assert ("nothing came from its host" if kind.is_http else "counter server: starting") in str(failure.value)
     connection.close()
-
-
-@kinds("sessions", "sse")
-def test_a_server_that_takes_no_cancellation_harms_no_other_call(refusing_server, kind):
-    server = refusing_server("--transport", kind.transport, "--protocol", "legacy", "--cancellations", "hang")
-    with (
-        MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as patient,
-        MCPConnection(kind.reach(server.url), invocation_timeout=0.7) as impatient,
-    ):
-        other = in_thread(patient.call_tool, "sleep", {"seconds": 1.7})
-        hung = together([lambda: impatient.call_tool("sleep", {"seconds": LONG})] * 8)
-        assert all(isinstance(call.exception(timeout=LIMIT), MCPTimeoutError) for call in hung)
-        server.wait_for("@cancellation")
-        assert text(patient.call_tool("add", {"a": 1, "b": 2})) == "3"
-        assert text(other.result(timeout=LIMIT)) == "slept 1.7 s"
-        assert patient.status().sessions == 1
 
 
 def test_an_sse_server_that_acknowledges_no_message_is_given_up_for_a_new_session(proxied_peer):

@@ -17,12 +17,13 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPToolNotFoundError,
     MCPToolset,
+    StdioServerInfo,
     mcp_toolset,
     warm_up_toolsets,
 )
 from haystack_integrations.tools.mcp.connection.limits import back_off
 from tests.support.background import in_thread
-from tests.support.kinds import every_way, kinds
+from tests.support.kinds import KINDS, every_way
 from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -55,41 +56,29 @@ def test_a_server_that_is_down_leaves_its_toolset_empty_until_it_is_back(peer, k
         assert repr(toolset).endswith("tools=['add'])")
 
 
-@kinds("stdio")
-def test_a_lost_server_that_does_not_come_back_takes_its_tools_out(peer, kind):
-    server = peer(kind)
-    with MCPToolset(server.reach(max_retries=0), required=False) as toolset:
+def test_a_lost_server_that_does_not_come_back_takes_its_tools_out(peer):
+    server = peer(KINDS["stdio"])
+    with MCPToolset(server.reach(max_retries=0), required=False) as toolset, MCPToolset(COUNTER) as other:
         assert "add" in toolset
         server.go_down()
         wait_until(lambda: not toolset.connection.is_ready, "the loss")
-        toolset.warm_up()
+        warm_up_toolsets([toolset, other])
         assert list(toolset) == []
+        assert "add" in other
         server.come_back()
         toolset.warm_up()
         assert "add" in toolset
-
-
-@kinds("stdio")
-def test_several_toolsets_warm_up_although_one_is_down(peer, kind):
-    server = peer(kind)
-    server.go_down()
-    with MCPToolset(COUNTER) as good, MCPToolset(server.reach(), required=False) as dead:
-        dead.close()
-        warm_up_toolsets([good, dead])
-        assert "add" in good
-        assert list(dead) == []
-    with pytest.raises(MCPConnectionError, match="exit code 9"):
-        MCPToolset(server.reach()).warm_up()
 
 
 def test_attempts_go_on_for_days():
     assert 30 <= back_off(10_000, base=1.0, longest=60.0) <= 60
 
 
-@kinds("stdio")
-def test_closing_ends_the_attempts_to_reach_a_server(peer, kind):
-    server = peer(kind)
+def test_closing_ends_the_attempts_to_reach_a_server(peer):
+    server = peer(KINDS["stdio"])
     server.go_down()
+    with pytest.raises(MCPConnectionError, match="exit code 9"):
+        MCPToolset(server.reach()).warm_up()
     toolset = MCPToolset(server.reach(), tool_names=["add"], required=False)
     for closed in (toolset, toolset["add"]):
         toolset.warm_up()
@@ -104,12 +93,8 @@ def test_closing_ends_the_attempts_to_reach_a_server(peer, kind):
     toolset.close()
 
 
-@kinds("stdio")
-def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up(peer, kind):
-    server = peer(kind)
-    info = server.reach()
-    info.command, info.args = "sleep", ["600"]
-    with MCPToolset(info, required=False, connection_timeout=0.3) as toolset:
+def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up():
+    with MCPToolset(StdioServerInfo("sleep", ["600"]), required=False, connection_timeout=0.3) as toolset:
         toolset.connection.connection_timeout = 600
         in_thread(toolset.warm_up).result(LIMIT)
         assert list(toolset) == []

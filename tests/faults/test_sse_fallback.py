@@ -9,7 +9,7 @@ A URL alone: Streamable HTTP, or SSE if the server answers as the servers that k
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPToolset, StreamableHttpServerInfo
-from tests.support.kinds import every_http_transport, kinds
+from tests.support.kinds import KINDS, every_http_transport
 
 
 @every_http_transport
@@ -26,16 +26,11 @@ def test_a_url_alone_reaches_a_server_of_either_http_transport(peer, kind):
     assert StreamableHttpServerInfo.from_dict(info.to_dict()) == info
 
 
-@kinds("sse")
-def test_without_the_fallback_the_error_names_the_other_transport(peer, kind):
-    toolset = MCPToolset(StreamableHttpServerInfo(peer(kind).reach().url))
-    with pytest.raises(MCPConnectionError, match="SSEServerInfo"):
-        toolset.warm_up()
-
-
-@kinds("2026")
-def test_the_error_of_a_url_that_is_of_neither_transport_tells_of_streamable_http(peer, kind):
-    url = peer(kind).reach().url
-    toolset = MCPToolset(StreamableHttpServerInfo(f"{url}-not", sse_fallback=True))
-    with pytest.raises(MCPConnectionError, match=r"streamable HTTP server at .*404"):
-        toolset.warm_up()
+def test_the_error_of_a_url_names_what_is_there(peer):
+    for kind, end, fallback, named in (
+        ("sse", "", False, "SSEServerInfo"),
+        ("2026", "-not", True, r"streamable HTTP server at .*404"),
+    ):
+        toolset = MCPToolset(StreamableHttpServerInfo(peer(KINDS[kind]).reach().url + end, sse_fallback=fallback))
+        with pytest.raises(MCPConnectionError, match=named):
+            toolset.warm_up()
