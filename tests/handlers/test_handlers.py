@@ -9,6 +9,7 @@ What servers get that ask their client for something, in both eras of the protoc
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,7 +35,6 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
 from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Callbacks, elicit_result, roots_result
-from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import BOTH_ERAS, EVERY_WAY, Ask
@@ -55,10 +55,13 @@ in_every_way = pytest.mark.parametrize("way", EVERY_WAY)
 class Model:
     """A chat generator that remembers what it was given, and replies with its number."""
 
-    def __init__(self, tokens: int | None = None) -> None:
-        self.tokens = tokens
+    def __init__(self) -> None:
+        self.is_warm = False
         self.given: list[tuple[list[ChatMessage], dict[str, Any] | None]] = []
         self.threads: list[threading.Thread] = []
+
+    def warm_up(self) -> None:
+        self.is_warm = True
 
     @component.output_types(replies=list[ChatMessage])
     def run(
@@ -66,10 +69,24 @@ class Model:
     ) -> dict[str, list[ChatMessage]]:
         self.given.append((messages, generation_kwargs))
         self.threads.append(threading.current_thread())
-        meta: dict[str, Any] = {"model": "tiny-1", "finish_reason": "length"}
-        if self.tokens is not None:
-            meta["usage"] = {"completion_tokens": self.tokens}
+        meta = {"model": "tiny-1", "finish_reason": "length"}
         return {"replies": [ChatMessage.from_assistant(f"reply {len(self.given)}", meta=meta)]}
+
+
+@component
+class Silent:
+    """A chat generator that never replies."""
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
+        return {"replies": []}
+
+
+def raises(error: Any) -> Callable[[Any], str]:
+    def handler(_: Any) -> str:
+        raise error
+
+    return handler
 
 
 def callbacks(**fields: Any) -> Callbacks:
@@ -88,30 +105,16 @@ HELLO = types.TextContent(type="text", text="Hello")
 
 
 class TestSampling:
-    async def test_what_a_function_gives_in_place_of_a_reply_is_named_in_the_log(self, caplog):
-        request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
-        answer = await callbacks(sampling=lambda _: 5).answer(request)
-        assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's sampling handler failed")
-        assert "TypeError: the function returned int; it must return a string, a ChatMessage, or a" in caplog.text
+    async def test_what_a_function_returns_is_sent_also_a_picture_and_an_answer_of_the_sdk(self) -> None:
+        async def sent(given: Any) -> Any:
+            sampler = Sampler(MCPSampling(function=lambda _: given), "a server")
+            return await sampler.answer(sampling_request(("user", HELLO)))
 
-    @rows(
-        "given",
-        [
-            types.CreateMessageResult(role="assistant", content=HELLO, model="mine"),
-            types.ErrorData(code=-1, message="Not now"),
-        ],
-    )
-    async def test_an_answer_of_the_sdk_goes_as_it_is(self, given: Any) -> None:
-        sampler = Sampler(MCPSampling(function=lambda _: given), "a server")
-        assert await sampler.answer(sampling_request(("user", HELLO))) is given
-
-    async def test_a_picture_of_the_model_is_sent_as_one(self) -> None:
+        result = types.CreateMessageResult(role="assistant", content=HELLO, model="mine")
+        refusal = types.ErrorData(code=-1, message="Not now")
+        assert (await sent(result), await sent(refusal)) == (result, refusal)
         picture = ChatMessage(ChatRole.ASSISTANT, [ImageContent(PIXEL, "image/png", validation=False)])
-        answer = await Sampler(MCPSampling(function=lambda _: picture), "a server").answer(
-            sampling_request(("user", HELLO))
-        )
-        assert isinstance(answer, types.CreateMessageResult)
-        assert answer.content == types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
+        assert (await sent(picture)).content == types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
 
     async def test_a_sound_goes_to_the_model_as_a_file(self) -> None:
         model = Model()
@@ -123,35 +126,7 @@ class TestSampling:
         [file] = messages[0].files
         assert (file.base64_data, file.mime_type) == ("AAAA", "audio/wav")
 
-    async def test_a_generator_without_a_reply_is_an_error_that_says_so(self, caplog: pytest.LogCaptureFixture) -> None:
-        @component
-        class Silent:
-            @component.output_types(replies=list[ChatMessage])
-            def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
-                return {"replies": []}
-
-        request = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
-        answer = await callbacks(sampling=Silent()).answer(request)
-        assert isinstance(answer, types.ErrorData)
-        assert "the chat generator gave no reply" in caplog.text
-
-    async def test_a_generator_is_warmed_up_before_it_is_asked(self) -> None:
-        @component
-        class Cold:
-            is_warm = False
-
-            def warm_up(self) -> None:
-                self.is_warm = True
-
-            @component.output_types(replies=list[ChatMessage])
-            def run(self, messages: list[ChatMessage], **_more: Any) -> dict[str, list[ChatMessage]]:
-                return {"replies": [say(f"warm: {self.is_warm}")]}
-
-        answer = await Sampler(MCPSampling(chat_generator=Cold()), "a server").answer(sampling_request(("user", HELLO)))
-        assert isinstance(answer, types.CreateMessageResult)
-        assert answer.content == types.TextContent(type="text", text="warm: True")
-
-    async def test_what_was_used_is_counted_and_a_request_for_too_much_gets_the_rest(self) -> None:
+    async def test_what_was_used_is_counted_and_a_request_for_too_much_gets_the_rest(self, caplog):
         asked: list[int] = []
 
         def answer(params: types.CreateMessageRequestParams) -> ChatMessage:
@@ -165,6 +140,10 @@ class TestSampling:
         assert isinstance(refused, types.ErrorData)
         assert "limit for sampling in this session is reached" in refused.message
         assert asked == [10, 6, 2]
+        sampler = Sampler(MCPSampling(function=answer, max_requests=1), "a server")
+        assert isinstance(await sampler.answer(sampling_request(("user", HELLO))), types.CreateMessageResult)
+        assert isinstance(await sampler.answer(sampling_request(("user", HELLO))), types.ErrorData)
+        assert "`max_requests`=1" in caplog.text
 
     @in_every_way
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
@@ -180,25 +159,14 @@ class TestSampling:
         assert messages[3].images == [ImageContent(PIXEL, "image/png", validation=False)]
         assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}
         assert AsyncExecutor.get_instance()._thread is not model.threads[0]
-
-    @pytest.mark.parametrize("is_async", [False, True])
-    def test_a_function_answers(self, ask: Ask, is_async: bool) -> None:
-        def answer(params: types.CreateMessageRequestParams) -> str:
-            return f"for {params.max_tokens}"
-
-        async def answer_async(params: types.CreateMessageRequestParams) -> str:
-            await asyncio.sleep(0)
-            return answer(params)
-
-        connection = ask(sampling=answer_async if is_async else answer)
-        assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("for 50 (")
+        assert model.is_warm
 
     def test_nothing_is_answered_without_consent(self, ask: Ask) -> None:
         model, asked = Model(), []
 
-        def consent(params: types.CreateMessageRequestParams) -> bool:
+        def consent(params: types.CreateMessageRequestParams) -> Any:
             asked.append(params.system_prompt)
-            return len(asked) > 1
+            return "no" if len(asked) == 1 else True
 
         connection = ask(sampling=MCPSampling(chat_generator=model, consent=consent))
         with pytest.raises(MCPInvocationError, match="User rejected sampling request"):
@@ -206,20 +174,6 @@ class TestSampling:
         assert model.given == []
         assert "reply 1" in text(connection.call_tool("ask_model", {"prompt": "x"}))
         assert asked == ["Be brief.", "Be brief."]
-
-    async def test_an_answer_that_is_neither_true_nor_false_is_no_consent(self) -> None:
-        settings = MCPSampling(function=lambda _: pytest.fail("it was asked"), consent=lambda _: "no")
-        answer = await Sampler(settings, "a server").answer(sampling_request(("user", HELLO)))
-        assert answer == types.ErrorData(code=-1, message="User rejected sampling request")
-
-    def test_requests_beyond_the_limit_are_refused(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
-        model = Model()
-        connection = ask(sampling=MCPSampling(chat_generator=model, max_requests=1))
-        connection.call_tool("ask_model", {"prompt": "x"})
-        with pytest.raises(MCPInvocationError, match="limit"):
-            connection.call_tool("ask_model", {"prompt": "x"})
-        assert len(model.given) == 1
-        assert "`max_requests`=1" in caplog.text
 
 
 FORM = types.ElicitRequestFormParams(
@@ -274,20 +228,6 @@ class TestElicitation:
         assert elicit_result(odd, {"name": "x"}) == types.ElicitResult(action="accept", content={"name": "x"})
         assert accept_defaults(odd) == {}
 
-    @pytest.mark.parametrize("answer", [False, None, 5])
-    async def test_a_user_who_was_not_at_the_url_makes_no_further_call(self, answer, caplog):
-        required = {"elicitations": [{"mode": "url", "message": "Pay.", "url": URL, "elicitationId": "1"}]}
-        asking = callbacks(elicitation=lambda _: answer)
-        assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, required) is False
-        assert ("The handler `elicitation` for a server failed" in caplog.text) is (answer == 5)
-
-    @rows("data", [{"elicitations": "nonsense"}, {"elicitations": []}, "text", None])
-    async def test_an_error_with_the_code_for_urls_and_none_in_it_asks_nobody(self, data: Any) -> None:
-        asked: list[Any] = []
-        asking = callbacks(elicitation=lambda params: asked.append(params) or True)
-        assert await asking.elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
-        assert asked == []
-
     @in_every_way
     def test_a_function_fills_in_a_form_and_sends_the_user_to_a_url(self, ask: Ask) -> None:
         asked: list[Any] = []
@@ -304,6 +244,32 @@ class TestElicitation:
         assert text(connection.call_tool("ask_url")) == "accept"
         assert asked == [("What do you order?", ["colour", "count"]), URL]
 
+    @rows(
+        ("elicitations", "answer"),
+        [
+            *(([TO_URL.model_dump(by_alias=True)], answer) for answer in (False, None, 5)),
+            ("nonsense", True),
+            ([], True),
+        ],
+    )
+    async def test_without_a_user_who_was_at_a_url_no_further_call_is_made(self, elicitations, answer):
+        data = {"elicitations": elicitations}
+        assert await callbacks(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
+
+    def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
+        shown: list[Any] = []
+
+        class UI:
+            def get_user_confirmation(self, *question: Any) -> Any:
+                shown.append(question)
+                return SimpleNamespace(action="confirm")
+
+        connection = ask(elicitation=AskUser(UI()))
+        assert text(connection.call_tool("ask_order")) == "2 blue"
+        assert text(connection.call_tool("ask_url")) == "accept"
+        assert shown[0] == ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
+        assert shown[1] == ("asking.server", "Please pay.", {"url": URL})
+
     def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
         assert text(accepting.call_tool("ask_order")) == "2 blue"
@@ -311,28 +277,6 @@ class TestElicitation:
         for handler, tool in [(accept_defaults, "ask_name"), (decline, "ask_order")]:
             with pytest.raises(MCPInvocationError, match="decline"):
                 ask(elicitation=handler).call_tool(tool)
-
-    def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
-        shown: list[Any] = []
-
-        class UI:
-            answers = iter(["confirm", "modify", "reject", "confirm"])
-
-            def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
-                shown.append((tool_name, tool_description, tool_params))
-                decision = type("Decision", (), {})()
-                decision.action = next(self.answers)
-                decision.new_tool_params = {"colour": "green", "count": 9}
-                return decision
-
-        connection = ask(elicitation=AskUser(UI()))
-        assert text(connection.call_tool("ask_order")) == "2 blue"
-        assert text(connection.call_tool("ask_order")) == "9 green"
-        with pytest.raises(MCPInvocationError, match="decline"):
-            connection.call_tool("ask_order")
-        assert text(connection.call_tool("ask_url")) == "accept"
-        assert shown[0] == ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
-        assert shown[3] == ("asking.server", "Please pay.", {"url": URL})
 
     @pytest.mark.parametrize(("typed", "sent"), [(r"\u202ered", "\u202ered"), ("green", "green")])
     def test_a_question_hides_nothing_from_the_user(self, typed: str, sent: str) -> None:
@@ -391,17 +335,14 @@ class TestElicitation:
 
 class TestRoots:
     @in_every_way
-    def test_paths_become_uris(self, ask: Ask, tmp_path: Path) -> None:
-        connection = ask(roots=[tmp_path, "file:///srv/data"])
+    def test_paths_become_uris_and_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
+        roots: list[Any] = [tmp_path, "file:///srv/data"]
+        connection = ask(roots=lambda: roots)
         assert f"{tmp_path.as_uri()} {tmp_path.name}" in text(connection.call_tool("ask_roots"))
         assert "file:///srv/data None" in text(connection.call_tool("ask_roots"))
-
-    def test_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
-        roots = [tmp_path / "first"]
-        connection = ask(roots=lambda: roots)
-        assert "first" in text(connection.call_tool("ask_roots"))
-        roots[0] = tmp_path / "second"
-        assert "second" in text(connection.call_tool("ask_roots"))
+        roots[:] = [types.Root(uri="file:///srv", name="mine")]
+        assert "file:///srv mine" in text(connection.call_tool("ask_roots"))
+        assert roots_result(types.ListRootsResult(roots=roots)).roots == roots
 
     @in_every_way
     async def test_a_server_with_sessions_is_told_that_they_changed_and_others_ask_in_each_call(self, ask: Ask) -> None:
@@ -416,24 +357,6 @@ class TestRoots:
             assert notified is has_sessions
             expected = str(told + (number if has_sessions else 0))
             wait_until(lambda: text(connection.call_tool("root_changes")) == expected, "the server was told")  # noqa: B023
-
-    @pytest.mark.parametrize(
-        ("given", "message"),
-        [
-            ("/srv", "roots must be a list of paths or file:// URIs, got str"),
-            ([5], "a root must be a path or a file:// URI, got int"),
-            (["https://example.com/secret"], "a root must be a path or a file:// URI, got https://\u2026"),
-        ],
-    )
-    async def test_what_a_function_gives_in_place_of_roots_is_named_in_the_log(self, given, message, caplog):
-        answer = await callbacks(roots=lambda: given).answer(types.ListRootsRequest())
-        assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message="The client's roots handler failed")
-        assert f"The handler `roots` for a server failed: TypeError: {message}" in caplog.text
-
-    def test_roots_of_the_sdk_go_as_they_are(self) -> None:
-        root = types.Root(uri="file:///srv", name="mine")
-        assert roots_result([root]).roots == [root]
-        assert roots_result(types.ListRootsResult(roots=[root])).roots == [root]
 
 
 class TestLogging:
@@ -452,6 +375,32 @@ class TestLogging:
         assert got == [0, 1]
         assert "s3cret-key" not in caplog.text
 
+    def test_functions_get_them_in_order_and_raw_and_hold_up_no_call(self, ask: Ask) -> None:
+        got: list[Any] = []
+        raw: list[Any] = []
+        release = threading.Event()
+
+        def log(params: types.LoggingMessageNotificationParams) -> None:
+            release.wait(LIMIT)
+            got.append((params.level, params.data))
+
+        connection = ask(logging=log, messages=raw.append, log_level="debug")
+        for number in range(5):
+            assert text(connection.call_tool("log", {"level": "info", "text": str(number)})) == "logged"
+        release.set()
+        wait_until(lambda: len(got) == 5 and raw, "five log messages")
+        assert got == [("info", str(number)) for number in range(5)]
+        assert isinstance(raw[0], types.LoggingMessageNotification)
+        assert raw[0].params.data == "0"
+
+    @pytest.mark.parametrize("way", ["2026"])
+    def test_a_handler_that_cannot_fire_is_reported(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+        ask(logging=print).open()
+        assert "`logging` of MCPHandlers has no effect" in caplog.text
+        assert "`log_level`" in caplog.text
+        callbacks(elicitation=answer_later).opened("2025-06-18", types.ServerCapabilities(), None)
+        assert "has no calls that are left open; questions are cancelled" in caplog.text
+
     async def test_the_oldest_message_is_dropped_if_a_recipient_is_too_slow(self, caplog, monkeypatch):
         monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
         go_on, got = asyncio.Event(), []
@@ -469,11 +418,6 @@ class TestLogging:
         await wait_until_async(lambda: len(got) == 3, "the messages that were kept")
         assert got == [0, 2, 3]
         assert "A function is too slow for what a server sends; the oldest message was dropped" in caplog.text
-
-    def test_answers_that_are_to_come_later_are_reported_where_no_call_is_left_open(self, caplog):
-        callbacks(elicitation=answer_later).opened("2025-06-18", types.ServerCapabilities(), None)
-        assert "`elicitation` of MCPHandlers has no effect for a server" in caplog.text
-        assert "has no calls that are left open; questions are cancelled" in caplog.text
 
     async def test_a_server_that_refuses_to_set_the_level_in_its_own_way_is_connected_to(self) -> None:
         opening = {"protocolVersion": "2025-06-18", "capabilities": {"logging": {}, "tools": {}}, "serverInfo": {}}
@@ -507,33 +451,6 @@ class TestLogging:
             ("asking_server", "CRITICAL", "kitchen: last"),
         ]
 
-    def test_a_function_gets_them_in_order_and_one_at_a_time(self, ask: Ask) -> None:
-        got: list[Any] = []
-
-        def log(params: types.LoggingMessageNotificationParams) -> None:
-            got.append((params.level, params.data))
-
-        connection = ask(logging=log, log_level="debug")
-        for number in range(5):
-            connection.call_tool("log", {"level": "info", "text": str(number)})
-        wait_until(lambda: len(got) == 5, "five log messages")
-        assert got == [("info", str(number)) for number in range(5)]
-
-    @pytest.mark.parametrize("way", ["2026"])
-    def test_a_handler_that_cannot_fire_is_reported(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
-        ask(logging=print).open()
-        assert "`logging` of MCPHandlers has no effect" in caplog.text
-        assert "`log_level`" in caplog.text
-
-
-def test_notifications_come_raw(ask: Ask) -> None:
-    got: list[Any] = []
-    connection = ask(messages=got.append, log_level="info")
-    connection.call_tool("log", {"level": "info", "text": "raw"})
-    wait_until(lambda: got, "a notification")
-    assert isinstance(got[0], types.LoggingMessageNotification)
-    assert got[0].params.data == "raw"
-
 
 # What the server refuses by itself, and what only the client refuses.
 @pytest.mark.parametrize(
@@ -552,33 +469,70 @@ def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: s
 
 class TestFunctions:
     @rows(
-        ("raised", "message"),
-        [(StopIteration, "it raised StopIteration"), (SystemExit, "it raised SystemExit")],
+        ("field", "handler", "told"),
+        [
+            (
+                "sampling",
+                lambda _: 5,
+                "TypeError: the function returned int; it must return a string, a ChatMessage",
+            ),
+            ("sampling", Silent(), "the chat generator gave no reply"),
+            ("sampling", raises(LookupError("no such shelf")), "LookupError: no such shelf"),
+            ("sampling", raises(SystemExit), "it raised SystemExit"),
+            ("sampling", raises(StopIteration), "it raised StopIteration"),
+            ("roots", lambda: "/srv", "TypeError: roots must be a list of paths or file:// URIs, got str"),
+            ("roots", lambda: [5], "TypeError: a root must be a path or a file:// URI, got int"),
+            ("roots", lambda: ["https://example.com/secret"], "a root must be a path or a file:// URI, got https://…"),
+        ],
     )
-    async def test_one_that_wants_to_end_the_program_or_a_loop_only_fails(self, raised, message):
-        def end() -> None:
-            raise raised
+    async def test_if_one_fails_the_log_says_why(self, field, handler, told, caplog):
+        sampling = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
+        request = sampling if field == "sampling" else types.ListRootsRequest()
+        answer = await callbacks(**{field: handler}).answer(request)
+        assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
+        assert f"The handler `{field}` for a server failed: " in caplog.text
+        assert told in caplog.text
+        caplog.clear()
 
-        with pytest.raises(RuntimeError, match=message):
-            await call(end)
+    async def test_if_one_fails_the_server_does_not_learn_why_and_the_session_goes_on(self, ask: Ask) -> None:
+        async def answer(_: Any) -> str:
+            raise asyncio.CancelledError("no such shelf")  # which ends nothing but itself
 
-    async def test_one_may_return_something_to_await(self) -> None:
-        async def later(name: str) -> str:
-            return name
+        connection = ask(sampling=answer)
+        with pytest.raises(MCPInvocationError, match="The client's sampling handler failed") as raised:
+            await connection.call_tool_async("ask_model", {"prompt": "x"})
+        assert "shelf" not in str(raised.value)
+        assert text(await connection.call_tool_async("add", {"a": 1, "b": 1})) == "2"
 
-        assert await call(lambda: later("later")) == "later"
+    def test_one_sees_the_context_variables_of_whoever_makes_the_call_and_outlives_their_loop(self, ask: Ask) -> None:
+        user, seen = ContextVar("user", default="nobody"), []
 
-    async def test_what_comes_after_a_pause_is_delivered_too(self) -> None:
-        got: list[int] = []
+        def consent(_: Any) -> bool:
+            seen.append(user.get())
+            return True
 
-        async def deliver(item: int) -> None:
-            got.append(item)
+        async def answer(_: Any) -> str:
+            await asyncio.sleep(0)
+            return user.get()
 
-        line = InOrder(deliver)
-        for number in range(2):
-            line.put(number)
-            await wait_until_async(lambda: len(got) == number + 1, "the delivery")  # noqa: B023
-        assert got == [0, 1]
+        connection = ask(sampling=MCPSampling(function=answer, consent=consent))
+        for name in ("alice", "bob"):
+            user.set(name)
+            result = asyncio.run(connection.call_tool_async("ask_model", {"prompt": "x"}))
+            assert text(result).startswith(name)
+            assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith(name)
+        assert seen == ["alice", "alice", "bob", "bob"]
+
+    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
+        release = threading.Event()
+        connection = ask(invocation_timeout=2.0, sampling=lambda _: release.wait(LIMIT))
+        connection.open()
+        try:
+            with pytest.raises(MCPCallTimeoutError):
+                connection.call_tool("ask_model", {"prompt": "x"})
+            assert text(connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
+        finally:
+            release.set()
 
     async def test_async_ones_run_in_the_loop_of_their_caller(self, ask: Ask) -> None:
         loops: dict[str, set[asyncio.AbstractEventLoop]] = {}
@@ -622,24 +576,6 @@ class TestFunctions:
         await wait_until_async(lambda: loops.keys() == fields, "all handlers")
         assert loops == {field: {theirs} for field in fields}
 
-    def test_one_sees_the_context_variables_of_whoever_makes_the_call(self, ask: Ask) -> None:
-        user = ContextVar("user", default="nobody")
-        connection = ask(sampling=lambda _: user.get())
-        for name in ("alice", "bob"):
-            user.set(name)
-            assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith(name)
-
-    def test_an_async_one_outlives_the_loops_of_earlier_callers(self, ask: Ask) -> None:
-        async def answer(_: Any) -> str:
-            await asyncio.sleep(0)
-            return "reply"
-
-        connection = ask(sampling=answer)
-        for _ in range(2):
-            result = asyncio.run(connection.call_tool_async("ask_model", {"prompt": "x"}))
-            assert text(result).startswith("reply ")
-            assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith("reply ")
-
     @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
     @pytest.mark.parametrize("how", ["cancelled", "timed out"])
     async def test_an_async_one_ends_with_its_call(self, ask: Ask, how: str) -> None:
@@ -664,14 +600,6 @@ class TestFunctions:
         await asyncio.wait_for(ended.wait(), LIMIT)
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
 
-    async def test_one_that_cancels_itself_only_fails(self, ask: Ask) -> None:
-        async def answer(_: Any) -> str:
-            raise asyncio.CancelledError
-
-        connection = ask(sampling=answer)
-        with pytest.raises(MCPInvocationError, match="The client's sampling handler failed"):
-            await connection.call_tool_async("ask_model", {"prompt": "x"})
-
     def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
         barrier = threading.Barrier(50)
 
@@ -686,45 +614,6 @@ class TestFunctions:
             return await asyncio.gather(*calls)
 
         assert all("together" in text(result) for result in asyncio.run(call_all()))
-
-    def test_if_one_raises_the_server_learns_nothing_of_it_and_the_log_says_what(self, ask, caplog):
-        def fail(_: Any) -> str:
-            raise LookupError("no such shelf")
-
-        connection = ask(sampling=fail)
-        with pytest.raises(MCPInvocationError, match="The client's sampling handler failed") as raised:
-            connection.call_tool("ask_model", {"prompt": "x"})
-        assert "shelf" not in str(raised.value)
-        assert "`sampling`" in caplog.text
-        assert "LookupError: no such shelf" in caplog.text
-        assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
-
-    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
-        release, started = threading.Event(), threading.Event()
-
-        def hang(_: Any) -> str:
-            started.set()
-            release.wait(LIMIT)
-            return "late"
-
-        connection = ask(invocation_timeout=2.0, sampling=hang)
-        connection.open()
-        try:
-            with pytest.raises(MCPCallTimeoutError):
-                connection.call_tool("ask_model", {"prompt": "x"})
-            assert started.is_set()
-            assert text(connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
-        finally:
-            release.set()
-
-    def test_a_slow_recipient_of_log_messages_holds_up_no_call(self, ask: Ask) -> None:
-        release = threading.Event()
-        connection = ask(logging=lambda _: release.wait(LIMIT), log_level="info")
-        try:
-            for _ in range(3):
-                assert text(connection.call_tool("log", {"level": "info", "text": "x"})) == "logged"
-        finally:
-            release.set()
 
 
 def test_connections_share_a_session_only_if_their_handlers_are_equal(ask: Ask) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack import Pipeline
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret
@@ -24,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
 )
-from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
+from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
 from tests.handlers.test_sampling_tools import Deaf
 from tests.support.rows import rows
@@ -45,40 +44,26 @@ def nobody() -> list[str]:
 
 
 @rows(
-    ("fields", "message"),
+    ("kind", "fields", "message"),
     [
-        ({"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
-        ({"elicitation": "decline"}, "`elicitation` must be callable"),
-        ({"roots": "/srv"}, "`roots` must be a list"),
-        ({"roots": {"uri": "file:///srv"}}, "`roots` must be a list"),
-        ({"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
-        ({"roots": Path("/srv")}, "`roots` must be a list of paths and file:// URIs"),
-        ({"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
-        ({"client_info": {"name": "x"}}, "'name' and 'version'"),
+        (MCPHandlers, {"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
+        (MCPHandlers, {"elicitation": "decline"}, "`elicitation` must be callable"),
+        (MCPHandlers, {"roots": {"uri": "file:///srv"}}, "`roots` must be a list"),
+        (MCPHandlers, {"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
+        (MCPHandlers, {"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
+        (MCPHandlers, {"client_info": {"name": "x"}}, "'name' and 'version'"),
+        (MCPSampling, {}, "either `chat_generator` or `function`, got neither"),
+        (MCPSampling, {"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
+        (MCPSampling, {"chat_generator": ScriptedChatGenerator}, "and no class"),
+        (MCPSampling, {"chat_generator": answer}, "Pass a function as `function`"),
+        (MCPSampling, {"function": answer, "consent": True}, "`consent` must be callable"),
+        (MCPSampling, {"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
+        (MCPSampling, {"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
     ],
 )
-def test_invalid_handlers_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="MCPHandlers") as raised:
-        MCPHandlers(**fields)
-    assert message in str(raised.value)
-
-
-@rows(
-    ("fields", "message"),
-    [
-        ({}, "either `chat_generator` or `function`, got neither"),
-        ({"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
-        ({"chat_generator": ScriptedChatGenerator}, "and no class"),
-        ({"chat_generator": answer}, "Pass a function as `function`"),
-        ({"function": answer, "consent": True}, "`consent` must be callable"),
-        ({"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
-        ({"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
-        ({"chat_generator": Deaf(), "tools": "yes"}, "`tools` must be a valid boolean"),
-    ],
-)
-def test_invalid_settings_of_sampling_are_refused_at_construction(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match="MCPSampling") as raised:
-        MCPSampling(**fields)
+def test_invalid_settings_are_refused_at_construction(kind, fields, message):
+    with pytest.raises(ValueError, match=kind.__name__) as raised:
+        kind(**fields)
     assert message in str(raised.value)
 
 
@@ -108,20 +93,12 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
     assert loaded.handlers.sampling.tools is False
     assert isinstance(loaded.handlers.elicitation.ui, SimpleConsoleUI)
     assert loaded.handlers.roots == (str(tmp_path), "file:///srv")
-
-
-@rows(
-    "handlers",
-    [
+    for each in (
         MCPHandlers(),
-        MCPHandlers(sampling=answer),
-        MCPHandlers(elicitation=accept_defaults),
-        MCPHandlers(elicitation=decline, roots=nobody),
+        MCPHandlers(sampling=answer, elicitation=accept_defaults, roots=nobody),
         MCPHandlers(elicitation=answer_later, pending_calls=nobody),
-    ],
-)
-def test_stored_handlers_are_equal(handlers: MCPHandlers) -> None:
-    assert MCPHandlers.from_dict(handlers.to_dict()) == handlers
+    ):
+        assert MCPHandlers.from_dict(each.to_dict()) == each
 
 
 def test_who_the_client_is_may_be_told_with_a_type_of_the_sdk() -> None:
@@ -159,28 +136,26 @@ def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(fie
     assert next(iter(fields)) in toolset._to_trace_dict()["data"]["handlers"]
 
 
-def test_handlers_are_part_of_a_stored_pipeline() -> None:
-    from haystack.components.agents import Agent
-
-    toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(elicitation=decline))
-    pipeline = Pipeline()
-    pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator([]), tools=toolset))
-    loaded = Pipeline.loads(pipeline.dumps()).get_component("agent").tools
-    assert loaded.handlers == MCPHandlers(elicitation=decline)
+MISTRAL = {"max_tokens": 9, "temperature": 0.5, "stop": ["."], "tool_choice": "any"}
+OPENAI = {"temperature": 0.5, "stop": ["."], "tool_choice": "required"}
+CLAUDE = {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["."], "tool_choice": {"type": "any"}}
 
 
 @rows(
     ("class_name", "attributes", "expected"),
     [
-        ("MistralChatGenerator", {}, {"max_tokens": 9, "temperature": 0.5, "stop": ["."]}),
-        ("OpenAIChatGenerator", {}, {"max_completion_tokens": 9, "temperature": 0.5, "stop": ["."]}),
-        ("OpenAIChatGenerator", {"api_base_url": "http://x"}, {"max_tokens": 9, "temperature": 0.5, "stop": ["."]}),
-        ("OpenAIResponsesChatGenerator", {}, {"max_output_tokens": 9, "temperature": 0.5}),
-        ("AnthropicChatGenerator", {}, {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["."]}),
+        ("MistralChatGenerator", {}, MISTRAL),
+        ("OpenAIChatGenerator", {}, {"max_completion_tokens": 9, **OPENAI}),
+        ("OpenAIChatGenerator", {"api_base_url": "http://x"}, {"max_tokens": 9, **OPENAI}),
+        ("OpenAIResponsesChatGenerator", {}, {"max_output_tokens": 9, "temperature": 0.5, "tool_choice": "required"}),
+        ("AnthropicChatGenerator", {}, CLAUDE),
         ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
     ],
 )
 def test_a_generator_is_asked_in_its_own_words(class_name, attributes, expected):
-    generator = type(class_name, (), {"run": answer, **attributes})()
-    params = types.CreateMessageRequestParams(messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."])
+    generator = type(class_name, (), {"run": ScriptedChatGenerator.run, **attributes})()
+    tools, choice = [types.Tool(name="look", input_schema={"type": "object"})], types.ToolChoice(mode="required")
+    params = types.CreateMessageRequestParams(
+        messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."], tools=tools, tool_choice=choice
+    )
     assert generation_kwargs(MCPSampling(chat_generator=generator), params) == expected
