@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from haystack_integrations.tools.mcp.cli import output
 from haystack_integrations.tools.mcp.cli.__main__ import main
 from haystack_integrations.tools.mcp.cli.app import _LIBRARIES
 from tests.support.terminal import ROOT, Ran
@@ -32,6 +33,7 @@ def process_as_before() -> Iterator[None]:
     handlers = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]
     with redirect_stdout(sys.stdout):
         yield
+    output._results_stream = None
     for number, handler in handlers:
         signal.signal(number, handler)
     for logger, level, propagate, its_handlers in before:

@@ -42,19 +42,14 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
     ("text", "schema", "value"),
     [
         ("5", {"type": "integer"}, 5),
-        ("0.5", {"type": "number"}, 0.5),
         ("5", {"type": "string"}, "5"),
-        ("", {"type": "string"}, ""),
         ("user@host=b", {"type": "string"}, "user@host=b"),
         ("Yes", {"type": "boolean"}, True),
-        ("off", {"type": ["boolean", "null"]}, False),
         ("yes", {"type": ["boolean", "string"]}, "yes"),
         ("null", {"type": ["string", "null"]}, None),
-        ("true", True, True),
         ("a text", {}, "a text"),
         ('"\\ud800"', {}, "\ud800"),
         ("NaN", {}, "NaN"),
-        ("2", {"enum": ["1", "2"]}, "2"),
         ("5", INTEGERS, [5]),
         ("[1, 2]", INTEGERS, [1, 2]),
         ("5", {"oneOf": [{"$ref": "#/$defs/numbers"}, {"type": "null"}]}, [5]),
@@ -86,7 +81,6 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
         ([], "5", "--input must be a JSON object with the arguments, got a int"),
         (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
         (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
-        (["=5"], None, "is none of these"),
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
         (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
     ],
@@ -116,7 +110,6 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
             "no argument 'b' (there is: none). It takes no",
         ),
         ({"a": 2}, of({"type": "integer", "minimum": 3}), "'a' violates 'minimum: 3'"),
-        ({"a": "x-secret"}, of({"not": {"type": "string"}}), "'a' violates 'not: "),
     ],
 )
 def test_an_argument_that_does_not_fit_is_told_without_its_value(
@@ -146,9 +139,7 @@ def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any
     ("schema", "described"),
     [
         (True, "any"),
-        ({"type": ["array", "null"]}, "list | null"),
         ({"type": "array", "items": INTEGERS}, "list of list of integer"),
-        ({"const": "é"}, '"é"'),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer | null"),
         ({"$ref": "#/$defs/colour"}, '"red" | "blue"'),
         ({"$ref": "#/$defs/tree"}, "string | list of string | list"),
@@ -204,18 +195,15 @@ NO_FIELDS = {"type": "object", "properties": {}}
 OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more": True}}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("request_", "typed", "answers", "told"),
     [
         (PAGE, "Yes\n", True, "Open this page if you trust the server: https://example.com/pay\\x1b[2J"),
-        (PAGE, "\n", False, "The server asks: Please"),
         (PAGE, "", None, "Have you opened it? [y/N]"),
         (NO_FIELDS, "y\n", True, "Accept? [y/N]"),
-        (NO_FIELDS, "", None, "Accept? [y/N]"),
         (OPTIONAL, "\n\n\n", False, "Accept? [y/N]"),
         (FORM, "2\nred\nsoon\n", {"count": 2, "colour": "red", "note": "soon"}, "count, How many (integer): "),
         (FORM, "2\n\n\n", {"count": 2, "colour": "blue"}, "colour (red, blue, default: blue): "),
-        (FORM, "2\n\n\n", {"count": 2, "colour": "blue"}, "  note (string, optional): "),
         (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
         (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
         (FORM, "2\n", None, "How many"),
@@ -223,14 +211,7 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
         (CHOICES, "\ns\n", {"sizes": ["s"]}, "sizes (s (Small), l (L), separated by commas, optional): "),
     ],
 )
-def test_a_server_asks_in_the_terminal(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    request_: dict[str, Any],
-    typed: str,
-    answers: Any,
-    told: str,
-) -> None:
+def test_a_server_asks_in_the_terminal(monkeypatch, capsys, request_, typed, answers, told):
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(sys, "stdin", Keyboard(typed))
     asked = request_ if "mode" in request_ else {"mode": "form", "requested_schema": request_}

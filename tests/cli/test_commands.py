@@ -20,11 +20,9 @@ from haystack_integrations.tools.mcp.cli.output import CommandError, exit_code_o
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, server_of
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
-    MCPCallTimeoutError,
     MCPConnectionError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTimeoutError,
     MCPToolNotFoundError,
 )
 from haystack_integrations.tools.mcp.transports.server_infos import StdioServerInfo
@@ -99,10 +97,8 @@ def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str]
         (["add", "a=1", "bb=2"], "'b' missing. It takes a: integer, b: integer"),
         (["add", "a=1", "b=x-secret"], "'b' must be of type integer"),
         (["add", "b@nowhere.txt"], "nowhere.txt cannot be used: No such file or directory"),
-        (["add", "x-secret"], "is given as name=value"),
         (["add", "--a", "6"], "Arguments are written without dashes, as name=value"),
         (["add", "--password=x-secret"], "Unknown option: --password.\nArguments are written without dashes"),
-        (["add", "a=1", "a=2", "b=1"], "'a' must be of type integer"),
     ],
 )
 def test_a_call_that_cannot_be_is_not_made(
@@ -123,9 +119,7 @@ def test_a_call_that_cannot_be_is_not_made(
         ([], 0, ""),
         (["--version"], 0, ""),
         (["lst"], 2, 'Did you mean "list"'),
-        (["inspect"], 2, "TARGET requires an argument"),
         (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx \u2026"'),
-        (["list", IN_PROCESS, "--nope"], 2, "Unknown option"),
         (["list", ""], 2, "The target is empty"),
         (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, with its arguments"),
         (["list", "nowhere"], 2, "is neither a script nor a configuration file, nor a command on the PATH, nor"),
@@ -134,26 +128,20 @@ def test_a_call_that_cannot_be_is_not_made(
         (["call", "{folder}/an example.py:server", "add"], 2, "has no tool 'add'"),
         (["list", "http://127.0.0.1:9/mcp", "--header", "X: ${1}"], 2, "--header: "),
         (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
-        (["list", "nowhere.json:calc"], 2, "There is no file nowhere.json"),
         (["list", "LICENSE:server"], 2, "LICENSE is no Python file. A target is a URL"),
         (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
-        (["list", "http://127.0.0.1:9/mcp", "--header", "no colon"], 2, "--header takes 'Name: value'"),
         (["list", "http://127.0.0.1:9/mcp", "--env", "A=b"], 2, "are for servers that are started"),
         (["list", IN_PROCESS, "--timeout", "0"], 2, "--timeout"),
         (["list", "http://127.0.0.1:9/mcp"], 3, "nothing listens at 127.0.0.1:9"),
         (["list", "tests.servers.nowhere:server"], 3, "No module named 'tests.servers.nowhere'"),
-        (["list", "tests/servers/fastmcp_server.py:nobody"], 2, "has no object 'nobody'"),
         (["list", "{folder}/broken.py:server"], 2, "broken.py cannot be run: RuntimeError: out of order"),
         (["list", "tests/servers/served.py:make_server"], 3, "not an MCP server object"),
         (["call", "tests.servers.asking_server:server", "ask_order"], 1, "there is no terminal to answer in: What do"),
         (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),
-        (["call", IN_PROCESS, "refuse", "message=go away"], 1, "refused: go away"),
         (["call", IN_PROCESS, "sleep", "seconds=60", "--timeout", "0.5"], 5, "the tool may have run"),
         (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
-        (["read", IN_PROCESS, ""], 2, "The URI is empty. 'mcp-haystack list TARGET --resources' shows"),
         (["prompt", IN_PROCESS, "gret"], 2, "Did you mean 'greet'?"),
         (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
-        (["list", "{folder}/empty.json"], 2, "empty.json has no servers."),
         (["list", "--config", "{folder}/empty.json"], 2, "There is no target, and there are no servers in "),
         (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
         (["list", "{folder}/utf8.py:server"], 0, ""),
@@ -191,17 +179,6 @@ def test_scripts_get_an_error_as_json(run: Run, words: list[str], error: dict[st
     assert (ran.code, told) == (error["exitCode"], error)
 
 
-def test_resources_and_prompts_are_printed_as_they_are(run: Run, tmp_path: Path) -> None:
-    assert run("read", IN_PROCESS, "memo://hello").screen == "hello\n"
-    notes = "examples/servers/notes.py:server"
-    assert run("read", notes, "notes://days/monday").screen.startswith("# monday")
-    prompt = run("prompt", notes, "summarize", "topic=garden").screen
-    assert prompt == "user:\nSummarize my notes on the garden, briefly.\n"
-    ran = run("read", IN_PROCESS, "memo://hello", "--save", str(tmp_path / "new" / "hello.txt"), "--json")
-    assert json.loads(ran.screen)["contents"][0]["text"] == "hello"
-    assert (tmp_path / "new" / "hello.txt").read_text() == "hello"
-
-
 def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -223,47 +200,41 @@ def test_an_argument_that_the_tool_does_not_have_is_told(run: Run) -> None:
     assert ran.errors == "Warning: the tool 'add' has no argument 'aa'. Did you mean 'a'? Available arguments: a, b\n"
 
 
-def test_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
+def test_what_was_read_and_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     for tool, file in (("mixed", "mixed-1.png"), ("audio", "audio-1.wav"), ("resource", "resource-1.txt")):
         ran = run("call", IN_PROCESS, tool, "--save", str(folder))
         assert (ran.code, f"Saved {folder / file}" in ran.errors) == (0, True)
         assert (folder / file).stat().st_size > 0
     assert (folder / "resource-1.txt").read_text() == "a note"
-
-
-def test_the_result_of_a_tool_that_was_called_is_shown_if_its_files_cannot_be_saved(run: Run) -> None:
     ran = run("call", IN_PROCESS, "mixed", "--save", "LICENSE/new", "--json")
     assert ran.code == 1
     assert "the files of the result are not saved: LICENSE/new cannot be used: Not a directory" in ran.errors
     assert json.loads(ran.screen)["content"]
+    ran = run("read", IN_PROCESS, "memo://hello", "--save", str(folder / "hello.txt"), "--json")
+    assert json.loads(ran.screen)["contents"][0]["text"] == (folder / "hello.txt").read_text() == "hello"
 
 
 def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path) -> None:
     shown = run("inspect", IN_PROCESS).screen
     for text in (
-        "inprocess 1.2.3",
         "Counts what it does.",
-        "memo://slow/{seconds}",
-        "greet",
-        "What to say back",
-        "temperature",
         "readonly_echo  Read-only echo",
         "Says of itself: only reads, may be repeated",
     ):
         assert text in shown
-    (tmp_path / "bare.py").write_text(
-        "from mcp.server import MCPServer\n"
-        "from mcp.types import ToolAnnotations\n"
-        "server = MCPServer('bare', title='The Bare One', log_level='WARNING')\n"
-        "hints = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)\n"
-        "@server.tool(annotations=hints, structured_output=False)\n"
-        "def wipe(of: list[str], deeply: bool = False) -> None: ...\n"
+    bare = server_file(
+        tmp_path,
+        "bare",
+        "from mcp.types import ToolAnnotations",
+        "hints = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)",
+        "@server.tool(annotations=hints, structured_output=False)",
+        "def wipe(of: list[str], deeply: bool = False) -> None: ...",
+        title="The Bare One",
     )
-    bare = run("inspect", f"{tmp_path / 'bare.py'}:server").screen
-    assert "The Bare One" in bare
-    assert "Says of itself: changes things, may destroy, stays inside" in bare
-    assert "default: false" in bare
+    shown = run("inspect", bare).screen
+    for text in ("The Bare One", "Says of itself: changes things, may destroy, stays inside", "default: false"):
+        assert text in shown
     assert "Skill " in run("inspect", "tests.support.skill_server:server").screen
 
 
@@ -275,10 +246,7 @@ def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path
         (MCPAuthorizationError("no"), 4),
         (MCPConnectionError("refused", operation="connect", code=-32000), 3),
         (MCPConnectionError("refused", operation="resources/list", code=-32000), 1),
-        (MCPConnectionError("lost", operation="resources/list"), 3),
         (MCPToolNotFoundError("no such tool", "add"), 2),
-        (MCPTimeoutError("no session in time", "add"), 3),
-        (MCPCallTimeoutError("no answer in time", "add"), 5),
         (MCPOutcomeUnknownError("the connection broke", "add"), 5),
         (MCPInvocationError("the tool failed", "add"), 1),
         (RuntimeError("a defect"), None),
@@ -299,34 +267,26 @@ def test_a_defect_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.Monk
     assert "Error: this is a defect" in ran.errors
 
 
-def test_headers_and_tokens_reach_the_server_and_nothing_else(
-    run: Run, shared_http_server: HttpServerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("A_TOKEN", "hidden-token-value")
-    url = shared_http_server().url
-    words = ["call", url, "header", "--token-env", "A_TOKEN", "--header", "X-Tenant: ${A_TENANT:-acme}", "--verbose"]
-    tenant = run(*words, "name=x-tenant")
-    assert tenant.screen == "acme\n"
-    assert "hidden-token-value" not in tenant.errors
-    assert run(*words, "name=authorization").screen == "Bearer hidden-token-value\n"
-
-
 @rows(
     "entry",
     [
+        {},
         {"headers": {"authorization": "Bearer old", "x-tenant": "old"}},
         {"headers": {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"}},
         {"auth": "oauth"},
     ],
 )
-def test_headers_and_tokens_replace_those_of_a_file(
-    run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, entry: dict[str, Any]
+def test_headers_and_tokens_reach_the_server_in_place_of_those_of_a_file_and_nothing_else(
+    run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any
 ) -> None:
+    monkeypatch.setenv("A_TOKEN", "hidden-token-value")
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"one": {"url": shared_http_server().url, **entry}}}))
-    words = ["call", str(file), "header", "--header", "X-Tenant: acme"]
-    assert run(*words, "name=x-tenant", "--token-env", "HOME").screen == "acme\n"
-    assert run(*words, "name=authorization", "--token-env", "HOME").screen == f"Bearer {os.environ['HOME']}\n"
+    words = ["call", str(file), "header", "--header", "X-Tenant: ${A_TENANT:-acme}", "--verbose"]
+    tenant = run(*words, "name=x-tenant", "--token-env", "A_TOKEN")
+    assert tenant.screen == "acme\n"
+    assert "hidden-token-value" not in tenant.errors
+    assert run(*words, "name=authorization", "--token-env", "A_TOKEN").screen == "Bearer hidden-token-value\n"
     assert run(*words, "name=authorization", "--header", "Authorization: Basic x").screen == "Basic x\n"
 
 
@@ -432,63 +392,48 @@ def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypat
     assert run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment()).stdout == "README.md\n"
 
 
-def test_what_a_server_in_this_process_prints_is_no_result(run: Run, tmp_path: Path) -> None:
-    tool = ["@server.tool()", "def shout() -> str:", "    print('called')", "    return 'result'"]
-    ran = run("call", server_file(tmp_path, "loud", "print('imported')", *tool), "shout")
-    assert ran.screen == "result\n"
-    assert "imported" in ran.errors
-    assert "called" in ran.errors
-
-
-def test_a_person_sees_what_is_not_for_a_model_too(run: Run, tmp_path: Path) -> None:
+def test_what_a_server_in_this_process_prints_is_no_result_and_a_person_sees_what_is_not_for_a_model(
+    run: Run, tmp_path: Path
+) -> None:
     notes = server_file(
         tmp_path,
         "notes",
         "from mcp.types import Annotations, TextContent",
+        "print('imported')",
         "def text(of: str, who: str) -> TextContent:",
         "    return TextContent(text=of, annotations=Annotations(audience=[who]))",
         "@server.tool(structured_output=False)",
         "def note() -> list[TextContent]:",
+        "    print('called')",
         "    return [text('for you', 'user'), text('for a model', 'assistant')]",
     )
-    assert run("call", notes, "note").screen == "for you\nfor a model\n"
+    ran = run("call", notes, "note")
+    assert ran.screen == "for you\nfor a model\n"
+    assert "imported" in ran.errors
+    assert "called" in ran.errors
 
 
-def test_a_reader_that_goes_away_is_no_traceback() -> None:
-    # An interpreter of its own, because its last words are those of its end.
-    script = f"{' '.join(COMMAND)} call {IN_PROCESS} big size=1000000 | head -c 10"
-    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
-    assert ran.stdout == "x" * 10
-    assert ran.stderr == ""
-
-
-@rows(
-    ("words", "code", "told"),
-    [
-        (f"call {IN_PROCESS} big size=1", 141, ""),
-        (f"list {IN_PROCESS}", 141, ""),
-        ("--help", 141, ""),
-        ("list nowhere.json --json", 2, f"Error: There is no file nowhere.json in {ROOT}.\n"),
-    ],
-)
-def test_the_exit_code_says_that_nobody_reads_stdout(words: str, code: int, told: str) -> None:
-    script = f"exec 3> >(true); wait $!; {' '.join(COMMAND)} {words} >&3"
-    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
-    assert (ran.returncode, ran.stderr) == (code, told)
+NOBODY_READS = "exec 3> >(true); wait $!; {command} %s >&3"
+FULL = "Error: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
-@rows("options", ["", "--json"])
-def test_a_result_that_cannot_be_written_is_no_defect(options: str) -> None:
-    script = f"{' '.join(COMMAND)} call {IN_PROCESS} big size=1 {options} >/dev/full"
+@rows(
+    ("script", "code", "stdout", "stderr"),
+    [
+        (f"{{command}} call {IN_PROCESS} big size=1000000 | head -c 10", 0, "x" * 10, ""),
+        (NOBODY_READS % f"call {IN_PROCESS} big size=1", 141, "", ""),
+        (NOBODY_READS % "--help", 141, "", ""),
+        (NOBODY_READS % "list nowhere.json --json", 2, "", f"Error: There is no file nowhere.json in {ROOT}.\n"),
+        (f"{{command}} call {IN_PROCESS} big size=1 >/dev/full", 1, "", FULL),
+        (f"{{command}} call {IN_PROCESS} big size=1 --json >/dev/full", 1, "", FULL),
+    ],
+)
+def test_a_stdout_that_cannot_be_written_to_is_no_defect(script: str, code: int, stdout: str, stderr: str) -> None:
+    # Interpreters of their own, because their last words are those of their end.
+    script = script.replace("{command}", " ".join(COMMAND))
     ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
-    assert (ran.returncode, ran.stderr) == (1, "Error: [Errno 28] No space left on device\n")
-
-
-def test_json_is_json_in_any_encoding() -> None:
-    script = f"{' '.join(COMMAND)} read examples/servers/notes.py:server notes://days/\U0001f600 --json"
-    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment(PYTHONIOENCODING="cp1252"))
-    assert json.loads(ran.stdout)["contents"][0]["text"].startswith("# \U0001f600")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (code, stdout, stderr)
 
 
 @pytest.mark.parametrize(
@@ -506,3 +451,9 @@ def test_what_happens_while_the_command_is_imported_is_no_traceback(
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.insert(0, {str(tmp_path)!r})")
     ran = run_to_end([*COMMAND, "list", "x"], limit=LIMIT, env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'src'}"))
     assert (ran.returncode, told in ran.stderr, "Traceback" in ran.stderr) == (code, True, False)
+
+
+def test_json_is_json_in_any_encoding() -> None:
+    script = f"{' '.join(COMMAND)} read examples/servers/notes.py:server notes://days/\U0001f600 --json"
+    ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment(PYTHONIOENCODING="cp1252"))
+    assert json.loads(ran.stdout)["contents"][0]["text"].startswith("# \U0001f600")

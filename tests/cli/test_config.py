@@ -71,23 +71,11 @@ def test_secrets_in_plain_text_become_environment_variables(
         "DOCS_X_API_KEY": "sk-abcdefghijklmnopqrst",
         "DOCS_X_API_KEY_2": "sk-klmnopqrstuvwxyzabcd",
     }
-    file = write(
-        tmp_path,
-        shop={
-            "command": "shop",
-            "args": ["--api-key", values["SHOP_ARGS_1"]],
-            "env": {"SHOP_KEY": values["SHOP_KEY"], "LOG_LEVEL": "debug"},
-        },
-        docs={
-            "url": values["DOCS_URL"],
-            "headers": {
-                "Authorization": f"Bearer {values['DOCS_AUTHORIZATION']}",
-                "X-Api-Key": values["DOCS_X_API_KEY"],
-                "X_Api_Key": values["DOCS_X_API_KEY_2"],
-            },
-        },
-    )
-    ran = run("config", file)
+    argument, key, url, authorization, *api_keys = values.values()
+    env = {"SHOP_KEY": key, "LOG_LEVEL": "debug"}
+    headers = {"Authorization": f"Bearer {authorization}", "X-Api-Key": api_keys[0], "X_Api_Key": api_keys[1]}
+    shop = {"command": "shop", "args": ["--api-key", argument], "env": env}
+    ran = run("config", write(tmp_path, shop=shop, docs={"url": url, "headers": headers}))
     assert ran.code == 0
     for variable, secret in values.items():
         assert variable in ran.screen
@@ -95,13 +83,9 @@ def test_secrets_in_plain_text_become_environment_variables(
         assert secret not in ran.screen + ran.errors
         monkeypatch.setenv(variable, secret)
     shop, docs = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
-    assert shop.args[1].resolve_value() == values["SHOP_ARGS_1"]
-    assert shop.env["SHOP_KEY"].resolve_value() == values["SHOP_KEY"]
-    assert shop.env["LOG_LEVEL"] == "debug"
-    assert docs.url.resolve_value() == values["DOCS_URL"]
-    assert docs.headers["Authorization"].resolve_value() == f"Bearer {values['DOCS_AUTHORIZATION']}"
-    assert docs.headers["X-Api-Key"].resolve_value() == values["DOCS_X_API_KEY"]
-    assert docs.headers["X_Api_Key"].resolve_value() == values["DOCS_X_API_KEY_2"]
+    assert (shop.args[1].resolve_value(), docs.url.resolve_value()) == (argument, url)
+    assert (shop.env["SHOP_KEY"].resolve_value(), shop.env["LOG_LEVEL"]) == (key, "debug")
+    assert {name: value.resolve_value() for name, value in docs.headers.items()} == headers
 
 
 @pytest.mark.parametrize(

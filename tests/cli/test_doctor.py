@@ -7,7 +7,6 @@
 """
 
 import json
-import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -81,12 +80,8 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
     ):
         assert any(text in warning for warning in found["warning"]), found
     assert run("doctor", url).code == 1
-
-
-def test_many_tools_are_too_many_for_a_model(run: Run, stdio_server: StdioServerFactory) -> None:
-    server = stdio_server("--tools", "60")
-    found = findings(run, shlex.join([server.command, *server.args]))
-    assert any("which a model reads each time" in text for text in found["warning"])
+    many = listing([{"name": f"tool_{n}", "description": "D.", "inputSchema": schema} for n in range(60)])
+    assert any("which a model reads each time" in text for text in findings(run, many)["warning"])
 
 
 def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path: Path) -> None:
@@ -111,7 +106,7 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     calculator = {"command": prepared_python(), "args": ["examples/servers/calculator.py"]}
     servers = {
         "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}, "envFile": "nowhere.env"},
-        "few": {**calculator, "enabledTools": ["ad"], "tool_overrides": {"divde": {}}},
+        "few": {**calculator, "enabledTools": ["ad"], "tool_overrides": {"divde": {}}, "autoApprove": ["add"]},
         "most": {**calculator, "disabledTools": ["multipy"]},
         "typo": {"comand": "uvx"},
         "unset": {**calculator, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
@@ -125,6 +120,7 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     assert found["warning"] == [
         "good: `envFile` cannot be read: No such file or directory",
         "good: `env.API_KEY` has a secret in plain text",
+        "few: passed over autoApprove",
         "few: `tool_overrides` has the tool 'divde', which is not there",
         "most: `exclude_tools` has the tool 'multipy', which is not there",
     ]
@@ -142,12 +138,6 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     assert run("doctor", f"{file}:unset").code == 2
     assert run("doctor", f"{file}:unset", "--env", "KEY=value").code == 0
     assert run("doctor", "--config", str(file)).screen.count("It has 3 tools") == 3
-
-
-def test_what_a_file_has_for_other_programs_is_told(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"one": {"command": "no-such-command", "autoApprove": ["add"]}}}))
-    assert findings(run, str(file))["warning"] == ["one: passed over autoApprove"]
 
 
 def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.cli.files import remember_login, token_fold
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPLoginRequest
 from tests.cli.conftest import Run
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.rows import rows
 from tests.support.terminal import Ran, Terminal
 
 LogIn = Callable[..., Ran]
@@ -81,27 +82,25 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
     assert not any(secret in (settings / "logins.json").read_text() for secret in server.issued)
 
     assert run("logout", server.url).code == 0
-    assert "There was no login" in run("logout", server.url).errors
+    again = run("logout", server.url, "--json")
+    assert (again.code, server.url in json.loads(again.screen)["server"]) == (0, True)
+    assert "There was no login" in again.errors
     assert run("call", server.url, "whoami").code == 4
     assert server.provider.access == {}
     assert json.loads((settings / "logins.json").read_text()) == {}
 
 
-def test_a_server_of_a_file_is_logged_in(server: OAuthServer, log_in: LogIn, tmp_path: Path, run: Run) -> None:
-    file = tmp_path / "mcp.json"
+def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(server, log_in, tmp_path, run):
+    file, folder = tmp_path / "mcp.json", str(tmp_path / "tokens of a service")
     file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))
     words = ("--scope", "use", "--resource", server.url)
     assert log_in(server, "login", f"{file}:mine", *words).code == 0
     assert {token.resource for token in server.provider.access.values()} == {server.url}
     assert run("call", "mine", "whoami", "--config", str(file)).screen == "alice\n"
-
-
-def test_a_service_finds_the_tokens_of_a_login_at_a_url(server: OAuthServer, log_in: LogIn, tmp_path: Path) -> None:
-    folder = str(tmp_path / "tokens of a service")
     assert log_in(server, "login", server.url, "--tokens", folder).code == 0
     config = OAuthConfig(token_storage=FileTokenStorage(folder))
     with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
-        assert connection.call_tool("whoami").content[0].text == "alice"  # type: ignore[union-attr]
+        assert connection.call_tool("whoami").content[0].text == "alice"
 
 
 def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
@@ -116,14 +115,6 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
         ran = run("login", *words)
         assert (ran.code, told in ran.errors) == (code, True), ran.errors
         assert "s3cret" not in ran.errors
-
-
-def test_a_logout_tells_scripts_at_which_server(settings: Path, run: Run) -> None:
-    url = "http://127.0.0.1:9/mcp"
-    ran = run("logout", url, "--json")
-    assert (ran.code, url in json.loads(ran.screen)["server"]) == (0, True)
-    assert "There was no login at" in ran.errors
-    assert not (settings / "logins.json").exists()
 
 
 def test_credentials_of_the_command_line_precede_a_login(
@@ -159,13 +150,11 @@ def test_a_record_that_cannot_be_read_is_told(settings: Path, run: Run, record: 
     assert (ran.code, "Delete it, and log in again" in ran.errors) == (2, True)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("platform", "folder"),
     [("linux", "settings"), ("darwin", "Library/Application Support"), ("win32", "AppData")],
 )
-def test_settings_are_where_the_system_keeps_them(
-    settings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str, folder: str
-) -> None:
+def test_settings_are_where_the_system_keeps_them(settings, tmp_path, monkeypatch, platform, folder):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
     assert token_folder() == tmp_path / folder / "mcp-haystack" / "tokens"

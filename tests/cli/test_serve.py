@@ -214,20 +214,27 @@ def test_the_options_choose_what_clients_see(shelf: Path) -> None:
     look = Look(input=["q=find.it", "q=ask.it"], output=["asked=ask.prompt"])
     with MCPConnection(InProcessServerInfo(make_server("both.yaml", look))) as connection:
         assert connection.call_tool("both", {"q": "tea"}).structured_content == {"asked": "ask tea."}
+    (shelf / "Größe 1.yaml").write_text(PIPELINE)
+    with MCPConnection(InProcessServerInfo(make_server("Größe 1.yaml"))) as connection:
+        [tool] = connection.list_tools()
+    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
+    for shows in (False, True):
+        server = make_server("shelf.py:add", Look(show_errors=shows))
+        with MCPConnection(InProcessServerInfo(server)) as connection, pytest.raises(MCPInvocationError) as caught:
+            connection.call_tool("add", {"a": -1, "b": 3})
+        assert ("a-detail-of-the-error" in str(caught.value)) is shows
 
 
-@rows("shows", [False, True])
-def test_errors_are_shown_to_clients_only_if_asked(shelf: Path, shows: bool) -> None:
-    server = make_server("shelf.py:add", Look(show_errors=shows))
-    with MCPConnection(InProcessServerInfo(server)) as connection, pytest.raises(MCPInvocationError) as caught:
-        connection.call_tool("add", {"a": -1, "b": 3})
-    assert ("a-detail-of-the-error" in str(caught.value)) is shows
-
-
-def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path) -> None:
-    with serving(shelf, "shelf.py", "--token-env", "A_TOKEN", A_TOKEN="secret-token-value") as (process, url):
-        with MCPConnection(StreamableHttpServerInfo(url, token="secret-token-value")) as connection:
-            assert connection.call_tool("add", {"a": 5, "b": 3}).structured_content == {"result": 8}
+@on_one_major
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_http_wants_the_token_and_ends_with_sigterm_with_workers_too(shelf: Path, workers: str) -> None:
+    words = ["answer.yaml", "--name", "two", "--workers", workers, "--token-env", "A_TOKEN"]
+    with serving(shelf, *words, A_TOKEN="secret-token-value") as (process, url):
+        info = StreamableHttpServerInfo(url, token="secret-token-value")
+        with MCPConnection(info, connection_timeout=60) as connection:
+            assert connection.status().server_name == "two"
+            answer = connection.call_tool("answer", {"topic": "bread"})
+            assert answer.structured_content == {"prompt": "Tell me of bread."}
         with pytest.raises(Exception, match="401"), MCPConnection(StreamableHttpServerInfo(url)):
             pass
         process.send_signal(signal.SIGTERM)
@@ -264,41 +271,18 @@ def test_why_a_server_does_not_start_is_told_without_a_traceback(
     assert told in ran.errors.partition("Error: ")[2]
 
 
-def test_a_pipeline_has_a_name_that_clients_take_whatever_its_file_is_called(shelf: Path) -> None:
-    (shelf / "Größe 1.yaml").write_text(PIPELINE)
-    with MCPConnection(InProcessServerInfo(make_server("Größe 1.yaml"))) as connection:
-        [tool] = connection.list_tools()
-    assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
-
-
-@on_one_major
-def test_workers_make_servers_of_their_own(shelf: Path) -> None:
-    with serving(shelf, "answer.yaml", "--name", "two", "--workers", "2") as (process, url):
-        with MCPConnection(StreamableHttpServerInfo(url), connection_timeout=60) as connection:
-            assert connection.status().server_name == "two"
-            result = connection.call_tool("answer", {"topic": "bread"})
-            assert result.structured_content == {"prompt": "Tell me of bread."}
-        process.send_signal(signal.SIGTERM)
-        process.wait(LIMIT)
-
-
 @rows(
     ("words", "told"),
     [
         (["nowhere.yaml"], "There is no file nowhere.yaml"),
-        (["nothing"], "serve takes the YAML of a pipeline"),
         (["shelf.py:nobody"], "has no object 'nobody'"),
         (["shelf.py:number"], "'number' is of type int, which cannot be served"),
         (["shelf.py:search", "--input", "query"], "--input takes NAME=component.socket"),
-        (["shelf.py:search", "--input", "q=retriever.nothing"], "retriever.nothing"),
         (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no `host`, `port`, `path` or `workers`: add --http"),
-        (["answer.yaml", "--path", "/x"], "no `host`, `port`, `path` or `workers`: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
         (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["answer.yaml", "--http", "--path", "mcp"], "`path` must"),
-        (["answer.yaml", "--grace-period", "0"], "`grace_period` must be"),
-        (["answer.yaml", "--max-concurrency", "0"], "`max_concurrency` must be"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["off.json"], "off.json has no servers, or none that is enabled"),
         (["empty.yaml"], "has neither `components` of a pipeline"),

@@ -43,9 +43,7 @@ def test_the_help_reads_well(name: str, words: list[str]) -> None:
     ("name", "words"),
     [
         ("list", ["list", CALCULATOR]),
-        ("list-all", ["list", NOTES, "--resources", "--prompts"]),
         ("inspect", ["inspect", CALCULATOR]),
-        ("inspect-notes", ["inspect", NOTES]),
         ("call", ["call", CALCULATOR, "add", "a=5", "b=3"]),
         ("doctor", ["doctor", NOTES]),
     ],
@@ -120,12 +118,6 @@ def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
         ran = terminal.end()
     assert ran.code == 0
     assert ran.screen.endswith("2 red\n")
-    with Terminal("call", program, "ask_order", "--timeout", "100", width=300) as terminal:
-        terminal.wait_for("default: blue): ")
-        terminal.type("\x03")
-        ran = terminal.end()
-    assert ran.code == 130
-    assert ran.screen.endswith("^CInterrupted\n")
 
 
 def test_a_person_who_serves_over_stdio_is_told_of_http(tmp_path: Path) -> None:
