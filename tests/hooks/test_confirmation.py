@@ -56,6 +56,9 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
+CANNOT_ASK = "`confirmation_ui` must be an object with the method `get_user_confirmation`"
+
+
 class ScriptedUI:
     """Answers as it was told, by tool, and remembers what it was asked."""
 
@@ -155,31 +158,20 @@ class TestWhoIsAsked:
         assert not MCPAnnotationPolicy(MCPTool("look", server.info), trusted=[server.info]).should_ask("look", "", {})
 
     @rows(
-        ("parameters", "asked"),
+        ("parameters", "asks"),
         [
-            ({}, ["shop_list_resources"]),
-            ({"trusted": [StdioServerInfo("cat")]}, ["shop_list_resources"]),
-            ({"trusted": [COUNTER]}, []),
-            ({"trusted": ["shop"]}, []),
-            ({"trusted": [COUNTER], "ask": "always"}, ["shop_list_resources"]),
-            ({"overrides": {"shop_list_resources": "never"}}, []),
+            ({}, True),
+            ({"trusted": [StdioServerInfo("cat")]}, True),
+            ({"trusted": [COUNTER]}, False),
+            ({"trusted": ["shop"]}, False),
+            ({"trusted": [COUNTER], "ask": "always"}, True),
+            ({"overrides": {"shop_list_resources": "never"}}, False),
         ],
     )
-    def test_resources_are_read_unasked_of_trusted_servers_only(self, parameters, asked):
-        ui = ScriptedUI(shop_list_resources="reject")
+    def test_resources_are_read_unasked_of_trusted_servers_only(self, parameters, asks):
         with MCPResourceToolset(COUNTER, tool_name_prefix="shop") as resources:
-            agent, generator = Agents.make(resources, ui, replies=calls(("shop_list_resources", {})), **parameters)
-            agent.run(messages=GO)
-        assert ui.asked == asked
-        results = [each for message in generator.turns[1].messages for each in message.tool_call_results]
-        assert [each.error for each in results] == [bool(asked)]
-
-    def test_the_annotations_are_those_of_the_moment(self, server, toolset):
-        policy = MCPAnnotationPolicy(toolset, trusted=[server.info])
-        assert not policy.should_ask("look", "", {})
-        toolset.close()
-        server.tools = [definition("look", TEXT)]
-        assert policy.should_ask("look", "", {})
+            policy = MCPAnnotationPolicy(resources, **parameters)
+            assert policy.should_ask("shop_list_resources", "", {}) is asks
 
     @pytest.mark.parametrize(
         ("options", "known_by"),
@@ -187,8 +179,6 @@ class TestWhoIsAsked:
             ({}, "a listing"),
             ({}, "the news alone"),
             ({}, "an alias"),
-            ({}, "a lost session"),
-            ({}, "the news of a single tool"),
             ({"update_between_steps": True}, "a refresh"),
             pytest.param({"required_hints": {"read_only_hint": True}}, "a refresh", marks=needs_hooks),
         ],
@@ -196,13 +186,8 @@ class TestWhoIsAsked:
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by):
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
-        with (
-            registry.toolset("x") as alias,
-            MCPToolset(server.info, tool_selection=options) as toolset,
-            MCPTool("look", server.info, share=False) as single,
-        ):
-            tools: Any = {"an alias": alias, "the news of a single tool": [single]}.get(known_by, toolset)
-            agent, generator = Agents.make(tools, ui, trusted=[server.info])
+        with registry.toolset("x") as alias, MCPToolset(server.info, tool_selection=options) as toolset:
+            agent, generator = Agents.make(alias if known_by == "an alias" else toolset, ui, trusted=[server.info])
             generator.replies = [calls(("look", {"text": "a"}))] * 4 + [say("done")]
             reply = generator._next
 
@@ -211,14 +196,10 @@ class TestWhoIsAsked:
                     server.tools = [definition("look", TEXT)]
                     if known_by == "the news alone":
                         toolset._changed_at = sys.maxsize
-                    elif known_by == "the news of a single tool":
-                        single.connection._newest._note_tools_changed()
-                    elif known_by == "a lost session":
-                        toolset.connection._session.client.life.end("lost")
                     elif known_by == "a listing":
                         toolset.connection.list_tools()
                     else:
-                        (toolset if tools is toolset else alias.toolsets["shop"]).refresh()
+                        (alias.toolsets["shop"] if known_by == "an alias" else toolset).refresh()
                 return reply(*args)
 
             generator._next = change_before_the_second_reply
@@ -371,22 +352,28 @@ class TestAnswers:
 
 
 class TestConfiguration:
-    @pytest.mark.parametrize(
+    @rows(
         ("parameters", "reason"),
         [
             ({"ask": "never"}, "`ask` must be 'unless_read_only' or 'always', got 'never'"),
             ({"trusted": "shop"}, "`trusted` "),
-            ({"trusted": [1]}, "`trusted` "),
             ({"overrides": {"*": "always"}}, "`ask='always'` is for all"),
             ({"overrides": {"x": AskOncePolicy}}, "must be 'always', 'never' or a ConfirmationPolicy"),
-            ({"overrides": {"x": "maybe"}}, "must be 'always', 'never' or a ConfirmationPolicy"),
+            ({"ui": ScriptedUI}, CANNOT_ASK),
+            ({"ui": "console"}, CANNOT_ASK),
         ],
     )
     def test_a_wrong_parameter_is_refused(self, toolset, parameters, reason):
-        for make in (MCPAnnotationPolicy, confirmation_strategies_for, *([_hook] if HAS_HOOKS else [])):
-            arguments = [toolset] if make is not confirmation_strategies_for else [toolset, ScriptedUI()]
+        rules = {"ui": ScriptedUI(), **parameters}
+        ui = rules.pop("ui")
+        with pytest.raises(MCPConfigurationError, match=reason):
+            confirmation_strategies_for(toolset, ui, **rules)
+        if rules:
             with pytest.raises(MCPConfigurationError, match=reason):
-                make(*arguments, **parameters)
+                MCPAnnotationPolicy(toolset, **rules)
+        if HAS_HOOKS:
+            with pytest.raises(MCPConfigurationError, match=reason):
+                MCPConfirmationHook(ui, **rules)
 
     def test_strategies_have_a_key_for_each_tool_and_a_cold_toolset_is_refused(self, server, toolset):
         strategies = confirmation_strategies_for(toolset, ScriptedUI(), overrides={"mine": "always"})
@@ -431,33 +418,8 @@ class TestConfiguration:
         for arguments in ({}, {"confirmation_ui": ui, "strategy": strategy}):
             with pytest.raises(TypeError, match="pass either a `confirmation_ui` or a `strategy`"):
                 MCPConfirmationHook(**arguments)
-
-    @pytest.mark.parametrize("ui", [ScriptedUI, "console"], ids=["class", "text"])
-    def test_what_cannot_ask_is_refused(self, toolset, ui):
-        text = "`confirmation_ui` must be an object with the method `get_user_confirmation`"
-        with pytest.raises(MCPConfigurationError, match=text):
-            confirmation_strategies_for(toolset, ui)
-        if HAS_HOOKS:
-            with pytest.raises(MCPConfigurationError, match=text):
-                MCPConfirmationHook(ui)
-            with pytest.raises(MCPConfigurationError, match="`strategy` must be an object with the method `run`"):
-                MCPConfirmationHook(strategy=ui)
-
-    @needs_hooks
-    def test_a_budget_before_it_spares_the_user_questions(self, server, toolset):
-        from haystack_integrations.hooks.mcp import MCPCallBudgetHook
-
-        ui = ScriptedUI(look="reject")
-        hooks: dict[Any, Any] = {"before_tool": [MCPCallBudgetHook(max_calls=2), MCPConfirmationHook(ui)]}
-        generator = ScriptedChatGenerator([ALL, calls(("wipe", {"text": "d"})), say("done")])
-        result = Agent(chat_generator=generator, tools=toolset, hooks=hooks).run(messages=GO)
-        assert ui.asked == ["look", "silent", "wipe"]
-        assert [name for name, _ in server.calls] == ["silent", "wipe"]  # what was declined costs nothing
-        assert result["exit_reason"] == "text"
-
-
-def _hook(_tools: Any, **parameters: Any) -> Any:
-    return MCPConfirmationHook(ScriptedUI(), **parameters)
+        with pytest.raises(MCPConfigurationError, match="`strategy` must be an object with the method `run`"):
+            MCPConfirmationHook(strategy="console")
 
 
 async def test_users_who_think_take_no_threads_of_the_event_loop():

@@ -15,12 +15,10 @@ import pytest
 import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
-from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPRegistry,
-    MCPTool,
     MCPToolset,
     ToolConfig,
     ToolOptions,
@@ -33,6 +31,7 @@ from tests.conftest import StdioServerFactory
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -156,35 +155,19 @@ class TestFacade:
         assert results(messages) == ["3"]
         assert "max_tool_call_turns=2" in repr(mcp)
 
-    @pytest.mark.parametrize("is_async", [False, True])
+    @rows("is_async", [False, True])
     def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(self, is_async):
-        server = MCPServer("bank")
-        begun, failed, paid = threading.Event(), threading.Event(), []
-
-        @server.tool()
-        async def pay() -> str:
-            begun.set()
-            assert await asyncio.to_thread(failed.wait, 60)
-            await asyncio.sleep(0.3)
-            paid.append("all")
-            return "paid"
-
-        @server.tool()
-        async def fail() -> str:
-            assert await asyncio.to_thread(begun.wait, 60)
-            failed.set()
-            raise ValueError
-
-        tools = MCPToolset(InProcessServerInfo(server), tool_options=ToolOptions(on_tool_error="raise"))
+        inprocess.calls.clear()
+        tools = MCPToolset(COUNTER, tool_options=ToolOptions(on_tool_error="raise"))
         with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
             mcp = registry.get_mcp("x")
-            reply = calls(("fail", {}), ("pay", {}))
+            reply = calls(("fail", {"message": "broken"}), ("sleep", {"seconds": 0.5}))
             with pytest.raises(MCPToolFailedError):
                 if is_async:
                     asyncio.run(mcp.process_completion_response_async(reply))
                 else:
                     mcp.process_completion_response(reply)
-            assert paid == ["all"]
+        assert sorted(inprocess.calls) == ["fail", "sleep", "sleep-finished"]
 
     def test_of_an_output_handler_that_fails_the_model_is_told_and_not_the_result(self, caplog):
         tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"source": "result", "handler": breaks}})
@@ -195,18 +178,6 @@ class TestFacade:
         assert results(messages) == ["Tool `echo` was called, but its result cannot be used: 'broken'", "3"]
         assert errors(messages) == [True, False]
         assert "A tool call failed" in caplog.text
-
-    @pytest.mark.parametrize("count", [1, 2])
-    async def test_an_output_handler_may_call_tools_itself_and_run_a_loop_in_a_notebook(self, count):
-        adder = MCPTool("add", COUNTER)
-
-        def shown(_result: object) -> str:
-            return asyncio.run(asyncio.sleep(0, json.loads(adder.invoke(a=1, b=2))["content"][0]["text"]))
-
-        tools = MCPToolset(COUNTER, outputs_to_string={"echo": {"handler": shown}})
-        with adder, MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
-            messages = registry.get_mcp("x").process_completion_response(calls(*[("echo", {"text": "hi"})] * count))
-        assert results(messages) == ["3"] * count
 
     def test_a_budget_holds_in_loops_too(self, mcp):
         with call_budget(max_calls=1) as budget:
@@ -224,11 +195,6 @@ class TestGenerate:
         assert output == {"sum": 3}
         assert [str(message.role.value) for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
         assert generator.turns[0].tool_names == MATH
-
-    def test_without_an_alias_there_are_no_tools(self, registry):
-        generator = ScriptedChatGenerator([say("hello")])
-        assert registry.generate(generator, [ChatMessage.from_user("hi")])[0] == "hello"
-        assert generator.turns[0].tool_names == []
 
     def test_turns_over_the_limit_are_refused_and_the_model_may_answer(self, registry):
         generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "abc"], say("well")])
@@ -275,10 +241,11 @@ class TestGenerate:
 
 class TestLimits:
     def test_the_agent_of_an_alias_keeps_to_its_turns(self, registry):
-        generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "ab"], say("well")])
+        generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 9)
         agent = registry.agent("math", generator, system_prompt="Be brief.")
-        result = agent.run(messages=[ChatMessage.from_user("go")])
-        assert result["last_message"].text == "well"
+        agent.run(messages=[ChatMessage.from_user("go")])
+        assert len(generator.turns) == (4 if HAS_HOOKS else 3)
+        assert inprocess.calls == ["add"] * (2 if HAS_HOOKS else 3)
         assert agent.tools is registry.toolset("math")
         with pytest.raises(MCPConfigurationError, match="are those of the alias"):
             registry.agent("math", generator, tools=[])
@@ -292,12 +259,6 @@ class TestLimits:
         assert messages[-1].text == "well"
         assert errors(messages) == [False, False, True]
         assert inprocess.calls == ["add"] * 2
-
-    def test_a_model_that_insists_is_stopped_by_the_agent(self, registry):
-        generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 9)
-        registry.agent("math", generator).run(messages=[ChatMessage.from_user("go")])
-        assert len(generator.turns) == (4 if HAS_HOOKS else 3)
-        assert inprocess.calls == ["add"] * (2 if HAS_HOOKS else 3)
 
 
 class TestGeneratingInAnEventLoop:
@@ -317,17 +278,17 @@ class TestGeneratingInAnEventLoop:
         assert len(threads) == 2
         assert threading.current_thread() not in threads
 
-    async def test_a_generator_is_warmed_up_in_the_loop_if_it_can(self, registry):
+    async def test_a_generator_is_warmed_up_in_the_loop_if_it_can_and_has_no_tools_without_an_alias(self, registry):
         class Warm:
             is_warm = False
 
             async def warm_up_async(self):
                 self.is_warm = True
 
-            async def run_async(self, messages):
-                return {"replies": [say(f"warm: {self.is_warm}")]}
+            async def run_async(self, messages, tools=None):
+                return {"replies": [say(f"warm: {self.is_warm}, tools: {tools}")]}
 
-        assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True"
+        assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True, tools: None"
 
 
 class TestTraces:
