@@ -75,23 +75,19 @@ def shown(agent: Agent) -> list[list[str]]:
 
 
 class TestAgents:
-    @pytest.mark.parametrize("in_list", [False, True])
-    def test_an_agent_uses_a_cold_toolset(self, run_agent, toolset, in_list):
-        agent = agent_of([toolset] if in_list else toolset, call("add", a=1, b=2), call("echo", text="x"), say("done"))
-        result = run_agent(agent)
-        assert tool_results(result) == ["3", "x"]
-        assert result["last_message"].text == "done"
-        for names in shown(agent):
-            assert {"add", "echo"} <= set(names)
-            assert not any("placeholder" in name for name in names)
-
-    def test_the_model_sees_descriptions_and_schemas(self, run_agent, named):
-        agent = agent_of(named, say("done"))
-        run_agent(agent)
-        add, echo = sorted(agent.chat_generator.turns[0].tool_specs, key=lambda spec: spec["name"])
-        assert add["description"] == "Add two integers."
-        assert add["parameters"]["properties"]["a"]["type"] == "integer"
-        assert echo["parameters"]["required"] == ["text"]
+    @every_executor
+    @rows("in_list", [False, True])
+    def test_a_cold_toolset_shows_the_tools_of_its_server_and_no_placeholder(self, execute, in_list):
+        with MCPToolset(COUNTER) as toolset:
+            cold = [toolset] if in_list else toolset
+            outcome = execute(cold, ("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
+        assert [each.result for each in outcome.results] == ["3", "x"]
+        for turn in outcome.turns:
+            specs = {spec["name"]: spec for spec in turn.tool_specs}
+            assert not any("placeholder" in name for name in specs)
+            assert specs["add"]["description"] == "Add two integers."
+            assert specs["add"]["parameters"]["properties"]["a"]["type"] == "integer"
+            assert specs["echo"]["parameters"]["required"] == ["text"]
 
     def test_several_runs_use_one_session(self, run_agent, toolset):
         agent = agent_of(toolset, *(call("add", a=1, b=1), say("done")) * 3)
@@ -112,15 +108,12 @@ class TestAgents:
         assert (first, third) == ("3", "plain")
         assert '"Ada"' in second
 
-    def test_tools_may_be_chosen_by_name_for_a_run(self, run_agent, named):
-        agent = agent_of(named, call("add", a=1, b=2), say("done"))
+    def test_tools_may_be_chosen_by_name_for_a_run(self, run_agent, named, toolset):
+        # Haystack 2 chooses before it warms up.
+        tools = toolset if AGENTS_WARM_RUNTIME_TOOLS else named
+        agent = agent_of(tools, call("add", a=1, b=2), say("done"))
         assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
         assert shown(agent) == [["add"], ["add"]]
-
-    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack chooses before it warms up")
-    def test_tools_of_a_cold_toolset_may_be_chosen_by_name(self, run_agent, toolset):
-        agent = agent_of(toolset, call("add", a=1, b=2), say("done"))
-        assert tool_results(run_agent(agent, tools=["add"])) == ["3"]
 
     def test_a_cold_toolset_passed_to_a_run_is_warmed_up_or_shows_nothing(self, run_agent, named, toolset):
         agent = agent_of(named, say("done"))
@@ -131,16 +124,13 @@ class TestAgents:
         else:
             assert names == []
 
-    def test_a_named_tool_may_be_an_exit_condition(self, run_agent, named):
-        agent = agent_of(named, call("echo", text="x"), call("add", a=1, b=2), exit_conditions=["add"])
+    def test_a_tool_may_be_an_exit_condition(self, run_agent, named, toolset):
+        # Haystack 2 checks exit conditions at construction.
+        tools = toolset if AGENTS_WARM_RUNTIME_TOOLS else named
+        agent = agent_of(tools, call("echo", text="x"), call("add", a=1, b=2), exit_conditions=["add"])
         result = run_agent(agent)
         assert tool_results(result) == ["x", "3"]
         assert result["last_message"].tool_call_result is not None
-
-    @pytest.mark.skipif(not AGENTS_WARM_RUNTIME_TOOLS, reason="this Haystack checks exit conditions at construction")
-    def test_any_tool_may_be_an_exit_condition(self, run_agent, toolset):
-        agent = agent_of(toolset, call("add", a=1, b=2), exit_conditions=["add"])
-        assert tool_results(run_agent(agent)) == ["3"]
 
     def test_a_searchable_toolset_finds_them(self, run_agent, toolset):
         catalog = SearchableToolset(catalog=[toolset], search_threshold=2)
@@ -254,68 +244,20 @@ class TestConcurrentRuns:
         assert server.calls("add") == ["add"] * 16
 
 
-class TestPipelines:
-    def pipeline(self, tools: Any, pipeline: Any = None) -> Any:
-        pipeline = pipeline if pipeline is not None else Pipeline()
-        pipeline.add_component("agent", agent_of(tools, call("add", a=1, b=2), say("done")))
-        return pipeline
-
-    def test_a_pipeline_with_an_agent(self, toolset):
-        result = self.pipeline(toolset).run({"agent": {"messages": GO}})
-        assert tool_results(result["agent"]) == ["3"]
-
-    async def test_a_pipeline_with_an_agent_awaited(self, toolset):
-        if hasattr(Pipeline, "run_async"):
-            pipeline = self.pipeline(toolset)
-        else:
-            from haystack import AsyncPipeline
-
-            pipeline = self.pipeline(toolset, AsyncPipeline())
-        result = await pipeline.run_async({"agent": {"messages": GO}})
-        assert tool_results(result["agent"]) == ["3"]
-        await toolset.close_async()
-
-    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
-    def test_a_pipeline_with_a_generator_and_a_tool_invoker(self, toolset):
-        from haystack.components.tools import ToolInvoker
-
-        pipeline = Pipeline()
-        pipeline.add_component(
-            "llm", ScriptedChatGenerator([calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))])
-        )
-        pipeline.add_component("invoker", ToolInvoker(tools=toolset))
-        pipeline.connect("llm.replies", "invoker.messages")
-        result = pipeline.run({"llm": {"messages": GO}})
-        assert [message.tool_call_result.result for message in result["invoker"]["tool_messages"]] == ["3", "x"]
-
-    @every_executor
-    def test_every_executor_takes_a_cold_toolset(self, execute, toolset):
-        outcome = execute(toolset, ("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
-        assert [each.result for each in outcome.results] == ["3", "x"]
-
-
 @pytest.mark.skipif(not CLOSES, reason="this Haystack closes nothing")
 class TestClosing:
-    def test_closing_an_agent_ends_the_server(self, stdio_server):
+    @rows("is_async", [False, True])
+    def test_closing_an_agent_ends_the_server_and_another_run_starts_it_again(self, is_async, stdio_server):
         server = stdio_server()
-        toolset = MCPToolset(server.info())
-        agent = agent_of(toolset, *(call("add", a=1, b=2), say("done")) * 2)
-        agent.run(messages=GO)
-        assert len(server.alive()) == 1
-        agent.close()
-        server.wait_until_gone()
-        assert toolset.connection.status().state == "closed"
-        assert tool_results(agent.run(messages=GO)) == ["3"]
-        agent.close()
-
-    async def test_awaiting_the_close_of_an_agent_ends_the_server(self, stdio_server):
-        server = stdio_server()
-        toolset = MCPToolset(server.info())
-        agent = agent_of([toolset], call("add", a=1, b=2), say("done"))
-        await agent.run_async(messages=GO)
-        await agent.close_async()
-        assert toolset.connection.status().state == "closed"
-        assert server.alive() == []
+        agent = agent_of([MCPToolset(server.info())], *(call("add", a=1, b=2), say("done")) * 2)
+        for _ in range(2):
+            assert tool_results(run(agent, is_async=is_async)) == ["3"]
+            assert len(server.alive()) == 1
+            if is_async:
+                asyncio.run(agent.close_async())
+            else:
+                agent.close()
+            server.wait_until_gone()
 
     def test_closing_a_pipeline_ends_the_session(self, toolset):
         pipeline = Pipeline()
@@ -353,16 +295,6 @@ class TestWarmingUpInALoop:
 
 
 class TestWarmingUpTogether:
-    def test_all_are_warm(self):
-        toolsets = [MCPToolset(COUNTER), MCPToolset(FASTMCP)]
-        tool = MCPTool("add", COUNTER)
-        warm_up_toolsets([*toolsets, tool])
-        assert all(toolset.connection.is_ready for toolset in toolsets)
-        assert len(toolsets[1]) == 5
-        assert tool.description == "Add two integers."
-        for each in (*toolsets, tool):
-            each.close()
-
     def test_they_start_at_the_same_time(self):
         here: list[str] = []
         all_here = anyio.Event()
@@ -389,11 +321,13 @@ class TestWarmingUpTogether:
 
     def test_one_that_fails_is_raised_after_the_others_are_warm(self):
         good, bad = MCPToolset(COUNTER), MCPToolset(FASTMCP, tool_names=["subtract"])
+        tool = MCPTool("add", COUNTER)
         with pytest.raises(MCPToolNotFoundError, match="subtract"):
-            warm_up_toolsets([bad, good])
+            warm_up_toolsets([bad, good, tool])
         assert good.connection.is_ready
-        good.close()
-        bad.close()
+        assert tool.description == "Add two integers."
+        for each in (good, bad, tool):
+            each.close()
 
     def test_several_that_fail_are_one_error(self):
         bad = [MCPToolset(StdioServerInfo(f"mcp-no-such-command-{number}")) for number in (1, 2)]

@@ -366,14 +366,14 @@ def fail(tool: MCPTool) -> str:
     except MCPCallPendingError as error:
         assert_type(error.pending_call, MCPPendingCall)
         return " ".join(question.message for question in error.pending_call.questions)
+    except MCPCallTimeoutError:
+        return "sent, and not answered in time"
     except MCPOutcomeUnknownError as error:
         return f"look whether {error.tool_name} ran"
     except MCPInvocationError as error:
         return f"{error.message}, called with {error.tool_args.keys()}"
     except MCPError as error:
         return error.message
-    except MCPCallTimeoutError:
-        return "sent, and not answered in time"
     return "well"
 
 
