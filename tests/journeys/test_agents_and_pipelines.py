@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
-from tests.support.executors import HAS_TOOL_INVOKER, every_executor, run
+from tests.support.executors import HAS_TOOL_INVOKER, every_executor, results_of, run
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
@@ -67,7 +67,7 @@ def agent_of(tools: Any, *replies: ChatMessage, **options: Any) -> Agent:
 
 
 def tool_results(result: dict[str, Any]) -> list[Any]:
-    return [each.result for message in result["messages"] for each in message.tool_call_results]
+    return [each.result for each in results_of(result)]
 
 
 def shown(agent: Agent) -> list[list[str]]:
@@ -192,7 +192,7 @@ class TestFailures:
     def test_an_error_of_the_tool_becomes_a_message_and_the_run_goes_on(self, run_agent, toolset):
         agent = agent_of(toolset, call("fail", message="no luck"), call("add", a=1, b=2), say("done"))
         result = run_agent(agent)
-        failed, succeeded = [each for message in result["messages"] for each in message.tool_call_results]
+        failed, succeeded = results_of(result)
         assert failed.error
         assert failed.result.startswith("Failed to invoke Tool `fail`: ")
         assert failed.result.endswith("no luck")
@@ -210,7 +210,7 @@ class TestFailures:
         with MCPToolset(server.info(base_delay=0.01)) as toolset:
             agent = agent_of(toolset, call("die"), call("add", a=1, b=2), say("done"))
             result = run_agent(agent)
-            died, added = [each for message in result["messages"] for each in message.tool_call_results]
+            died, added = results_of(result)
         assert died.error
         assert "may have run" in died.result
         assert (added.error, added.result) == (False, "3")

@@ -14,7 +14,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
-from tests.support.executors import run
+from tests.support.executors import results_of, run
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 
 HERE = "tests.journeys.test_interceptors_in_agents"
@@ -49,12 +49,8 @@ def agent_of(tools: MCPToolset, *replies: ChatMessage, **parameters: Any) -> Age
     return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **parameters)
 
 
-def results_of(agent: Agent, **given: Any) -> list[Any]:
-    """
-    Run it; the results of its tools, and whether they are errors.
-    """
-    result = run(agent, **given)
-    return [(each.result, each.error) for message in result["messages"] for each in message.tool_call_results]
+def run_of(agent: Agent, **given: Any) -> list[Any]:
+    return [(each.result, each.error) for each in results_of(run(agent, **given))]
 
 
 def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_refused(is_async: bool) -> None:
@@ -66,7 +62,7 @@ def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_ref
     loaded = Pipeline.loads(stored)
     assert loaded.dumps() == stored
     agent = loaded.get_component("agent")
-    added, (refused, is_error) = results_of(agent, is_async=is_async)
+    added, (refused, is_error) = run_of(agent, is_async=is_async)
     agent.tools.close()
     assert added == ("3", False)
     assert is_error
@@ -79,7 +75,7 @@ def test_what_they_quote_of_the_state_is_redacted_for_the_model(is_async: bool) 
         note, refuse_echo, tool_overrides={"echo": {"bound_arguments": {"text": FromState("password")}}}
     )
     agent = agent_of(toolset, call("echo"), say("done"), state_schema={"password": {"type": str}})
-    [(refused, is_error)] = results_of(agent, is_async=is_async, password="open-sesame")
+    [(refused, is_error)] = run_of(agent, is_async=is_async, password="open-sesame")
     toolset.close()
     assert is_error
     assert "nobody may say" in refused

@@ -6,11 +6,9 @@
 Agents with a snapshot whose server changes its tools behind their backs: between sessions, and in the middle of one.
 """
 
-import asyncio
 from typing import Any
 
 import pytest
-from haystack import component
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
@@ -24,35 +22,33 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from tests.servers.rug_pulling_server import build_server, pull
+from tests.support.executors import results_of, run
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until
 
-QUESTION = [ChatMessage.from_user("How much is it?")]
 OURS = ["add", "note", "pull"]
 # Which change, and how it is called in a report.
 KINDS = {"description": "description", "schema": "input_schema", "relaxed": "annotations_relaxed"}
 
 every_mode = pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
 every_change = pytest.mark.parametrize("change", list(KINDS))
-every_way = pytest.mark.parametrize("way", ["run", "run_async"])
+in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
-@component
-class Noticing:
+class Noticing(ScriptedChatGenerator):
     """
-    A scripted chat generator that waits with its second reply until the change was noticed.
+    Waits with its second reply until the change was noticed.
     """
 
     def __init__(self, replies: list[ChatMessage], toolset: MCPToolset) -> None:
-        self.script = ScriptedChatGenerator(replies)
+        super().__init__(replies)
         self.toolset = toolset
 
-    @component.output_types(replies=list[ChatMessage])
-    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+    def _next(self, messages: list[ChatMessage], tools: Any) -> ChatMessage:
         guard = self.toolset._guard
-        if len(self.script.turns) == 1:
+        if len(self.turns) == 1:
             wait_until(lambda: guard is not None and guard.latest, "the drift")
-        return self.script.run(messages, tools=tools)
+        return super()._next(messages, tools)
 
 
 @pytest.fixture
@@ -77,106 +73,92 @@ def pinned(server):
         toolset.close()
 
 
-def run(agent: Agent, way: str) -> dict[str, Any]:
-    return agent.run(messages=QUESTION) if way == "run" else asyncio.run(agent.run_async(messages=QUESTION))
-
-
-def results(result: dict[str, Any]) -> list[tuple[bool, str]]:
-    return [(each.error, each.result) for message in result["messages"] for each in message.tool_call_results]
+def results(agent: Agent, is_async: bool) -> list[tuple[bool, str]]:
+    return [(each.error, each.result) for each in results_of(run(agent, is_async=is_async))]
 
 
 def seen(generator: ScriptedChatGenerator) -> list[dict[str, Any]]:
     return [{spec["name"]: spec for spec in turn.tool_specs} for turn in generator.turns]
 
 
-def use(toolset: MCPToolset, way: str) -> tuple[list[tuple[bool, str]], list[dict[str, Any]]]:
+def use(toolset: MCPToolset, is_async: bool = False) -> tuple[list[tuple[bool, str]], list[dict[str, Any]]]:
     both = calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"}))
     generator = ScriptedChatGenerator([both, say("done")])
-    return results(run(Agent(chat_generator=generator, tools=toolset), way)), seen(generator)
+    return results(Agent(chat_generator=generator, tools=toolset), is_async), seen(generator)
+
+
+def assert_guarded(toolset, on_drift, change, before, is_async=False) -> None:
+    """
+    A run after the change is refused, or has only what is as it was, or has what changed.
+    """
+    if on_drift == "error" or change == "relaxed":
+        with pytest.raises(MCPDriftError, match=KINDS[change]):
+            use(toolset, is_async)
+        return
+    _, [shown, *_] = use(toolset, is_async)
+    assert sorted(shown) == (["note", "pull"] if on_drift == "quarantine" else OURS)
+    assert shown["note"] == before["note"]
+    if on_drift == "warn":
+        assert shown["add"] != before["add"]
+
+
+def assert_answered(add, note, on_drift, change) -> None:
+    is_error = on_drift == "error" or change == "relaxed"
+    if is_error or on_drift == "quarantine":
+        assert add[0]
+        assert f"not those of the snapshot: 'add' ({KINDS[change]}" in add[1]
+    elif change == "description":
+        assert add == (False, "3")
+    assert note == ((True, note[1]) if is_error else (False, "n"))
 
 
 @every_mode
 @every_change
 def test_a_rug_that_is_pulled_between_two_sessions(server, pinned, on_drift, change):
-    way = "run"
     toolset = pinned(on_drift=on_drift)
-    answers, before = use(toolset, way)
+    answers, before = use(toolset)
     assert answers == [(False, "3"), (False, "n")]
     toolset.close()
     pull(server, change)
-
-    answers, shown = use(toolset, way)
+    answers, shown = use(toolset)
     # The session was closed, so the model is shown what was pinned, and the calls are the first to find out.
     assert shown == before
-    is_error = on_drift == "error" or change == "relaxed"
-    add, note = answers
-    if is_error or on_drift == "quarantine":
-        assert add[0]
-        assert "'add' (" in add[1]
-        assert KINDS[change] in add[1]
-    elif change == "description":
-        assert add == (False, "3")
-    assert note == ((True, note[1]) if is_error else (False, "n"))
-
-    if is_error:
-        with pytest.raises(MCPDriftError, match=KINDS[change]):
-            use(toolset, way)
-        return
-    _, [shown, *_] = use(toolset, way)
-    assert sorted(shown) == (["note", "pull"] if on_drift == "quarantine" else OURS)
-    if on_drift == "warn":
-        assert shown["add"] != before[0]["add"]
-    assert shown["note"] == before[0]["note"]
+    assert_answered(*answers, on_drift, change)
+    assert_guarded(toolset, on_drift, change, before[0])
 
 
 @every_mode
 @every_change
-@every_way
-def test_a_rug_that_is_pulled_in_the_middle_of_a_session(pinned, on_drift, change, way):
+@in_both_ways
+def test_a_rug_that_is_pulled_in_the_middle_of_a_session(pinned, on_drift, change, is_async):
     toolset = pinned(on_drift=on_drift)
-    replies = [
-        call("pull", change=change, tell=True),
-        calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"})),
-        say("done"),
-    ]
-    generator = Noticing(replies, toolset)
-    _, add, note = results(run(Agent(chat_generator=generator, tools=toolset), way))
-    is_error = on_drift == "error" or change == "relaxed"
-    if is_error or on_drift == "quarantine":
-        assert add[0]
-        assert "not those of the snapshot: 'add' (" in add[1]
-    elif change == "description":
-        assert add == (False, "3")
-    assert note == ((True, note[1]) if is_error else (False, "n"))
+    both = calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"}))
+    generator = Noticing([call("pull", change=change, tell=True), both, say("done")], toolset)
+    _, *answers = results(Agent(chat_generator=generator, tools=toolset), is_async)
+    assert_answered(*answers, on_drift, change)
     # What the model is shown does not change under it.
-    assert seen(generator.script)[0] == seen(generator.script)[1] == seen(generator.script)[2]
-
-    if is_error:
-        with pytest.raises(MCPDriftError):
-            use(toolset, way)
-        return
-    _, [shown, *_] = use(toolset, way)
-    assert sorted(shown) == (["note", "pull"] if on_drift == "quarantine" else OURS)
-    assert ("ssh" in shown["add"]["description"]) if (on_drift, change) == ("warn", "description") else True
+    before, *later = seen(generator)
+    assert later == [before, before]
+    assert_guarded(toolset, on_drift, change, before, is_async)
 
 
-@every_way
-def test_a_tool_that_is_new_is_hidden_and_one_that_is_gone_fails(server, pinned, way):
+@in_both_ways
+def test_a_tool_that_is_new_is_hidden_and_one_that_is_gone_fails(server, pinned, is_async):
     toolset = pinned(on_drift="quarantine")
-    use(toolset, way)
+    use(toolset, is_async)
     toolset.close()
     pull(server, "new")
     pull(server, "gone")
     for _ in range(2):
-        answers, shown = use(toolset, way)
+        answers, shown = use(toolset, is_async)
         assert [sorted(turn) for turn in shown] == [OURS, OURS]
         assert answers[0] == (False, "3")
         assert answers[1][0]
         assert "'note' (removed)" in answers[1][1]
 
 
-@every_way
-def test_an_alias_of_a_registry_is_guarded_and_does_not_change_under_a_run(server, pinned, way):
+@in_both_ways
+def test_an_alias_of_a_registry_is_guarded_and_does_not_change_under_a_run(server, pinned, is_async):
     provider = pinned(on_drift="quarantine")
     with MCPRegistry({"sums": provider}, [ToolConfig("all", ["sums"], prefix="always")]) as registry:
         alias = registry.toolset("all")
@@ -187,10 +169,10 @@ def test_an_alias_of_a_registry_is_guarded_and_does_not_change_under_a_run(serve
             say("done"),
         ]
         generator = Noticing(replies, member)
-        _, add, note = results(run(Agent(chat_generator=generator, tools=alias), way))
+        _, add, note = results(Agent(chat_generator=generator, tools=alias), is_async)
         assert add[0]
         assert note == (False, "n")
-        assert seen(generator.script)[0] == seen(generator.script)[2]
+        assert seen(generator)[0] == seen(generator)[2]
         last = ScriptedChatGenerator([say("done")])
-        run(Agent(chat_generator=last, tools=alias), way)
+        run(Agent(chat_generator=last, tools=alias), is_async=is_async)
         assert last.turns[0].tool_names == ["sums_note", "sums_pull"]

@@ -72,6 +72,13 @@ def run(agent: Agent, *, is_async: bool, **given: Any) -> dict[str, Any]:
     return asyncio.run(agent.run_async(**given)) if is_async else agent.run(**given)
 
 
+def results_of(result: dict[str, Any]) -> list[ToolCallResult]:
+    """
+    The results of the tool calls in the messages of a run.
+    """
+    return [each for message in result["messages"] for each in message.tool_call_results]
+
+
 def by_agent(
     tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
@@ -81,8 +88,7 @@ def by_agent(
     generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
     agent = Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
     result = run(agent, is_async=is_async, **(state or {}))
-    results = [each for message in result["messages"] for each in message.tool_call_results]
-    return Outcome(results, {key: result.get(key) for key in state_schema or {}}, generator.turns)
+    return Outcome(results_of(result), {key: result.get(key) for key in state_schema or {}}, generator.turns)
 
 
 def by_tool_invoker(
