@@ -27,12 +27,15 @@ from haystack_integrations.tools.mcp import (
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
+    mcp_toolset,
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor, results_of, run
+from tests.support.kinds import Gate
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.waiting import wait_until
 
 AGENTS_WARM_RUNTIME_TOOLS = "async_function" in Tool.__dataclass_fields__
 CLOSES = hasattr(Agent, "close")
@@ -215,6 +218,27 @@ class TestFailures:
         assert "may have run" in died.result
         assert (added.error, added.result) == (False, "3")
         assert server.calls() == ["die", "add"]
+
+    @pytest.mark.parametrize("with_names", [False, True], ids=["all tools", "tool_names"])
+    def test_a_server_that_is_down_is_not_missed_and_used_when_it_is_back(
+        self, run_agent, with_names, stdio_server, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
+        gate = Gate(stdio_server(), tmp_path)
+        gate.close()
+        info = gate.server.info(max_retries=0)
+        with (
+            MCPToolset(COUNTER, tool_name_prefix="good") as good,
+            MCPToolset(info, tool_names=["add"] if with_names else None, required=False) as dead,
+        ):
+            replies = [call("good_add", a=5, b=3), say("eight"), call("add", a=6, b=3), say("nine")]
+            agent = agent_of([good, dead], *replies)
+            assert tool_results(run_agent(agent)) == ["8"]
+            gate.open()
+            wait_until(lambda: "add" in dead, "the tools")
+            assert tool_results(run_agent(agent)) == ["9"]
+        assert "add" not in shown(agent)[0]
+        assert {"add", "good_add"} <= set(shown(agent)[2])
 
 
 def _came_from(error: BaseException | None, kind: type[BaseException]) -> bool:

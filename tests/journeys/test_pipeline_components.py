@@ -14,15 +14,13 @@ from typing import Any
 import haystack
 import pytest
 import yaml
-from haystack import Document, Pipeline, component
+from haystack import Document, Pipeline
 from haystack.components.agents import Agent
 from haystack.components.joiners import BranchJoiner
-from haystack.components.preprocessors import DocumentSplitter
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.document_stores.types import DuplicatePolicy
 from haystack.utils import Secret
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
@@ -37,8 +35,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.processes import StdioServer
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 ROOT = Path(__file__).parents[2]
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
@@ -70,84 +67,6 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     for instance in used:
         if hasattr(instance, "close"):
             instance.close()
-
-
-@component
-class LetterEmbedder:
-    """
-    Embeds documents without a model.
-    """
-
-    @component.output_types(documents=list[Document])
-    def run(self, documents: list[Document]) -> dict[str, list[Document]]:
-        embedded = [
-            Document(id=each.id, content=each.content, meta=each.meta, embedding=[float(len(each.content or "")), 1.0])
-            for each in documents
-        ]
-        return {"documents": embedded}
-
-
-@pytest.mark.integration
-class TestServerEverything:
-    def test_its_resources_are_fetched_split_embedded_and_written(self, run, everything_stdio: StdioServer) -> None:
-        store = InMemoryDocumentStore()
-        fetcher = MCPResourceFetcher(
-            everything_stdio.info(), prefix="demo://resource/static/", connection_timeout=START
-        )
-        result = run(
-            {
-                "fetcher": fetcher,
-                "splitter": DocumentSplitter(split_by="word", split_length=50),
-                "embedder": LetterEmbedder(),
-                "writer": DocumentWriter(store, policy=DuplicatePolicy.OVERWRITE),
-            },
-            [
-                ("fetcher.documents", "splitter.documents"),
-                ("splitter.documents", "embedder.documents"),
-                ("embedder.documents", "writer.documents"),
-            ],
-            {"fetcher": {}},
-        )
-        written = store.filter_documents()
-        assert result["writer"]["documents_written"] == len(written) > 1
-        assert result["fetcher"]["failures"] == []
-        assert all(each.embedding and each.meta["uri"].startswith("demo://resource/static/") for each in written)
-        assert any("features" in (each.content or "") for each in written)
-
-    def test_its_prompt_goes_to_a_chat_generator(self, run, everything_stdio: StdioServer) -> None:
-        llm = ScriptedChatGenerator([say("It rains.")])
-        builder = MCPPromptBuilder(
-            everything_stdio.info(), "args-prompt", ["city", "state"], ["city"], connection_timeout=START
-        )
-        result = run(
-            {"builder": builder, "llm": llm}, [("builder.prompt", "llm.messages")], {"builder": {"city": "Paris"}}
-        )
-        assert result["llm"]["replies"][0].text == "It rains."
-        [message] = llm.turns[0].messages
-        assert "Paris" in (message.text or "")
-
-    def test_a_model_follows_a_link_in_the_result_of_a_tool(self, everything_stdio: StdioServer) -> None:
-        info = everything_stdio.info()
-        tools = [
-            MCPToolset(info, tool_names=["get-resource-links"], connection_timeout=START),
-            MCPResourceToolset(info),
-        ]
-        generator = ScriptedChatGenerator(
-            [
-                call("get-resource-links", count=1),
-                call("read_resource", uri="demo://resource/dynamic/text/1"),
-                call("list_resources", query="static"),
-                say("done"),
-            ]
-        )
-        agent = Agent(chat_generator=generator, tools=tools)
-        agent.run(messages=[ChatMessage.from_user("go")])
-        linked, read, listed = generator.turns[-1].tool_results
-        assert "demo://resource/dynamic/text/1" in linked or "demo://resource/dynamic/blob/1" in linked
-        assert "Resource 1" in read
-        assert "demo://resource/static/" in listed
-        for each in tools:
-            each.close()
 
 
 def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:

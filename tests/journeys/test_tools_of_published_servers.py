@@ -8,6 +8,7 @@ The tools of servers that nobody here wrote, each started for real.
 
 import json
 import queue
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,27 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
     FromState,
-    MCPConnection,
     MCPHandlers,
     MCPInvocationError,
+    MCPRegistry,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
+    StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolConfig,
     ToolOverride,
     load_mcp_toolsets,
 )
 from haystack_integrations.tools.mcp.convert.content import model_content, model_text, prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
+from tests.support.executors import results_of
 from tests.support.processes import HttpServer, StdioServer
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
 
 # `npx` and `uvx` may have to unpack the server first.
 START = 120
@@ -41,10 +47,6 @@ START = 120
 
 def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
-
-
-def by_name(tools: MCPToolset) -> dict[str, MCPTool]:
-    return {tool.name: tool for tool in tools}  # type: ignore[misc]
 
 
 @pytest.fixture(params=["stdio", "streamable-http", "sse"])
@@ -56,29 +58,28 @@ def everything(request: pytest.FixtureRequest) -> MCPServerInfo:
     return StreamableHttpServerInfo(url=request.getfixturevalue("everything_http").url)
 
 
-@pytest.mark.integration
 class TestEverythingServer:
-    def test_its_tools_are_loaded_and_called_over_every_transport(self, everything: MCPServerInfo) -> None:
+    def test_it_is_used_over_every_transport(self, everything: MCPServerInfo) -> None:
         with toolset(everything) as tools:
-            named = by_name(tools)
-            assert {"echo", "get-sum", "get-tiny-image"} <= set(named)
-            envelope = named["echo"].invoke(message="hello over the wire")
+            envelope = tools["echo"].invoke(message="hello over the wire")
             assert json.loads(envelope)["isError"] is False
             assert model_text(envelope) == "Echo: hello over the wire"
-            assert "42" in model_text(named["get-sum"].invoke(a=20, b=22))
+            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `get-sum`: ") as raised:
+                tools["get-sum"].invoke(a="no number, but Sentinel-4711", b=1)
+            assert "Sentinel-4711" not in str(raised.value)
+            image = tools["get-tiny-image"].invoke()
+            assert "[image: image/png" in model_text(image)
+            assert {type(part) for part in model_content(image)} == {TextContent, ImageContent}
 
-    def test_its_resources_prompts_and_completions_are_read_over_every_transport(self, everything):
-        with MCPConnection(everything, connection_timeout=START, invocation_timeout=60) as connection:
-            assert "Everything Server" in (connection.instructions or "")
-            first = connection.list_resources()[0]
-            assert resource_contents(connection.read_resource(first))
-            [blob] = resource_contents(connection.read_resource("demo://resource/dynamic/blob/1"))
+            assert "Everything Server" in (tools.instructions or "")
+            assert resource_contents(tools.read_resource(tools.list_resources()[0]))
+            [blob] = resource_contents(tools.read_resource("demo://resource/dynamic/blob/1"))
             assert isinstance(blob, ByteStream)
-            [message] = prompt_messages(connection.get_prompt("args-prompt", {"city": "Paris"}))
+            [message] = prompt_messages(tools.get_prompt("args-prompt", {"city": "Paris"}))
             assert "Paris" in (message.text or "")
-            [prompt] = [prompt for prompt in connection.list_prompts() if prompt.name == "completable-prompt"]
-            assert connection.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
-            assert connection.list_skills() == []
+            [prompt] = [prompt for prompt in tools.list_prompts() if prompt.name == "completable-prompt"]
+            assert tools.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
+            assert tools.list_skills() == []
 
     def test_it_tells_of_changes_of_a_resource_that_was_subscribed_to(self, everything_stdio: StdioServer) -> None:
         updates: queue.Queue[str] = queue.Queue()
@@ -88,23 +89,6 @@ class TestEverythingServer:
             tools["toggle-subscriber-updates"].invoke()
             assert updates.get(timeout=START) == resource.uri
             unsubscribe()
-
-    def test_its_image_becomes_an_image_and_never_base64_text(self, everything_stdio: StdioServer) -> None:
-        with toolset(everything_stdio.info(), tool_names=["get-tiny-image"]) as tools:
-            envelope = tools[0].invoke()
-            assert "[image: image/png" in model_text(envelope)
-            parts = model_content(envelope)
-            assert isinstance(parts, list)
-            assert {type(part) for part in parts} == {TextContent, ImageContent}
-            image = next(part for part in parts if isinstance(part, ImageContent))
-            assert image.base64_image[:40] not in model_text(envelope)
-
-    def test_invalid_arguments_come_back_as_the_servers_own_words(self, everything_stdio: StdioServer) -> None:
-        with toolset(everything_stdio.info(), tool_names=["get-sum"]) as tools:
-            with pytest.raises(MCPInvocationError) as raised:
-                tools[0].invoke(a="no number, but Sentinel-4711", b=1)
-            assert str(raised.value).startswith("Failed to invoke Tool `get-sum`: ")
-            assert "Sentinel-4711" not in str(raised.value)
 
     def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
         messages: list[Any] = []
@@ -124,20 +108,19 @@ class TestEverythingServer:
             log_level="debug",
         )
         with toolset(everything, handlers=handlers) as tools:
-            named = by_name(tools)
-            answer = model_text(named["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
+            answer = model_text(tools["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
             assert "sampled with 7" in answer
-            assert "/srv/documents" in model_text(named["get-roots-list"].invoke())
-            assert "Ada" in model_text(named["trigger-elicitation-request"].invoke())
-            named["trigger-url-elicitation"].invoke(url="https://example.com/pay")
+            assert "/srv/documents" in model_text(tools["get-roots-list"].invoke())
+            assert "Ada" in model_text(tools["trigger-elicitation-request"].invoke())
+            tools["trigger-url-elicitation"].invoke(url="https://example.com/pay")
             assert urls == ["https://example.com/pay"]
-            named["toggle-simulated-logging"].invoke()
+            tools["toggle-simulated-logging"].invoke()
             wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
     def test_it_asks_again_for_roots_that_have_changed(self, everything_stdio: StdioServer) -> None:
         roots = ["/srv/documents"]
         with toolset(everything_stdio.info(), handlers=MCPHandlers(roots=lambda: roots)) as tools:
-            listed = by_name(tools)["get-roots-list"]
+            listed = tools["get-roots-list"]
             assert "/srv/documents" in model_text(listed.invoke())
             roots[0] = "/srv/pictures"
             assert "/srv/documents" in model_text(listed.invoke())  # it remembers them
@@ -152,7 +135,6 @@ class TestEverythingServer:
             assert model_text(tools[0].invoke(message="after")) == "Echo: after"
 
 
-@pytest.mark.integration
 class TestTimeServer:
     @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
     def test_the_time_is_told_whatever_sdk_the_server_was_built_with(self, fixture, request):
@@ -177,7 +159,6 @@ class TestTimeServer:
             assert "T" in result["datetime"]
 
 
-@pytest.mark.integration
 class TestGitServer:
     def test_an_agent_uses_it_from_a_configuration_file_without_knowing_where_the_repository_is(
         self, git_server: StdioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,13 +179,12 @@ class TestGitServer:
         with tools:
             generator = ScriptedChatGenerator([call("git_git_log", max_count=1), say("done")])
             result = Agent(chat_generator=generator, tools=[tools]).run(messages=[ChatMessage.from_user("go")])
-        [log] = [each for message in result["messages"] for each in message.tool_call_results]
+        [log] = results_of(result)
         assert not log.error
         assert "first" in log.result
         assert all("repo_path" not in spec["parameters"]["properties"] for spec in generator.turns[0].tool_specs)
 
 
-@pytest.mark.integration
 class TestFilesystemServer:
     def test_it_may_use_the_folders_that_are_the_roots_of_the_client_and_no_others(self, filesystem_server, tmp_path):
         mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
@@ -222,7 +202,6 @@ class TestFilesystemServer:
                 tools["read_text_file"].call(path=str(others / "note.txt"))
 
 
-@pytest.mark.integration
 class TestFastMCPServerInAnEnvironmentOfItsOwn:
     def test_an_agent_uses_its_tools_with_a_card_from_its_state(self, isolated_fastmcp_server: StdioServer) -> None:
         reports: list[tuple[float, str | None]] = []
@@ -246,7 +225,7 @@ class TestFastMCPServerInAnEnvironmentOfItsOwn:
         assert generator.turns[0].messages[0].text == "Borrow one book at a time."
         [borrow] = [spec for spec in generator.turns[0].tool_specs if spec["name"] == "borrow"]
         assert set(borrow["parameters"]["properties"]) == {"title"}
-        found, borrowed, failed = [each for message in result["messages"] for each in message.tool_call_results]
+        found, borrowed, failed = results_of(result)
         assert "emma" in found.result
         assert json.loads(borrowed.result) == {"title": "emma", "card": "4711"}
         assert failed.error
@@ -254,13 +233,33 @@ class TestFastMCPServerInAnEnvironmentOfItsOwn:
         assert reports == [(1, "looking"), (2, "found")]
 
 
-@pytest.mark.parametrize(
-    "options", [(), ("--protocol", "legacy"), ("--stateless",), ("--protocol", "legacy", "--json")]
-)
-def test_an_sdk_server_works_in_both_protocol_eras_and_all_answer_modes(shared_http_server: Any, options: Any) -> None:
-    server = shared_http_server("streamable-http", *options)
-    with toolset(StreamableHttpServerInfo(url=server.url)) as tools:
-        named = by_name(tools)
-        assert json.loads(named["add"].invoke(a=5, b=3))["structuredContent"] == {"result": 8}
-        expected = "2025-11-25" if "legacy" in options else "2026-07-28"
-        assert tools.connection.status().protocol_version == expected
+def test_an_alias_of_a_registry_has_the_tools_of_several_of_them_one_of_which_is_dead(
+    time_server, git_server, filesystem_server, everything_stdio, tmp_path: Path
+) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Buy tea.")
+    providers = {
+        "time": time_server.info(),
+        "git": git_server.info(),
+        "files": replace(filesystem_server, args=[*filesystem_server.args, str(tmp_path)]).info(),
+        "everything": everything_stdio.info(),
+        "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
+    }
+    allowed = ["get_current_time", "git_status", "git_log", "read_text_file", "echo"]
+    config = ToolConfig("assistant", list(providers), allowed, max_tool_call_turns=2, timeout_sec=60)
+    wanted = calls(
+        ("get_current_time", {"timezone": "Europe/Berlin"}),
+        ("git_status", {"repo_path": git_server.cwd}),
+        ("echo", {"message": "hi"}),
+        ("read_text_file", {"path": str(note)}),
+    )
+    with MCPRegistry(providers, [config]) as registry:
+        report = registry.health_check(timeout=START)
+        assert (report.ok, [each.ok for each in report["assistant"].providers]) == (True, [True] * 4 + [False])
+        generator = ScriptedChatGenerator([wanted, say("done")])
+        output, messages = registry.generate(generator, "go", tool_alias="assistant")
+    assert output == "done"
+    results = results_of({"messages": messages})
+    assert [each.error for each in results] == [False] * 4
+    for each, part in zip(results, ("Europe/Berlin", "branch", "hi", "Buy tea."), strict=True):
+        assert part in each.result
