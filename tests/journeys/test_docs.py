@@ -24,7 +24,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import types
 import urllib.error
 import urllib.request
@@ -35,7 +34,6 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-import yaml
 
 from examples.servers.running import calculator_over
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
@@ -46,8 +44,6 @@ from tests.support.pages import BLOCKS, NOT_IN_THE_TEST_ENVIRONMENT, PAGES, READ
 from tests.support.prepared import prepared_python
 from tests.support.processes import end, leader, run_to_end
 from tests.support.waiting import LIMIT, wait_until
-
-# Where the other major would do the same, once is enough.
 
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SHELL = [block for block in BLOCKS if block.language == "shell"]
@@ -165,10 +161,6 @@ def test_blocks_that_a_page_has_readers_save_in_a_file_await_nothing_outside_of_
     assert not [cell.id for page in in_one_file for cell in page.cells if cell.awaits]
 
 
-def test_pages_install_extras_from_a_checkout_until_they_are_published() -> None:
-    assert not [page.name for page in PAGES if re.search(r"pip install \"?mcp-haystack\[", page.text)]
-
-
 def test_every_python_block_compiles_and_imports_what_exists() -> None:
     missing = []
     for block in PYTHON:
@@ -275,18 +267,6 @@ def test_the_readme_installs_the_package_and_its_first_examples_work(tmp_path: P
     assert list(tmp_path.glob(".venv/lib/python*/site-packages/haystack_integrations/tools/mcp/mcp_tool.py"))
 
 
-def test_the_first_screen_has_the_two_commands_and_an_example_that_prints_its_value() -> None:
-    first = README.cells[0]
-    assert first.line < 25
-    assert first.printed[-1] == "8"
-    above = "\n".join(README.text.splitlines()[: first.line])
-    assert "`make demo`" in above and "`make test`" in above
-
-
-def test_every_block_says_its_language() -> None:
-    assert {block.language for block in BLOCKS} == {"python", "yaml", "shell", "console", "json", "text", "mermaid"}
-
-
 def test_every_file_is_used_by_another_block_of_its_page() -> None:
     unused = []
     for block in (block for block in BLOCKS if block.file or block.language == "yaml"):
@@ -317,13 +297,6 @@ def test_the_readme_and_the_site_lead_to_every_page_and_every_example_is_listed(
     assert sorted(f"docs/{name}" for name in site) == sorted(pages - {"CONTRIBUTING.md"})
     examples = {path.name for path in (ROOT / "examples").glob("*.py")} - {"scripted_chat.py"}
     assert examples == set(re.findall(r"\]\((\w+\.py)\)", (ROOT / "examples/README.md").read_text()))
-
-
-def test_extras_that_pages_name_exist() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    named = {extra for page in PAGES for extra in re.findall(r'pip install "(?:\.|mcp-haystack)\[(\w+)\]', page.text)}
-    assert named
-    assert named <= set(project["optional-dependencies"])
 
 
 # Modules, with all their public names, and single classes.
@@ -361,11 +334,3 @@ def test_every_name_that_the_guide_for_those_who_come_from_elsewhere_gives_exist
         return first in public and (not attribute or has(public[first], attribute))
 
     assert [name for name in named if not exists(name)] == []
-
-
-def test_the_workflow_uses_make_targets_that_exist() -> None:
-    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]
-    commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
-    targets = set(re.findall(r"^make (\w+)", commands, re.MULTILINE))
-    assert targets == {"coverage", "demo", "docs", "lint", "test", "types"}
-    assert all(re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.MULTILINE) for target in targets)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Pipelines with the components, without an Agent: against servers that nobody here wrote, and from YAML.
+Pipelines with the components, without an Agent, and from YAML.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.utils import Secret
+from mcp.server import MCPServer
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
@@ -128,16 +129,15 @@ async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
 def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
     source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
     source.write_documents([Document(content="the first note"), Document(content="something else")])
-    runner = MCPToolRunner(
-        MCPTool("count_words", InProcessServerInfo("tests.servers.inprocess_documents:server")),
-        inputs={"documents": list[Document]},
-    )
+    server = MCPServer("documents")
+
+    @server.tool(structured_output=False)
+    def count_words(documents: list[dict[str, Any]]) -> list[str]:
+        return [f"{len(document['content'].split())} words: {document['content']}" for document in documents]
+
+    runner = MCPToolRunner(MCPTool("count_words", InProcessServerInfo(server)), inputs={"documents": list[Document]})
     run(
-        {
-            "retriever": InMemoryBM25Retriever(source, top_k=1),
-            "runner": runner,
-            "writer": DocumentWriter(target),
-        },
+        {"retriever": InMemoryBM25Retriever(source, top_k=1), "runner": runner, "writer": DocumentWriter(target)},
         [("retriever.documents", "runner.documents"), ("runner.documents", "writer.documents")],
         {"retriever": {"query": "note"}},
     )
@@ -166,52 +166,29 @@ def stored_pipeline() -> Pipeline:
     http = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("MCP_TOKEN"))
     stdio = StdioServerInfo("/there/is/no/such/program", env={"KEY": Secret.from_env_var("MCP_TOKEN")})
     pipeline = Pipeline()
-    pipeline.add_component(
-        "fetcher",
-        MCPResourceFetcher(
-            http,
-            ["a://b"],
-            uri_template="a://{day}{?page}",
-            prefix="a://",
-            as_streams=True,
-            server_name="mine",
-            raise_on_failure=True,
-            max_resources=None,
-            max_concurrency=2,
-            connection_timeout=3,
-            invocation_timeout=None,
-            share=False,
-            handlers=MCPHandlers(roots=["/srv"]),
+    components = {
+        "fetcher": MCPResourceFetcher(
+            http, ["a://b"], uri_template="a://{day}{?page}", max_resources=None, handlers=MCPHandlers(roots=["/srv"])
         ),
-    )
-    pipeline.add_component(
-        "builder",
-        MCPPromptBuilder(
+        "builder": MCPPromptBuilder(
             stdio, "greet", ["name", "documents"], ["name"], arguments={"type": "a.b.C"}, system_role="first"
         ),
-    )
-    pipeline.add_component("llm", ScriptedChatGenerator([say("done")]))
-    pipeline.add_component(
-        "caller",
-        MCPToolCaller(
+        "llm": ScriptedChatGenerator([say("done")]),
+        "caller": MCPToolCaller(
             [MCPToolset(http, tool_names=["add"]), MCPResourceToolset(stdio, uris=["a://*"])],
-            raise_on_failure=True,
             max_concurrency=2,
             state_schema={"sum": {"type": list[float], "handler": keep_last}},
-            tool_streaming_callback_passthrough=True,
         ),
-    )
-    pipeline.add_component(
-        "runner",
-        MCPToolRunner(
+        "runner": MCPToolRunner(
             MCPTool("count", stdio),
             {"documents": list[Document], "limit": int},
             optional_inputs=["limit"],
             outputs={"total": list[float]},
             arguments={"type": "a.b.C"},
-            raise_on_failure=False,
         ),
-    )
+    }
+    for name, instance in components.items():
+        pipeline.add_component(name, instance)
     pipeline.connect("fetcher.documents", "builder.documents")
     pipeline.connect("fetcher.documents", "runner.documents")
     pipeline.connect("builder.prompt", "llm.messages")
