@@ -143,6 +143,8 @@ class TestSearching:
         toolset.close()
         run_agent(agent, tools=["routine_2", "routine_4"])
         assert shown(agent)[-1][:1] == ["search_tools"]
+        toolset.close()
+        assert len(toolset.spawn().get_selectable_tools()) == 11
         assert sorted(shown(agent)[-1][1:]) == ["routine_2", "routine_4"]
 
     def test_words_that_find_nothing_are_answered(self, toolset):

@@ -385,12 +385,18 @@ class TestStoring:
         assert (tool.connection_timeout, tool.invocation_timeout, tool.bound_arguments) == (7, 5, bound)
 
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
-        toolset = MCPToolset(COUNTER, tool_selection=ToolSelection(tool_filter=lambda _tool: True))
-        with pytest.raises(SerializationError, match="lambda"):
-            toolset.to_dict()
-        assert "lambda" in toolset._to_trace_dict()["data"]["tool_selection"]["tool_filter"]
-        with pytest.raises(ValueError, match=r"[Tt]oken"):
-            MCPTool("add", COUNTER, bound_arguments={"a": Secret.from_token(SECRET)}).to_dict()
+        bound = {"add": {"bound_arguments": {"a": Secret.from_token(SECRET)}}}
+        toolset = MCPToolset(COUNTER, tool_selection={"tool_filter": lambda _tool: True}, tool_overrides=bound)
+        traced = toolset._to_trace_dict()["data"]
+        assert "lambda" in traced["tool_selection"]["tool_filter"]
+        assert traced["tool_overrides"]["add"] == {"bound_arguments": ["a"]}
+        for owner, reason in (
+            (toolset, "lambda"),
+            (MCPTool("add", COUNTER, outputs_to_string={"handler": lambda value: value}), "lambda"),
+            (MCPTool("add", COUNTER, bound_arguments={"a": Secret.from_token(SECRET)}), "[Tt]oken"),
+        ):
+            with pytest.raises((SerializationError, ValueError), match=reason):
+                owner.to_dict()
 
 
 class TestTheSizeOfResults:
