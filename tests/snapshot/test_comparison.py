@@ -13,7 +13,6 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolSnapshot
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text, invisible_characters, visible_text
-from haystack_integrations.tools.mcp.snapshot import MCPDriftReport, MCPToolDrift
 from tests.support.rows import rows
 
 
@@ -151,23 +150,18 @@ def test_a_path_and_a_server_info_are_told_what_can_be_compared(other):
 def test_a_renamed_tool_is_gone_and_new():
     report = compared([define()], [define(name="find")])
     assert [(drift.tool, drift.kind) for drift in report] == [("find", "added"), ("search", "removed")]
-    assert report.tools == ["find", "search"]
-    assert report.kinds == ["added", "removed"]
-    assert report.summary() == "'find' (added), 'search' (removed)"
+    assert (report.tools, report.kinds, len(report)) == (["find", "search"], ["added", "removed"], 2)
+    assert str(report) == "tool 'find': it is new\ntool 'search': it is gone"
 
 
-def test_a_summary_stays_short():
-    report = compared([], [define(name=f"tool_{number}") for number in range(500)])
-    assert len(report) == 500
-    assert len(report.summary()) < 300
-    assert report.summary().endswith(", and 490 more")
-
-
-def test_a_summary_for_models_does_not_name_new_tools():
+def test_a_summary_is_short_and_for_models_does_not_name_new_tools():
     new = [define(name="a\nb\u200b"), define(name="x" * 500)]
     report = compared([define()], [define(description="Other."), *new])
     assert report.summary(names_of_new_tools=False) == "'search' (description), 2 new tools"
     assert report.summary() == f"'a\\nb\\u200b' (added), 'search' (description), '{'x' * 128}…' (added)"
+    report = compared([], [define(name=f"tool_{number}") for number in range(500)])
+    assert len(report.summary()) < 300
+    assert report.summary().endswith(", and 490 more")
 
 
 def test_instructions_are_compared_if_both_sides_have_them():
@@ -187,14 +181,6 @@ def test_a_report_shows_what_people_would_not_see():
     assert str(report) == (
         'tool \'search\': another text (/description)\n  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
     )
-
-
-def test_a_report_is_written_like_any_other_object():
-    report = compared([], [define()])
-    assert report == MCPDriftReport(drifts=(MCPToolDrift("search", "added", after=report.drifts[0].after),))
-    assert "%s" % report == str(report) == "tool 'search': it is new"  # noqa: UP031 (as loggers do)
-    assert repr(report).startswith("MCPDriftReport(drifts=(MCPToolDrift(tool='search', kind='added', after=")
-    assert (len(report), bool(report), list(report)) == (1, True, list(report.drifts))
 
 
 @rows(

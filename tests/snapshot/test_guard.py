@@ -9,6 +9,7 @@ What a toolset with a snapshot does: cold, while its server keeps its word, and 
 import asyncio
 import gc
 import weakref
+from contextlib import nullcontext
 
 import pytest
 
@@ -89,10 +90,9 @@ def test_a_cold_toolset_has_all_tools_and_asks_nobody(pinned, requests):
     asyncio.run(toolset.warm_up_async())
     with toolset:
         assert names(toolset) == ALL
-    assert toolset["add"].description == "Add two numbers."
-    assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
-    assert toolset["add"].parameters["required"] == ["a", "b"]
-    assert toolset["add"].annotations.read_only_hint is False
+    add = toolset["add"]
+    assert (add.description, add.annotations.read_only_hint) == ("Add two numbers.", False)
+    assert list(add.parameters["properties"]) == add.parameters["required"] == ["a", "b"]
     assert toolset.instructions == INSTRUCTIONS
     assert toolset.connection.status().state == "idle"
     assert requests == []
@@ -120,18 +120,6 @@ def test_the_order_in_which_a_server_lists_parameters_does_not_change_what_model
     server.add_tool(add, description="Add two numbers.", annotations=snapshot.tools[0].as_tool().annotations)
     toolset.refresh()
     assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
-
-
-def test_eager_connect_and_refresh_check_at_once(pinned, server, requests):
-    pinned(eager_connect=True)
-    assert "@tools/list" in requests
-    pull(server, "description")
-    with pytest.raises(MCPDriftError):
-        pinned(eager_connect=True, share=False)
-    with pytest.raises(MCPDriftError):
-        pinned(share=False).refresh()
-    with pytest.raises(MCPDriftError):
-        asyncio.run(pinned(share=False).refresh_async())
 
 
 CHANGES = {
@@ -162,8 +150,11 @@ def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server,
     assert described(toolset) == cold
     assert toolset.instructions == INSTRUCTIONS
     # It is looked at again, until it is as it was.
+    for look in (toolset.warm_up, toolset.refresh, lambda: asyncio.run(toolset.refresh_async())):
+        with pytest.raises(MCPDriftError):
+            look()
     with pytest.raises(MCPDriftError):
-        toolset.warm_up()
+        pinned(eager_connect=True, share=False)
 
 
 @pytest.mark.parametrize("on_drift", ["error", "quarantine"])
@@ -180,35 +171,37 @@ def test_a_server_that_is_as_before_is_used_again(pinned, server, on_drift):
 
 
 @pytest.mark.parametrize(
-    ("change", "hidden", "refused"),
+    ("change", "refused"),
     [
-        ("description", ["add"], ["add"]),
-        ("schema", ["add"], ["add"]),
-        ("tightened", ["add"], ["add"]),
-        ("new", [], ["wipe"]),
-        ("gone", [], ["note"]),
-        ("instructions", [], []),
+        ("description", "add"),
+        ("schema", "add"),
+        ("tightened", "add"),
+        ("new", "wipe"),
+        ("gone", "note"),
+        ("instructions", None),
     ],
 )
-def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change, hidden, refused):
-    toolset = pinned(on_drift="quarantine")
+def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change, refused):
+    toolset = pinned(on_drift="quarantine", tool_names=None if change == "new" else ALL)
     held = {tool.remote_name: tool for tool in toolset}
     pull(server, change)
-    for name in refused:
-        with pytest.raises(MCPDriftedCallError, match=f"'{name}'") if name in held else pytest.raises(KeyError):
-            toolset[name].invoke()
-    for name in set(ALL) - {"pull"} - set(refused):
-        held[name].invoke(**({"text": "a"} if name == "note" else {"a": 1, "b": 2}))
+    if refused in held:
+        with pytest.raises(MCPDriftedCallError, match=f"'{refused}'"):
+            held[refused].invoke()
+    for name, arguments in {"add": {"a": 1, "b": 2}, "note": {"text": "a"}}.items():
+        if name != refused:
+            held[name].invoke(**arguments)
     # The tools that are seen change with the next run only.
     assert names(toolset) == ALL
     toolset.warm_up()
-    assert names(toolset) == [name for name in ALL if name not in hidden]
+    assert names(toolset) == [name for name in ALL if name != refused or change == "gone"]
     assert toolset.instructions == INSTRUCTIONS
-    for name in hidden:
-        with pytest.raises(KeyError, match="it is not as in the snapshot"):
-            toolset[name]
+    if refused and change != "gone":
+        with pytest.raises(KeyError, match="the server has it, but it is not as in the snapshot"):
+            toolset[refused]
+    if refused == "add":
         with pytest.raises(MCPDriftedCallError):
-            held[name].invoke()
+            held["add"].invoke()
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
@@ -220,40 +213,9 @@ def test_a_warning_goes_on_with_what_the_server_says(pinned, server, change, cap
     toolset.refresh()
     expected = {"new": [*ALL, "wipe"], "gone": ["add", "pull"]}
     assert sorted(names(toolset)) == sorted(expected.get(change, ALL))
-    assert any("not those of the snapshot" in record.getMessage() for record in caplog.records)
-    if change == "schema":
-        assert "a" in toolset["add"].parameters["properties"]
+    assert "not those of the snapshot" in caplog.text
     if change == "instructions":
         assert "keys" in toolset.instructions
-
-
-@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
-def test_annotations_that_promise_more_are_always_an_error(pinned, server, on_drift):
-    toolset = pinned(on_drift=on_drift)
-    pull(server, "relaxed")
-    with pytest.raises(MCPDriftedCallError, match="annotations_relaxed"):
-        toolset["note"].invoke(text="a")
-    with pytest.raises(MCPDriftError):
-        toolset.warm_up()
-
-
-def test_a_change_is_looked_at_as_soon_as_the_server_tells_of_it(pinned, caplog):
-    toolset = pinned(on_drift="quarantine")
-    toolset["pull"].call(change="description", tell=True)
-    wait_until(lambda: toolset._fetched is not None, "the tools are listed again")
-    assert names(toolset) == ALL
-    toolset.warm_up()
-    assert names(toolset) == ["note", "pull"]
-    assert [record for record in caplog.records if "'add' (description)" in record.getMessage()]
-
-
-def test_it_is_said_of_a_tool_of_tool_names_that_it_is_hidden(pinned, server):
-    toolset = pinned(on_drift="quarantine", tool_names=["note", "add"])
-    pull(server, "description")
-    toolset.refresh()
-    assert names(toolset) == ["note"]
-    with pytest.raises(KeyError, match="the server has it, but it is not as in the snapshot"):
-        toolset["add"]
 
 
 def test_drift_has_one_line_in_the_log(pinned, server, caplog):
@@ -289,22 +251,13 @@ def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
     toolset.warm_up()
     assert names(toolset) == ["memo", "sums_add"]
     assert names(pinned(tool_selection=ToolSelection(exclude_tools=["p*"]), share=False)) == ["add", "note"]
-    assert names(pinned(tool_selection=ToolSelection(required_hints={"read_only_hint": True}), share=False)) == []
-
-
-def test_a_filter_chooses_among_new_tools_only(pinned, server):
-    toolset = pinned(tool_selection=ToolSelection(tool_filter=lambda tool: tool.name != "wipe"))
-    pull(server, "new")
-    assert toolset["add"].call(a=1, b=2).text == "3"
-    toolset.warm_up()
-    assert names(toolset) == ALL
-
-
-def test_a_tool_whose_annotations_would_hide_it_has_drifted(pinned, server, snapshot):
+    read_only = pinned(tool_selection=ToolSelection(required_hints={"read_only_hint": True}), share=False)
+    assert names(read_only) == []
+    # Annotations that would hide a tool have drifted.
     pull(server, "tightened")
-    toolset = pinned(tool_selection=ToolSelection(required_hints={"open_world_hint": True}))
+    hidden = pinned(tool_selection=ToolSelection(required_hints={"open_world_hint": True}), share=False)
     with pytest.raises(MCPDriftError, match="'add' \\(annotations\\)"):
-        toolset.refresh()
+        hidden.refresh()
 
 
 def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, server, snapshot, tmp_path):
@@ -338,49 +291,30 @@ def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
         pull(server, "description")
         if on_drift == "warn":
             assert tool.call(a=1, b=2).text == "3"
-            tool.warm_up()
-            assert "ssh" in tool.description
-            return
-        with pytest.raises(MCPDriftedCallError, match="'add' \\(description\\)"):
-            tool.invoke(a=1, b=2)
-        if on_drift == "error":
-            with pytest.raises(MCPDriftError):
-                tool.warm_up()
         else:
+            with pytest.raises(MCPDriftedCallError, match="'add' \\(description\\)"):
+                tool.invoke(a=1, b=2)
+        with pytest.raises(MCPDriftError) if on_drift == "error" else nullcontext():
             tool.warm_up()
-        assert tool.description == "Add two numbers."
+        assert ("ssh" in tool.description) is (on_drift == "warn")
 
 
 def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, server, requests):
-    def passes_on(call, call_next):
-        return call_next(call)
-
-    toolset = pinned(interceptors=[passes_on])
+    toolset = pinned(interceptors=[lambda call, call_next: call_next(call)])
     pull(server, "description")
-    with pytest.raises(MCPDriftedCallError):
-        toolset.connection.call_tool("add", {"a": 1, "b": 2})
-    with pytest.raises(MCPDriftedCallError):
-        asyncio.run(toolset.connection.call_tool_async("add", {"a": 1, "b": 2}))
-    with pytest.raises(MCPDriftedCallError):
-        toolset["add"].invoke(a=1, b=2)
+    given = {"a": 1, "b": 2}
+    for call in (
+        lambda: toolset.connection.call_tool("add", given),
+        lambda: asyncio.run(toolset.connection.call_tool_async("add", given)),
+        lambda: toolset["add"].invoke(**given),
+    ):
+        with pytest.raises(MCPDriftedCallError):
+            call()
     assert "@tools/call" not in requests
 
 
 @every_way
-def test_a_session_that_is_lost_is_checked_when_it_is_back(rug_puller, kind):
-    peer = rug_puller(kind)
-    snapshot = captured(peer.reach())
-    with MCPToolset(peer.reach(), snapshot=snapshot) as toolset:
-        assert toolset["note"].call(text="a").text == "a"
-        toolset["pull"].call(change="schema")  # the server does not tell
-        peer.restart()
-        with pytest.raises(MCPDriftedCallError, match="input_schema"):
-            toolset["note"].invoke(text="b")
-        assert peer.calls() == ["note"]
-
-
-@every_way
-def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_puller, kind):
+def test_what_changes_in_a_session_or_while_it_is_lost_is_checked_before_the_next_call(rug_puller, kind):
     peer = rug_puller(kind)
     snapshot = captured(peer.reach())
     one = MCPTool("note", peer.reach(), snapshot=snapshot)
@@ -391,6 +325,13 @@ def test_a_change_of_which_the_server_tells_is_checked_before_the_next_call(rug_
             for _ in range(100):  # over HTTP, it may tell after its answer
                 toolset["note"].invoke(text="b")
         assert one.call(text="c").text == "c"
+    with MCPToolset(peer.reach(), snapshot=(snapshot := captured(peer.reach()))) as toolset:
+        toolset["pull"].call(change="schema")  # the server does not tell
+        peer.restart()
+        called = len(peer.calls())
+        with pytest.raises(MCPDriftedCallError, match="input_schema"):
+            toolset["note"].invoke(text="b")
+        assert len(peer.calls()) == called
 
 
 def test_invisible_characters_are_not_shown_to_models(server, caplog):
@@ -400,36 +341,30 @@ def test_invisible_characters_are_not_shown_to_models(server, caplog):
     server.add_tool(count, description="Count\u200b it.\U000e0041", title="C\u2060ount")
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
-        assert toolset["count"].description == "Count it."
-        assert toolset["count"].title == "Count"
-    told = [record.getMessage() for record in caplog.records if "Invisible characters" in record.getMessage()]
-    assert len(told) == 1
-    assert "'count'" in told[0]
-    cold = MCPToolset(InProcessServerInfo(server), snapshot=snapshot)
-    assert cold["count"].description == "Count it."
-    # It is part of what is compared.
+        assert (toolset["count"].description, toolset["count"].title) == ("Count it.", "Count")
+    [told] = [record.getMessage() for record in caplog.records if "Invisible characters" in record.getMessage()]
+    assert "'count'" in told
+    # They are part of what is compared.
     server.remove_tool("count")
     server.add_tool(count, description="Count it.", title="C\u2060ount")
-    with pytest.raises(MCPDriftError, match="'count' \\(description\\)"):
-        cold.refresh()
-    cold.close()
+    with MCPToolset(InProcessServerInfo(server), snapshot=snapshot) as cold:
+        assert cold["count"].description == "Count it."
+        with pytest.raises(MCPDriftError, match="'count' \\(description\\)"):
+            cold.refresh()
 
 
-@pytest.mark.parametrize(("on_drift", "shown"), [("error", None), ("quarantine", ["look"]), ("warn", ["look", "open"])])
-def test_a_tool_for_apps_that_is_shown_to_models_has_drifted(on_drift, shown):
+def test_a_tool_for_apps_that_is_shown_to_models_has_drifted():
     app = {"ui": {"visibility": ["app"]}}
     server = ForeignServer(definition("look"), definition("open", meta=app))
     with MCPConnection(server.info) as connection:
         snapshot = MCPToolSnapshot.capture(connection)
     server.tools = [definition("look"), definition("open")]
-    assert [drift.kind for drift in snapshot.compare(MCPToolSnapshot.from_tools(server.tools))] == ["added"]
-    with MCPToolset(server.info, snapshot=SnapshotCheck(snapshot, on_drift)) as toolset:
-        if shown is None:
-            with pytest.raises(MCPDriftError, match=r"'open' \(added\)"):
-                toolset.refresh()
-        else:
+    for on_drift, shown in (("quarantine", ["look"]), ("warn", ["look", "open"])):
+        with MCPToolset(server.info, snapshot=SnapshotCheck(snapshot, on_drift)) as toolset:
             toolset.refresh()
-            assert [tool.name for tool in toolset] == shown
+            assert names(toolset) == shown
+    with MCPToolset(server.info, snapshot=snapshot) as toolset, pytest.raises(MCPDriftError, match=r"'open' \(added\)"):
+        toolset.refresh()
 
 
 def test_each_user_is_guarded(rug_puller):
@@ -447,15 +382,17 @@ def test_each_user_is_guarded(rug_puller):
         assert names(toolset) == ALL
 
 
-def test_a_filter_that_fails_lets_no_call_through(pinned, server, requests):
+def test_a_filter_chooses_among_new_tools_and_lets_no_call_through_if_it_fails(pinned, server, requests):
     def fails(_tool):
         raise RuntimeError("no filter today")
 
     toolset = pinned(tool_selection=ToolSelection(tool_filter=fails))
+    choosy = pinned(tool_selection=ToolSelection(tool_filter=lambda tool: tool.name != "wipe"), share=False)
     assert names(toolset) == ALL
     assert toolset["add"].call(a=1, b=2).text == "3"  # it is asked about new tools only
     toolset.close()
     pull(server, "new")
+    assert choosy["add"].call(a=1, b=2).text == "3"
     requests.clear()
     with pytest.raises(MCPInvocationError, match="`tool_filter` failed for tool 'wipe'"):
         toolset["add"].invoke(a=1, b=2)

@@ -25,7 +25,6 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError
 from tests.servers.rug_pulling_server import build_server, pull
-from tests.support.executors import recorded_traces
 
 SERVER = "tests.servers.rug_pulling_server:server"
 
@@ -36,29 +35,21 @@ def snapshot():
         return MCPToolSnapshot.capture(toolset)
 
 
-def shown(toolset):
-    return [tool.tool_spec for tool in toolset]
-
-
 @pytest.mark.parametrize("form", ["object", "path"])
 def test_a_pipeline_with_a_snapshot_survives_yaml(snapshot, form, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     snapshot.save("sums.json")
-    given = snapshot if form == "object" else "sums.json"
-    toolset = MCPToolset(
-        InProcessServerInfo(SERVER), snapshot=SnapshotCheck(given, on_drift="quarantine"), tool_name_prefix="p"
-    )
+    check = SnapshotCheck(snapshot if form == "object" else "sums.json", on_drift="quarantine")
+    toolset = MCPToolset(InProcessServerInfo(SERVER), snapshot=check, tool_name_prefix="p")
     pipeline = Pipeline()
     pipeline.add_component("caller", MCPToolCaller(toolset))
     text = pipeline.dumps()
     assert ("sums.json" in text) is (form == "path")
     loaded = Pipeline.loads(text)
     assert loaded.dumps() == text
-    [restored] = [loaded.get_component("caller").tools]
-    assert restored.snapshot == snapshot
-    assert restored.on_drift == "quarantine"
-    assert restored.to_dict() == toolset.to_dict()
-    assert shown(restored) == shown(toolset)
+    restored = loaded.get_component("caller").tools
+    assert (restored.snapshot, restored.on_drift) == (snapshot, "quarantine")
+    assert [tool.tool_spec for tool in restored] == [tool.tool_spec for tool in toolset]
     assert [list(tool.parameters["properties"]) for tool in restored] == [["a", "b"], ["change", "tell"]]
     assert restored.connection.status().state == "idle"
 
@@ -111,28 +102,15 @@ def test_a_single_tool_and_a_tool_of_a_toolset_are_stored_with_their_snapshot(sn
     check = SnapshotCheck(snapshot, on_drift="warn")
     info = InProcessServerInfo(SERVER)
     for each in (MCPTool("add", info, snapshot=check), MCPToolset(info, snapshot=check)["add"]):
-        loaded = MCPTool.from_dict(each.to_dict())
-        assert loaded.to_dict() == each.to_dict()
-        assert loaded.tool_spec == each.tool_spec
-        assert loaded.on_drift == "warn"
-
-
-def test_pickles_keep_the_snapshot(snapshot):
-    toolset = MCPToolset(InProcessServerInfo(SERVER), snapshot=snapshot)
-    assert shown(pickle.loads(pickle.dumps(toolset))) == shown(toolset)  # noqa: S301
-    assert pickle.loads(pickle.dumps(snapshot)) == snapshot  # noqa: S301
+        for loaded in (MCPTool.from_dict(each.to_dict()), pickle.loads(pickle.dumps(each))):  # noqa: S301
+            assert loaded.to_dict() == each.to_dict()
+            assert (loaded.tool_spec, loaded.on_drift) == (each.tool_spec, "warn")
 
 
 def test_traces_have_the_hashes_and_not_the_texts(snapshot):
-    toolset = MCPToolset(InProcessServerInfo(SERVER), snapshot=snapshot)
-    traced = toolset._to_trace_dict()
+    traced = MCPToolset(InProcessServerInfo(SERVER), snapshot=snapshot)._to_trace_dict()
     assert traced["data"]["snapshot"]["snapshot"]["tools"] == snapshot.hashes
-    with recorded_traces(content=True) as tracer:
-        pipeline = Pipeline()
-        pipeline.add_component("caller", MCPToolCaller(toolset))
-        pipeline.run({"messages": []})
-        pipeline.get_component("caller").close()
-    assert tracer.recorded
+    assert "Add two numbers." not in str(traced)
 
 
 def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers():
