@@ -12,8 +12,7 @@ import socket
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,7 +20,7 @@ from haystack_integrations.tools.mcp import AsyncExecutor
 from haystack_integrations.tools.mcp.executor import ExecutorStartError
 from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT
 
 # No test waits for this.
 LONG = 1000.0
@@ -86,20 +85,6 @@ class Sleeper:
             raise
 
 
-class Counted:
-    """
-    A function that counts its calls.
-    """
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        self.function = function
-        self.calls = 0
-
-    def __call__(self, *args: object, **options: object) -> object:
-        self.calls += 1
-        return self.function(*args, **options)
-
-
 async def fail() -> None:
     msg = "no luck"
     raise LookupError(msg)
@@ -115,10 +100,6 @@ class TestInstance:
         futures = together([AsyncExecutor.get_instance] * 16)
         assert {future.result(timeout=LIMIT) for future in futures} == {AsyncExecutor.get_instance()}
 
-    def test_has_a_running_loop_in_a_daemon_thread(self, executor):
-        assert executor.get_loop().is_running()
-        assert executor._thread.daemon
-
     def test_that_can_start_no_thread_is_an_error_with_the_cause(self, monkeypatch):
         start, here = threading.Thread.start, threading.current_thread()
 
@@ -132,12 +113,6 @@ class TestInstance:
             with pytest.raises(ExecutorStartError) as raised:
                 AsyncExecutor()
         assert str(raised.value) == "the event loop for MCP sessions could not be started: can't start new thread"
-
-    def test_that_was_shut_down_takes_nothing_more(self):
-        executor, called = AsyncExecutor(), []
-        executor.shutdown()
-        assert executor.post(lambda: called.append(1)) is False
-        assert called == []
 
     def test_uses_uvloop_if_it_is_installed(self, executor):
         uvloop = pytest.importorskip("uvloop")
@@ -182,28 +157,15 @@ class TestRunAndRunAsync:
             run(give_up())
 
 
-class TestRun:
-    def test_gives_the_result(self, executor):
-        assert executor.run(asyncio.sleep(0, "done"), timeout=LIMIT) == "done"
+def test_in_its_own_thread_the_executor_says_what_to_do_instead_of_blocking(executor):
+    async def run_inside() -> str:
+        with pytest.raises(RuntimeError, match=r"own event loop.*run_async"):
+            executor.run(asyncio.sleep(0))
+        with pytest.raises(RuntimeError, match="another thread"):
+            executor.shutdown()
+        return "not blocked"
 
-    def test_from_its_own_thread_says_what_to_do_instead_of_blocking(self, executor):
-        async def run_inside() -> str:
-            with pytest.raises(RuntimeError, match=r"own event loop.*run_async"):
-                executor.run(asyncio.sleep(0))
-            with pytest.raises(RuntimeError, match="another thread"):
-                executor.shutdown()
-            return "not blocked"
-
-        assert executor.run(run_inside(), timeout=LIMIT) == "not blocked"
-
-    def test_of_many_threads_runs_together(self, executor):
-        everybody = asyncio.Barrier(20)
-
-        async def meet() -> int:
-            return await everybody.wait()
-
-        futures = together([lambda: executor.run(meet(), timeout=LIMIT)] * 20)
-        assert sorted(future.result(timeout=LIMIT) for future in futures) == list(range(20))
+    assert executor.run(run_inside(), timeout=LIMIT) == "not blocked"
 
 
 class TestRunAsync:
@@ -222,23 +184,6 @@ class TestRunAsync:
         with pytest.raises(asyncio.CancelledError):
             await caller
         assert await asyncio.to_thread(sleeper.was_cancelled.wait, LIMIT)
-
-    def test_of_a_loop_that_is_closed_meanwhile_keeps_nothing_of_it(self, executor):
-        async def end(end: asyncio.Event, began: threading.Event) -> None:
-            began.set()
-            await end.wait()
-
-        ending, began, loop = asyncio.Event(), threading.Event(), asyncio.new_event_loop()
-        caller = loop.create_task(executor.run_async(end(ending, began), timeout=LONG))
-        loop.run_until_complete(asyncio.sleep(0))
-        assert began.wait(LIMIT)
-        loop.set_exception_handler(lambda *_: None)  # a task that is not finished is destroyed
-        loop.close()
-        executor.post(ending.set)
-        executor.run(asyncio.sleep(0), timeout=LIMIT)
-        gone = weakref.ref(loop)
-        del loop, caller
-        wait_until(lambda: gc.collect() is None or gone() is None, "the end of the loop")
 
     async def test_is_not_a_cancelled_caller_when_the_executor_ends(self, executor):
         sleeper = Sleeper()
@@ -261,42 +206,8 @@ class TestRunAsync:
         with pytest.raises(asyncio.CancelledError):
             await given_up
 
-    def test_whose_loop_was_closed_meanwhile_harms_no_other(self, executor, caplog):
-        go_on = threading.Event()
-
-        async def answer() -> None:
-            await asyncio.to_thread(go_on.wait, LIMIT)
-
-        loop = asyncio.new_event_loop()
-        waiting = executor.run_async(answer())
-        task = loop.create_task(waiting)
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-        go_on.set()
-        executor.shutdown()
-        assert not task.done()
-        assert not caplog.records
-        task._log_destroy_pending = False
-
-    async def test_that_end_together_wake_the_loop_once(self, executor, monkeypatch):
-        everybody, loop = asyncio.Barrier(20), asyncio.get_running_loop()
-
-        async def meet() -> int:
-            return await everybody.wait()
-
-        operations = [executor.run_async(meet(), timeout=LIMIT) for _ in range(20)]
-        hold = threading.Event()
-        executor.post(lambda: hold.wait(LIMIT))  # until then, the executor starts nothing
-        tasks = list(map(asyncio.create_task, operations))
-        await asyncio.sleep(0)
-        with monkeypatch.context() as patch:
-            patch.setattr(loop, "call_soon_threadsafe", call_soon_threadsafe := Counted(loop.call_soon_threadsafe))
-            hold.set()
-            assert sorted(await asyncio.gather(*tasks)) == list(range(20))
-        assert call_soon_threadsafe.calls < 5
-
     @pytest.mark.parametrize("is_closed_first", [True, False], ids=["closed-then-ended", "ended-then-closed"])
-    def test_keeps_no_closed_loop_alive(self, executor, is_closed_first):
+    def test_keeps_no_closed_loop_alive_and_harms_no_other(self, executor, is_closed_first, caplog):
         go_on = asyncio.Event()
 
         async def answer() -> None:
@@ -314,6 +225,7 @@ class TestRunAsync:
         loop.close()
         if is_closed_first:
             let_it_end()
+        assert not task.done()
         task._log_destroy_pending = False
         reference = weakref.ref(loop)
         del loop, task
@@ -323,48 +235,38 @@ class TestRunAsync:
         executor.run(asyncio.sleep(0))
         gc.collect()
         assert reference() is None
+        assert not caplog.records
 
 
-class TestRunBackground:
-    def test_runs_until_the_stop_event_is_set(self, executor):
-        async def serve(stop: asyncio.Event) -> str:
+def test_a_background_task_runs_in_the_loop_until_its_stop_event_is_set(executor):
+    def serve(stop: asyncio.Event):
+        assert executor.in_loop_thread()
+
+        async def wait() -> str:
             await stop.wait()
             return "stopped"
 
-        future, stop = executor.run_background(serve)
-        assert not future.done()
-        executor.get_loop().call_soon_threadsafe(stop.set)
-        assert future.result(timeout=LIMIT) == "stopped"
+        return wait()
 
-    def test_calls_the_factory_in_the_loop(self, executor):
-        async def nothing() -> None:
-            pass
-
-        def factory(_stop: asyncio.Event):
-            assert executor.in_loop_thread()
-            return nothing()
-
-        future, _ = executor.run_background(factory)
-        assert future.result(timeout=LIMIT) is None
+    future, stop = executor.run_background(serve)
+    assert not future.done()
+    executor.get_loop().call_soon_threadsafe(stop.set)
+    assert future.result(timeout=LIMIT) == "stopped"
 
 
 class TestShutdown:
-    def test_cancels_what_runs_and_says_so(self, executor):
+    def test_cancels_what_runs_and_lets_nothing_run_afterwards(self, executor):
         sleeper = Sleeper()
         caller = in_thread(executor.run, sleeper.sleep())
         assert sleeper.runs.wait(LIMIT)
         executor.shutdown()
         assert sleeper.was_cancelled.is_set()
         assert "shut down" in str(caller.exception(timeout=LIMIT))
-        assert not executor._thread.is_alive()
-
-    def test_lets_nothing_run_afterwards(self, executor):
-        executor.shutdown()
         with pytest.raises(RuntimeError, match=r"get_instance\(\) returns a running one"):
             executor.run(asyncio.sleep(0))
         with pytest.raises(RuntimeError, match="shut down"):
             executor.run_background(lambda _: asyncio.sleep(0))
-        assert executor.post(lambda: None) is False
+        assert executor.post(lambda: pytest.fail("it ran")) is False
 
     def test_does_not_wait_for_ever_for_what_refuses_to_end(self, executor, caplog):
         go_on = threading.Event()
@@ -411,29 +313,28 @@ def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_s
     assert ran.is_set()
 
 
+@rows("iterations", range(4))
 @pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
-def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, is_async):
-    for iterations in range(4):
-        executor = AsyncExecutor()
-        is_ending, runs = asyncio.Event(), threading.Event()
+def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, is_async, iterations):
+    executor = AsyncExecutor()
+    is_ending, runs = asyncio.Event(), threading.Event()
 
-        async def end_with_the_loop() -> str:
-            runs.set()  # noqa: B023
-            await is_ending.wait()  # noqa: B023
-            return "done"
+    async def end_with_the_loop() -> str:
+        runs.set()
+        await is_ending.wait()
+        return "done"
 
-        async def hook() -> None:
-            is_ending.set()  # noqa: B023
-            for _ in range(iterations):  # noqa: B023
-                await asyncio.sleep(0)
+    async def hook() -> None:
+        is_ending.set()
+        for _ in range(iterations):
+            await asyncio.sleep(0)
 
-        monkeypatch.setattr(AsyncExecutor, "before_shutdown", [hook])
-        coro = end_with_the_loop()
-        call = partial(asyncio.run, executor.run_async(coro)) if is_async else partial(executor.run, coro)
-        future = in_thread(call)
-        assert runs.wait(LIMIT)
-        executor.shutdown()
-        try:
-            assert future.result(timeout=LIMIT) == "done"
-        except RuntimeError as error:
-            assert "shut down" in str(error)
+    monkeypatch.setattr(AsyncExecutor, "before_shutdown", [hook])
+    coro = end_with_the_loop()
+    future = in_thread(asyncio.run, executor.run_async(coro)) if is_async else in_thread(executor.run, coro)
+    assert runs.wait(LIMIT)
+    executor.shutdown()
+    try:
+        assert future.result(timeout=LIMIT) == "done"
+    except RuntimeError as error:
+        assert "shut down" in str(error)
