@@ -41,10 +41,7 @@ def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
     return ArgumentCheck("tool", SCHEMA).check(arguments, strict=strict)
 
 
-NO_NUMBERS = ["nan", "inf", "-Infinity", "0x10", "1e", "", "1 0", "1e999", "9" * 5000]
-
-
-@rows("text", NO_NUMBERS, ids=lambda text: repr(text[:12]))
+@rows("text", ["nan", "-Infinity", "0x10", "1e", "", "1 0", "1e999", "9" * 5000])
 @rows("name", ["count", "share", "price", "perhaps"])
 def test_only_numbers_of_json_are_numbers(name: str, text: str):
     with pytest.raises(ToolError, match=rf"^Invalid arguments for tool 'tool': '{name}' must be of type "):
@@ -52,47 +49,22 @@ def test_only_numbers_of_json_are_numbers(name: str, text: str):
 
 
 @rows(
-    ("text", "number"),
-    [("10", 10), (" -3 ", -3), ("+4", 4), ("1.0", 1), ("12345678901234567890.0", 12345678901234567890)],
-)
-@rows("name", ["count", "perhaps"])
-def test_a_text_is_read_as_an_integer(name: str, text: str, number: int):
-    read = checked({name: text})[name]
-    assert (read, type(read)) == (number, int)
-
-
-def test_texts_are_read_as_numbers_and_in_pairs():
-    assert checked({"share": "0.5", "price": ".25", "pair": ["1", "1"], "counts": {"a": "2"}, "either": "3"}) == {
-        "share": 0.5,
-        "price": 0.25,
-        "pair": [1, "1"],
-        "counts": {"a": 2},
-        "either": "3",
-    }
-
-
-@rows("strict", [True, False])
-def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
-    arguments = {"count": 1.0, "perhaps": 2.0, "counts": {"a": 3.0}, "pair": [4.0, "x"], "share": 1.0, "either": 5.0}
-    read = json.dumps(checked(arguments, strict=strict))
-    assert read == '{"count": 1, "perhaps": 2, "counts": {"a": 3}, "pair": [4, "x"], "share": 1.0, "either": 5}'
-    with pytest.raises(ToolError, match="'count' must be of type integer"):
-        checked({"count": 1.5}, strict=strict)
-
-
-@pytest.mark.parametrize(
     ("arguments", "read"),
     [
-        ({"counts": '{"a": "1"}'}, {"counts": {"a": 1}}),
-        ({"pair": ' ["1", "x"]'}, {"pair": [1, "x"]}),
+        ({"count": " -3 ", "perhaps": "+4"}, {"count": -3, "perhaps": 4}),
+        ({"count": "1.0"}, {"count": 1}),
+        ({"count": "12345678901234567890.0"}, {"count": 12345678901234567890}),
+        ({"share": "0.5", "price": ".25"}, {"share": 0.5, "price": 0.25}),
+        ({"pair": ["1", "1"], "either": "3"}, {"pair": [1, "1"], "either": "3"}),
+        ({"counts": '{"a": "2"}'}, {"counts": {"a": 2}}),
         ({"maybe": '["a"]'}, {"maybe": ["a"]}),
         ({"maybe": None}, {"maybe": None}),
         ({"either": "[1]"}, {"either": "[1]"}),
         ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
     ],
 )
-def test_a_text_of_json_is_read_as_the_object_or_list_that_is_wanted(arguments: dict[str, Any], read: dict[str, Any]):
-    assert checked(arguments) == read
+def test_texts_are_read_as_what_is_wanted_and_refused_strictly(arguments: dict[str, Any], read: dict[str, Any]):
+    assert json.dumps(checked(arguments)) == json.dumps(read)
     if arguments != read:
         with pytest.raises(ToolError, match="must be of type"):
             checked(arguments, strict=True)
@@ -100,26 +72,28 @@ def test_a_text_of_json_is_read_as_the_object_or_list_that_is_wanted(arguments: 
 
 def test_null_for_what_is_optional_is_as_if_it_were_left_out():
     assert checked({"share": None, "maybe": None, "count": 1}) == {"maybe": None, "count": 1}
-    with pytest.raises(ToolError, match=r"'counts\.a' must be of type"):
-        checked({"counts": {"a": None}})
-    with pytest.raises(ToolError, match="'share' must be of type number"):
-        checked({"share": None}, strict=True)
     with pytest.raises(ToolError, match="'count' must be of type integer"):
         ArgumentCheck("tool", {**SCHEMA, "required": ["count"]}).check({"count": None}, strict=False)
 
 
-@pytest.mark.parametrize("text", ['{"a": 1', "[1]", "1", '"a"', "null", "[" * 100_000])
-def test_other_texts_are_no_objects(text: str):
-    with pytest.raises(ToolError, match="'counts' must be of type object"):
-        checked({"counts": text})
+@rows("strict", [True, False])
+@rows(
+    ("arguments", "where"),
+    [
+        *(({"counts": text}, "counts") for text in ('{"a": 1', "[1]", "null", "[" * 100_000)),
+        *(({"share": number}, "share") for number in (float("nan"), float("inf"))),
+        ({"counts": {"a": float("nan")}}, r"counts\.a"),
+        ({"counts": {"a": None}}, r"counts\.a"),
+    ],
+)
+def test_what_is_of_another_type_is_refused(arguments: dict[str, Any], where: str, strict: bool):
+    with pytest.raises(ToolError, match=f"'{where}' must be of type"):
+        checked(arguments, strict=strict)
 
 
 @rows("strict", [True, False])
-@rows("number", [float("nan"), float("inf"), -float("inf")])
-def test_nan_passes_no_limit(number: float, strict: bool):
-    for arguments, where in (({"share": number}, "share"), ({"counts": {"a": number}}, r"counts\.a")):
-        with pytest.raises(ToolError, match=f"'{where}' must be of type"):
-            checked(arguments, strict=strict)
+def test_a_whole_number_is_an_integer_however_it_was_written(strict: bool):
+    assert repr(checked({"count": 1.0, "share": 1}, strict=strict)) == "{'count': 1, 'share': 1}"
 
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
@@ -139,25 +113,12 @@ async def test_checking_long_arguments_holds_up_nobody():
     assert longest < 1
 
 
-def test_of_a_list_that_is_wrong_throughout_the_first_reasons_are_told():
+def test_of_a_long_list_the_first_reasons_are_told_and_only_what_cannot_be_read_is_named():
     check = ArgumentCheck("tool", {"type": "object", "properties": {"values": INTEGERS}})
     with pytest.raises(ToolError, match=r"'values\[0\]' must be of type integer; .*and 9990 more"):
         check.check({"values": ["x"] * 20_000}, strict=True)
-
-
-def test_of_a_list_only_what_cannot_be_read_is_named():
-    check = ArgumentCheck("tool", {"type": "object", "properties": {"values": INTEGERS}})
     with pytest.raises(ToolError, match=r"tool': 'values\[10\]' must be of type integer$"):
         check.check({"values": ["5"] * 10 + ["x"] + [5.0] * 10}, strict=False)
-
-
-@rows("others", [True, {}, {"type": "string"}])
-async def test_arguments_without_a_name_in_the_schema_are_taken_where_it_says_so(others: Any):
-    parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": others}
-    server = create_mcp_server("s", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
-    async with Client(server) as client:
-        result = await client.call_tool("show", {"a": "1", "b": "2"})
-    assert result.structured_content == {"a": "1", "b": "2"}
 
 
 @rows("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]}])
@@ -176,12 +137,11 @@ async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, An
     [
         {"oneOf": [{"properties": {"count": {"type": "integer"}}, "required": ["count"]}, {"required": ["name"]}]},
         {"anyOf": [{"required": ["count"]}, {"required": ["name"]}], "properties": {"name": {"type": "string"}}},
-        {"allOf": [{"properties": {"count": {"type": "integer"}}}, {"properties": {"name": {"type": "string"}}}]},
         {"$ref": "#/$defs/counted", "$defs": {"counted": {"properties": {"count": {"type": "integer"}}}}},
         {"required": ["count"], "properties": {"name": {"type": "string"}}},
+        {"properties": {"name": {"type": "string"}}, "additionalProperties": {"type": "integer"}},
         {},
     ],
-    ids=["oneOf", "anyOf", "allOf", "$ref", "required", "bare"],
 )
 @rows("strict", [True, False])
 async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_is_taken(
@@ -227,8 +187,6 @@ class Trip(BaseModel):
         ({"day": 86400}, "'day' must be of type string"),
         ({"count": True}, "'count' must be of type integer"),
         ({"count": 0}, "'count' violates 'minimum: 1'"),
-        ({"perhaps": False}, "'perhaps' must be of type integer"),
-        ({"trip": {"day": 86400}}, r"'trip\.day' must be of type string"),
         ({"trip": {"day": "2026-11-23", "seats": True}}, r"'trip\.seats' must be of type integer"),
         ({"trips": [{}]}, r"'day' missing in 'trips\[0\]'"),
     ],
@@ -237,18 +195,17 @@ async def test_a_function_does_not_take_what_its_schema_forbids(arguments: dict[
     def book(
         day: dt.date | None = None,
         count: Annotated[int, Field(ge=1)] = 1,
-        perhaps: int | None = None,
         trip: Trip | None = None,
         trips: list[Trip] | None = None,
     ) -> str:
         """Books."""
-        return f"{day} {count} {perhaps} {trip} {trips}"
+        return f"{day} {count} {trip} {trips}"
 
     server = create_mcp_server("s", tools=[book], options={"book": ServeOptions(strict_validation=strict)})
     async with Client(server) as client:
         with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'book': {where}"):
             await client.call_tool("book", arguments)
-        assert (await client.call_tool("book", {"day": "2026-11-23"})).data == "2026-11-23 1 None None None"
+        assert (await client.call_tool("book", {"day": "2026-11-23"})).data == "2026-11-23 1 None None"
 
 
 async def test_a_pattern_of_another_dialect_is_left_to_whoever_wrote_it():

@@ -63,11 +63,10 @@ def test_our_own_client_finds_and_reads_skills() -> None:
         assert cook.name == "cook-well"
         assert connection.get_skill(tidy.uri) == tidy
         assert connection.load_skill(tidy).strip() == "How to tidy."
-        assert tidy.paths == ["form.pdf", "notes/usage.md", "photo.png"]
         # The client checks the digests.
-        assert connection.read_skill_file(tidy, "notes/usage.md") == "Use it well."
-        assert connection.read_skill_file(tidy, "photo.png").data == PNG
-        assert connection.read_skill_file(tidy, "form.pdf").data == PDF
+        contents = [connection.read_skill_file(tidy, path) for path in tidy.paths]
+    assert tidy.paths == ["form.pdf", "notes/usage.md", "photo.png"]
+    assert [getattr(each, "data", each) for each in contents] == [PDF, "Use it well.", PNG]
     assert store.events == ["warm", "closed"]
 
 
@@ -87,30 +86,16 @@ async def test_skills_are_resources_for_clients_without_the_extension() -> None:
         assert [each.name for each in await client.list_resources()] == ["tidy", "later"]
 
 
-@rows(
-    "uri",
-    [
-        "skill://tidy/nothing.md",
-        "skill://nothing/SKILL.md",
-        "skill://tidy",
-        "skill://tidy/../../etc/passwd",
-        "skill://tidy/..%2F..%2Fetc%2Fpasswd",
-        "skill://tidy/%2Fetc%2Fpasswd",
-        "skill://tidy/notes/../SKILL.md%00",
-    ],
-)
-async def test_only_files_that_a_store_lists_are_read(uri: str) -> None:
-    async with Client(create_mcp_server("Skills", skills=Store(tidy="Tidies up"))) as client:
-        with pytest.raises(MCPError, match="Resource not found") as caught:
-            await client.read_resource(uri)
-        assert caught.value.code == -32602
-
-
-async def test_files_of_a_skill_in_the_folder_of_another_are_read() -> None:
+async def test_only_files_that_a_store_lists_are_read() -> None:
+    # One in the folder of another.
     store = Store(**{"docs": "Writes docs", "docs/api": "Writes those of an API"})
     async with Client(create_mcp_server("Skills", skills=store)) as client:
         for uri in ("skill://docs/notes/usage.md", "skill://docs/api/notes/usage.md"):
             assert (await client.read_resource(uri))[0].text == "Use it well."
+        for path in ("docs/nothing.md", "nothing/SKILL.md", "docs", "docs/../../etc/passwd", "docs/%2Fetc%2Fpasswd"):
+            with pytest.raises(MCPError, match="Resource not found") as caught:
+                await client.read_resource(f"skill://{path}")
+            assert caught.value.code == -32602
 
 
 def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -132,9 +117,10 @@ def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: p
 
 def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
-    server = create_mcp_server("Skills", skills=Store(open="Open", secret="Secret"), options=options)
+    store = Store(open="Open", secret="Secret")
+    server = create_mcp_server("Skills", skills=store, options=options)
     server.disable(names={"skill://hidden/SKILL.md"})
-    server.haystack.sources[-1].parts[0].skills["hidden"] = "Hidden"
+    store.skills["hidden"] = "Hidden"
     with connection_to(server) as connection:
         assert [skill.name for skill in connection.list_skills()] == ["open"]
         for name in ("secret", "hidden", "unknown"):
@@ -144,29 +130,27 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
             with pytest.raises(Exception, match="Resource not found"):
                 connection.read_resource(uri)
         assert connection.read_resource("skill://open/notes/usage.md")
+        server.enable(names={"skill://hidden/SKILL.md"})
+        assert connection.read_resource("skill://hidden/notes/usage.md")
 
 
 @pytest.mark.skipif(SkillInfo is None, reason="Haystack 2 has no skill stores")
 def test_the_stores_of_haystack_are_served_from_end_to_end(tmp_path: Path) -> None:
     from haystack.skill_stores.file_system import FileSystemSkillStore
-    from haystack.tools import SkillToolset
 
     (tmp_path / "forms" / "reference").mkdir(parents=True)
     (tmp_path / "forms" / "SKILL.md").write_text("---\nname: forms\ndescription: Fills in forms\n---\nRead the form.\n")
     (tmp_path / "forms" / "reference" / "fields.md").write_text("Name, address")
     (tmp_path / "secret.txt").write_text("hunter2")
-    server = create_mcp_server("Skills", skills=FileSystemSkillStore(tmp_path))
-    store = MCPSkillStore(InProcessServerInfo(server))
+    store = MCPSkillStore(InProcessServerInfo(create_mcp_server("Skills", skills=FileSystemSkillStore(tmp_path))))
     try:
-        toolset = SkillToolset(store)
-        toolset.warm_up()
+        store.warm_up()
         assert store.load_skill("forms") == ("Read the form.\n", ["reference/fields.md"])
         assert store.read_skill_file("forms", "reference/fields.md") == "Name, address"
         with pytest.raises(FileNotFoundError):
             store.read_skill_file("forms", "../secret.txt")
         # What is served may be served on.
-        again = create_mcp_server("Gateway", skills=store)
-        with connection_to(again) as connection:
+        with connection_to(create_mcp_server("Gateway", skills=store)) as connection:
             assert [skill.name for skill in connection.list_skills()] == ["forms"]
     finally:
         store.close()
@@ -176,15 +160,3 @@ def test_the_stores_of_haystack_are_served_from_end_to_end(tmp_path: Path) -> No
 def test_what_is_no_skill_store_is_refused(skills: Any) -> None:
     with pytest.raises(ValueError, match="must be a skill store of Haystack 3, or a list of them"):
         create_mcp_server("Skills", skills=skills)
-
-
-async def test_a_skill_that_is_disabled_is_shown_once_the_server_enables_it() -> None:
-    server = create_mcp_server("Skills", skills=Store(tidy="Tidies", cook="Cooks"))
-    server.disable(names={"skill://tidy/SKILL.md"})
-    async with Client(server) as client:
-        assert [resource.uri for resource in await client.list_resources()] == ["skill://cook/SKILL.md"]
-        for uri in ("skill://tidy/SKILL.md", "skill://tidy/notes/usage.md"):
-            with pytest.raises(MCPError, match="Resource not found"):
-                await client.read_resource(uri)
-        server.enable(names={"skill://tidy/SKILL.md"})
-        assert (await client.read_resource("skill://tidy/notes/usage.md"))[0].text == "Use it well."
