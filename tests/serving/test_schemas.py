@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, make_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Dict, List, Union  # noqa: UP035
+from typing import Any, List, Union  # noqa: UP035
 
 import pytest
 from haystack.dataclasses import (
@@ -28,7 +27,7 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import Tool, Toolset
 from haystack.utils import Secret
 from jsonschema import Draft202012Validator
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
@@ -40,12 +39,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
 )
 from tests.support.rows import rows
 
-PIXEL = base64.b64encode(
-    bytes.fromhex(
-        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001"
-        "a5f645400000000049454e44ae426082"
-    )
-).decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 # As Haystack's converters write it.
@@ -55,11 +49,6 @@ SOURCES = Union[str, Path, ByteStream]  # noqa: UP007
 class Policy(Enum):
     SKIP = "skip"
     OVERWRITE = "overwrite"
-
-
-class Person(BaseModel):
-    name: str
-    age: int
 
 
 @dataclass
@@ -96,46 +85,31 @@ def converted(declared: Any, value: Any) -> Any:
         (Any, {"a": [1]}, {"a": [1]}),
         (dict[str, Any], {"field": "meta.a"}, {"field": "meta.a"}),
         (Iterable[int], [1, 2], [1, 2]),
-        (Iterable, [1, 2], [1, 2]),
         (inspect.Parameter.empty, [1, 2], [1, 2]),
         (List, [1, 2], [1, 2]),  # noqa: UP006
-        (Dict, {"a": 1}, {"a": 1}),  # noqa: UP006
         (tuple[int, ...], [1, 2], (1, 2)),
         (tuple, [1, 2], (1, 2)),
         (tuple[int, str], [1, "a"], (1, "a")),
         (frozenset[int], [1, 2], frozenset({1, 2})),
+        (str | Secret | None, "text", "text"),
+        (list[SOURCES], [{"data": "aGk="}], [ByteStream(b"hi")]),
         (Document, {"content": "a", "meta": {"content": "b"}}, Document(content="a", meta={"content": "b"})),
-        (list[Document] | None, [{"id": "1", "content": "a"}], [Document(id="1", content="a")]),
-        (dict[str, list[Document]], {"k": [{"content": "a"}]}, {"k": [Document(content="a")]}),
+        (dict[str, list[Document]], {"k": [{"id": "1", "content": "a"}]}, {"k": [Document(id="1", content="a")]}),
         (
             Document,
-            {"blob": {"data": "aGk=", "mime_type": "text/plain"}},
-            Document(blob=ByteStream(b"hi", mime_type="text/plain")),
-        ),
-        (
-            Document,
-            {"content": "a", "sparse_embedding": {"indices": [1], "values": [0.5]}},
-            Document(content="a", sparse_embedding=SparseEmbedding([1], [0.5])),
+            {"blob": {"data": "aGk=", "mime_type": "a/b"}, "sparse_embedding": {"indices": [1], "values": [0.5]}},
+            Document(blob=ByteStream(b"hi", mime_type="a/b"), sparse_embedding=SparseEmbedding([1], [0.5])),
         ),
         (ChatMessage, {"role": "user", "content": "hi"}, ChatMessage.from_user("hi")),
-        (
-            list[ChatMessage],
-            [{"role": "assistant", "content": [{"text": "hi"}]}],
-            [ChatMessage.from_assistant("hi")],
-        ),
+        (ChatMessage, {"role": "assistant", "content": [{"text": "hi"}]}, ChatMessage.from_assistant("hi")),
         (ImageContent, {"base64_image": PIXEL, "mime_type": "image/png"}, ImageContent(PIXEL, "image/png")),
-        (
-            FileContent,
-            {"base64_data": "aGk=", "mime_type": "text/plain"},
-            FileContent("aGk=", mime_type="text/plain"),
-        ),
+        (FileContent, {"base64_data": "aGk=", "mime_type": "a/b"}, FileContent("aGk=", mime_type="a/b")),
         (ToolCall, {"tool_name": "add", "arguments": {"a": 1}}, ToolCall("add", {"a": 1})),
         (
             GeneratedAnswer,
-            {"data": "a", "query": "q", "documents": [{"content": "b"}]},
+            {"data": "a", "query": "q", "documents": [{"content": "b"}], "id": "1"},
             GeneratedAnswer("a", "q", [Document(content="b")]),
         ),
-        (GeneratedAnswer, {"data": "a", "query": "q", "documents": [], "id": "1"}, GeneratedAnswer("a", "q", [])),
         (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
     ],
 )
@@ -143,30 +117,7 @@ def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected
     assert converted(declared, value) == expected
 
 
-@rows("declared", [list[str | Path | ByteStream], list[SOURCES], list[ByteStream]])
-def test_sources_are_sent_as_contents_and_never_as_paths_of_the_server(declared: Any) -> None:
-    schema = InputSchema({"sources": ServedInput(declared)})
-
-    assert schema.convert({"sources": [{"data": "aGk="}]}) == {"sources": [ByteStream(b"hi")]}
-    with pytest.raises(ValidationError, match=r"Input should be a valid dictionary"):
-        schema.convert({"sources": ["/etc/passwd"]})
-    assert not Draft202012Validator(schema.json_schema).is_valid({"sources": ["/etc/passwd"]})
-
-
-@rows(
-    "declared",
-    [
-        Secret,
-        Tool,
-        Toolset,
-        list[Tool] | Toolset,
-        Callable[[str], None],
-        Callable | None,
-        Tree,
-        InMemoryDocumentStore,
-        "NotDefined",
-    ],
-)
+@rows("declared", [Secret, list[Tool] | Toolset, Callable | None, Tree, InMemoryDocumentStore, "NotDefined"])
 def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
     assert not is_servable(declared)
     with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
@@ -177,23 +128,15 @@ def test_dataclasses_in_dataclasses_are_described_in_a_time_that_does_not_double
     assert converted(nested(8), {"one": {"one": None}}).one.more is None
 
 
-def test_a_union_is_served_without_its_callbacks() -> None:
-    assert converted(str | Secret | None, "text") == "text"
-
-
 @rows(
     ("declared", "value"),
     [
-        (Person, '{"name": "Alice", "age": 30}'),
         (Document, '{"content": "a"}'),
-        (ChatMessage, '{"role": "user", "content": "a"}'),
         (ChatMessage, {"role": "user"}),
-        (ChatMessage, {"role": "hacker", "content": "SECRET"}),
-        (Document, {"content": "a", "SECRET": 1}),
-        (ToolCall, {"tool_name": "a", "arguments": {}, "SECRET": 1}),
-        (ImageContent, {"base64_image": PIXEL, "SECRET": 1}),
+        (ChatMessage, {"role": "SECRET", "content": "a"}),
+        (ToolCall, {"tool_name": "a", "arguments": {}, "unknown": "SECRET"}),
         (ByteStream, {"data": "SECRET!"}),
-        (int, "SECRET"),
+        (list[SOURCES], ["SECRET"]),
         (list[Document], {"content": "SECRET"}),
     ],
 )
@@ -204,23 +147,7 @@ def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None
         schema.convert({"given": value})
     told = "; ".join(reasons_of(caught.value))
     assert told.startswith("'given")
-    if isinstance(value, str | dict) and "SECRET" not in value:
-        assert "SECRET" not in told
-
-
-@rows(
-    ("declared", "described"),
-    [
-        (ToolCall, {"id": "What the result of the call refers to"}),
-        (FileContent, {"mime_type": "For example application/pdf"}),
-        (ByteStream, {"mime_type": "For example application/pdf", "meta": "Anything else that is known of it"}),
-        (ImageContent, {"mime_type": "For example application/pdf", "meta": "Anything else that is known of it"}),
-        (Source, {}),
-    ],
-)
-def test_fields_of_contents_are_described(declared: Any, described: dict[str, str]) -> None:
-    defined = InputSchema({"x": ServedInput(declared)}).json_schema["$defs"][declared.__name__]["properties"]
-    assert {name: field["description"] for name, field in defined.items() if "description" in field} == described
+    assert "SECRET" not in told
 
 
 def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
@@ -243,55 +170,36 @@ def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
     assert InputSchema({}).json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@rows(
-    ("declared", "value"),
-    [
-        (list[Document], [Document(content="a", score=0.5, meta={"k": 1})]),
-        (dict[str, list[Document]], {"a": [Document(content="a")]}),
-        (
-            list[ChatMessage],
-            [
-                ChatMessage.from_user("a"),
-                ChatMessage.from_user(content_parts=["a", ImageContent(PIXEL, "image/png")]),
-                ChatMessage.from_assistant("a", tool_calls=[ToolCall("add", {"a": 1}, id="1")]),
-                ChatMessage.from_tool("2", origin=ToolCall("add", {"a": 1}, id="1")),
-            ],
-        ),
-        (ChatMessage | None, ChatMessage.from_user("a")),
-    ],
-)
+MESSAGES = [
+    ChatMessage.from_user(content_parts=["a", ImageContent(PIXEL, "image/png")]),
+    ChatMessage.from_assistant("a", tool_calls=[ToolCall("add", {"a": 1}, id="1")]),
+    ChatMessage.from_tool("2", origin=ToolCall("add", {"a": 1}, id="1")),
+]
+
+
 @rows("include_embeddings", [False, True])
-def test_the_schema_of_an_output_holds_for_what_haystack_writes(
-    declared: Any, value: Any, include_embeddings: bool
-) -> None:
-    def written(part: Any) -> Any:
-        if isinstance(part, list):
-            return [written(each) for each in part]
-        if isinstance(part, dict):
-            return {key: written(each) for key, each in part.items()}
-        return part.to_dict(flatten=False) if isinstance(part, Document) else part.to_dict()
+def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddings: bool) -> None:
+    documents = [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]
+    messages = [message.to_dict() for message in MESSAGES]
+    declared = {"named": dict[str, list[Document]], "messages": list[ChatMessage], "last": ChatMessage | None}
+    schema = output_schema(declared, include_embeddings=include_embeddings)
 
-    schema = output_schema({"value": declared}, include_embeddings=include_embeddings)
-
-    Draft202012Validator(schema).validate({"value": written(value)})
+    Draft202012Validator(schema).validate({"named": {"a": documents}, "messages": messages, "last": messages[0]})
     Draft202012Validator(schema).validate({})
-    assert ("embedding" in json.dumps(schema)) == (include_embeddings and "Document" in str(declared))
+    assert ("embedding" in json.dumps(schema)) == include_embeddings
 
 
 @rows(
     ("declared", "value"),
     [
-        (Any, object),
         (object, 1),
         (InMemoryDocumentStore, "whatever it becomes"),
         ("NotDefined", 1),
         (list, [1, "a"]),
-        (dict, {"a": 1}),
         (dict[Path, int], {"a": 1}),
         (Policy, "skip"),
         (str | None, None),
         (float, None),
-        (float, 0.5),
         (list[GeneratedAnswer], [{"data": "a", "query": "q", "documents": []}]),
     ],
 )
@@ -299,5 +207,4 @@ def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
     schema = output_schema({"value": declared})
 
     Draft202012Validator.check_schema(schema)
-    if declared is not Any:
-        Draft202012Validator(schema).validate({"value": value})
+    Draft202012Validator(schema).validate({"value": value})
