@@ -80,11 +80,6 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         return a + b
 
     @server.tool
-    async def process() -> int:
-        """Say which process answers."""
-        return os.getpid()
-
-    @server.tool
     async def wait(seconds: float) -> str:
         """Wait without a thread."""
         tell("wait")
@@ -112,11 +107,6 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
     def fail() -> None:
         """Fail with a secret in the text."""
         raise RuntimeError("the password is hunter2")
-
-    @server.tool
-    def echo(text: str) -> str:
-        """Say the same."""
-        return text
 
     @server.tool
     async def leave() -> None:

@@ -17,27 +17,9 @@ from fastmcp.server.auth import StaticTokenVerifier
 from haystack import Document
 from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from mcp import MCPError
+from mcp import MCPError, types
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError as UpstreamError
-from mcp.types import (
-    ElicitRequest,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    Icon,
-    InputRequiredResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    PaginatedRequestParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    Resource,
-    ResourceLink,
-    ResourceTemplate,
-    TextResourceContents,
-    ToolAnnotations,
-)
 from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp import (
@@ -61,21 +43,25 @@ class Order(BaseModel):
     size: str = "small"
 
 
-ICON = Icon(src="https://example.com/add.png", mime_type="image/png")
+ICON = types.Icon(src="https://example.com/add.png", mime_type="image/png")
 
 
 def ask_size() -> Elicit[Order]:
     return Elicit("Which size?", Order)
 
 
+def asking(question: Any) -> types.InputRequiredResult:
+    return types.InputRequiredResult(input_requests={"a": types.ElicitRequest(params=question)}, request_state="asked")
+
+
 class User:
     """Answers every question alike, and remembers them."""
 
     def __init__(self, action: str = "accept", **content: str) -> None:
-        self.answer = ElicitResult(action=action, content=content or None)
+        self.answer = types.ElicitResult(action=action, content=content or None)
         self.asked: list[str] = []
 
-    async def __call__(self, message: str, response_type: Any, params: Any, context: Any) -> ElicitResult:
+    async def __call__(self, message: str, response_type: Any, params: Any, context: Any) -> types.ElicitResult:
         self.asked.append(getattr(params, "url", message))
         return self.answer
 
@@ -87,7 +73,7 @@ class Upstream:
         self.server = server = MCPServer("upstream")
         self.started, self.cancelled = threading.Event(), threading.Event()
 
-        @server.tool(title="Adder", annotations=ToolAnnotations(read_only_hint=True), icons=[ICON])
+        @server.tool(title="Adder", annotations=types.ToolAnnotations(read_only_hint=True), icons=[ICON])
         def add(a: int, b: int) -> int:
             """Add."""
             return a + b
@@ -122,17 +108,20 @@ class Upstream:
             return "steeped"
 
         @server.tool()
-        def nag(ctx: Context) -> str | InputRequiredResult:
+        def nag(ctx: Context) -> str | types.InputRequiredResult:
             schema = {"type": "object", "properties": {"size": {"type": "string"}}}
-            question = ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
-            return InputRequiredResult(input_requests={"a": ElicitRequest(params=question)}, request_state="asked")
+            question = types.ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
+            return types.InputRequiredResult(
+                input_requests={"a": types.ElicitRequest(params=question)}, request_state="asked"
+            )
 
         @server.tool()
-        def pay(ctx: Context) -> str | InputRequiredResult:
+        def pay(ctx: Context) -> str | types.InputRequiredResult:
             if ctx.input_responses:
                 return ctx.input_responses["a"].action
-            page = ElicitRequestURLParams(message="Please pay.", url="https://example.com/pay")
-            return InputRequiredResult(input_requests={"a": ElicitRequest(params=page)}, request_state="paying")
+            return types.InputRequiredResult(
+                input_requests={"a": types.ElicitRequest(params=page)}, request_state="paying"
+            )
 
         @server.resource("shelf://top", meta={"board": 1})
         def top() -> str:
@@ -350,7 +339,7 @@ async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(u
         assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
 
         # A list that it does not give is empty, and the rest is served.
-        upstream.server._lowlevel_server.add_request_handler("prompts/list", PaginatedRequestParams, refuse)
+        upstream.server._lowlevel_server.add_request_handler("prompts/list", types.PaginatedRequestParams, refuse)
         assert await client.list_prompts() == []
         assert "shelf://top" in [str(each.uri) for each in await client.list_resources()]
     assert "the shelf is locked" in caplog.text
@@ -416,23 +405,25 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
     operators = ["files://{+path}", "pages://shelf{/board*}{?lines}", "{broken"]
 
     async def listing(_context, _parameters):
-        return ListResourcesResult(resources=[Resource(uri=each, name=each) for each in uris])
+        return types.ListResourcesResult(resources=[types.Resource(uri=each, name=each) for each in uris])
 
     async def templates(_context, _parameters):
-        listed = [ResourceTemplate(name=each, uri_template=each) for each in operators]
-        return ListResourceTemplatesResult(resource_templates=listed)
+        listed = [types.ResourceTemplate(name=each, uri_template=each) for each in operators]
+        return types.ListResourceTemplatesResult(resource_templates=listed)
 
     async def read(_context, parameters):
-        return ReadResourceResult(contents=[TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")])
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=parameters.uri, text=f"read {parameters.uri}")]
+        )
 
     @upstream.server.tool()
-    def link() -> list[ResourceLink]:
-        return [ResourceLink(type="resource_link", name="it", uri="linked://once")]
+    def link() -> list[types.ResourceLink]:
+        return [types.ResourceLink(type="resource_link", name="it", uri="linked://once")]
 
     handle = upstream.server._lowlevel_server.add_request_handler
-    handle("resources/list", PaginatedRequestParams, listing)
-    handle("resources/templates/list", PaginatedRequestParams, templates)
-    handle("resources/read", ReadResourceRequestParams, read)
+    handle("resources/list", types.PaginatedRequestParams, listing)
+    handle("resources/templates/list", types.PaginatedRequestParams, templates)
+    handle("resources/read", types.ReadResourceRequestParams, read)
     toolset = MCPToolset(InProcessServerInfo(upstream.server))
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         assert [each.uri for each in await client.list_resources()] == uris

@@ -36,6 +36,7 @@ from tests.support.served import HANDSHAKE, MODERN, SERVED, START_LIMIT, ServedO
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
+NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 
 @pytest.fixture(scope="module")
@@ -346,25 +347,6 @@ async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.
         stopping.cancel()
 
 
-@on_one_major
-def test_workers_answer_what_needs_no_session() -> None:
-    with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
-        process.wait_for("EVENT opened", count=2)
-        seen = set()
-
-        def ask() -> bool:
-            seen.add(result(call(process, "process"))["structuredContent"]["result"])
-            return len(seen) == 2
-
-        wait_until(ask, lambda: f"answers of two processes, not of {seen} only")
-        calls = [in_thread(call, process, "wait", seconds=1.0) for _ in range(6)]
-        process.wait_for("EVENT wait", count=6)
-        process.signal()
-        assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
-        assert process.wait() == 0
-        assert process.errors.count("EVENT closed") == 2
-
-
 def has_ended(process: psutil.Process) -> bool:
     # Whoever inherits an orphan need not have waited for it yet.
     try:
@@ -374,29 +356,32 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 @on_one_major
-@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
-def test_workers_read_what_another_one_gave_a_client_to_keep_and_end_when_their_supervisor_is_killed() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=NOT_ON_WINDOWS)])
+def test_workers_share_what_clients_keep_and_finish_their_calls_whatever_ends_their_supervisor(number: int) -> None:
     with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
         process.wait_for("EVENT opened", count=2)
         asked = result(process.post("tools/call", {"name": "remember", "arguments": {}}))
+        assert asked["resultType"] == "input_required"
+        answer = {"action": "accept", "content": {"name": "Ada"}}
+        given = {"requestState": asked["requestState"], "inputResponses": {"name": answer}}
         seen = set()
 
         def answered_by_both() -> bool:
-            answer = {"action": "accept", "content": {"name": "Ada"}}
-            given = {"requestState": asked["requestState"], "inputResponses": {"name": answer}}
             continued = process.post("tools/call", {"name": "remember", "arguments": {}, **given})
             text = result(continued)["content"][0]["text"]
             assert text.startswith("Ada "), text
             seen.add(text)
             return len(seen) == 2
 
-        assert asked["resultType"] == "input_required"
         wait_until(answered_by_both, lambda: f"answers of two processes, not of {seen} only")
-
         workers = psutil.Process(process.process.pid).children()
-        process.signal(signal.SIGKILL)
+        calls = [in_thread(call, process, "wait", seconds=1.0) for _ in range(6)]
+        process.wait_for("EVENT wait", count=6)
+        process.signal(number)
+        assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
         wait_until(lambda: all(map(has_ended, workers)), "the end of the workers", limit=START_LIMIT)
         process.wait_for("EVENT closed", count=2)
+        assert process.process.wait(LIMIT) == (0 if number == signal.SIGTERM else -number)
         socket.create_server(("127.0.0.1", process.port)).close()
 
 
@@ -426,7 +411,7 @@ else:
 
 
 @on_one_major
-@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+@NOT_ON_WINDOWS
 def test_a_worker_that_is_killed_while_it_starts_is_replaced_and_ctrl_c_ends_those_that_start(tmp_path: Path) -> None:
     script = tmp_path / "starts_for_ever.py"
     script.write_text(STARTS_FOR_EVER)

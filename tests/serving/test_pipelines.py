@@ -249,7 +249,7 @@ async def test_a_cancelled_call_begins_no_further_component():
     gate, shout = Gate(), Shout()
     async with serving(chain(gate, shout), timeout=60) as client:
         call = asyncio.create_task(client.call_tool("ask", {"text": "a"}))
-        assert await asyncio.to_thread(gate.entered.acquire, timeout=LIMIT)
+        assert await asyncio.to_thread(gate.entered.wait, LIMIT)
         call.cancel()
         await asyncio.wait([call])
         # The server has heard of it once it answers what came later.

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import threading
 from collections import UserString, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -23,18 +23,7 @@ from haystack import Pipeline, component
 from haystack.dataclasses import ByteStream, ChatMessage, Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from jsonschema import Draft202012Validator
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    RootModel,
-    SerializeAsAny,
-    computed_field,
-    field_serializer,
-    model_serializer,
-)
-from pydantic.dataclasses import dataclass as pydantic_dataclass
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, RootModel, computed_field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
@@ -55,25 +44,12 @@ class Account(User):
     password: str = "SECRET"
 
 
-class Team(RootModel[list[User]]):
+class Found(RootModel[list[Document]]):
     pass
 
 
-class Serialized(BaseModel):
-    number: int = 1
-
-    @model_serializer
-    def as_text(self) -> dict[str, str]:
-        return {"text": str(self.number)}
-
-
-@pydantic_dataclass
-class Point:
-    x: float = Field(NAN, alias="X")
-
-
 class Report(BaseModel):
-    """One field for each way of pydantic to write something else than the attributes."""
+    """Haystack's classes, and ways of pydantic to write something else than the attributes."""
 
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
 
@@ -81,26 +57,16 @@ class Report(BaseModel):
     documents: list[Document]
     stream: ByteStream
     message: ChatMessage
+    found: Found
     score: float = NAN
     price: Decimal = Decimal("NaN")
-    amount: Decimal = Decimal("1E+2")
     count: int = Field(3, alias="howMany")
     hidden: str = Field("SECRET", exclude=True)
     user: User = Account()
     users: dict[str, list[User]] = {"all": [Account()]}
-    anybody: SerializeAsAny[User] = Account()
-    team: Team = Team([Account()])
-    serialized: Serialized = Serialized()
-    point: Point = Point(X=1.0)
     as_text: Annotated[int, PlainSerializer(str, return_type=str)] = 5
-    as_list: int = 7
-    duration: timedelta = timedelta(days=1)
     unknown: object = None
     parent: Report | None = None
-
-    @field_serializer("as_list")
-    def in_list(self, value: int) -> list[int]:
-        return [value]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -110,7 +76,8 @@ class Report(BaseModel):
 
 def report(**fields: Any) -> Report:
     given = {"best": DOCUMENT, "documents": [DOCUMENT] * 3, "stream": ByteStream(b"s"), "howMany": 4}
-    return Report(**given, message=ChatMessage.from_user("hello"), unknown=DOCUMENT, extra=DOCUMENT, **fields)
+    given |= {"message": ChatMessage.from_user("hello"), "found": Found([DOCUMENT])}
+    return Report(**given, unknown=DOCUMENT, extra=DOCUMENT, **fields)
 
 
 @rows("included", [True, False])
@@ -122,19 +89,13 @@ def test_a_model_is_written_as_its_schema_says_and_within_the_options(included: 
     as_text = json.dumps(written, allow_nan=False)
     assert ("embedding" in as_text, "0.25" in as_text) == (included, included)
     assert ("data" in written["stream"], "blob" in written["best"]) == (included, included)
-    assert "SECRET" not in json.dumps({**written, "anybody": None, "parent": None})
-    assert written["anybody"]["password"] == "SECRET"
+    assert "SECRET" not in json.dumps({**written, "parent": None})
     assert len(written["documents"]) == 2 and written["best"]["content"] == "a long..."
     assert "2 of 3 documents are returned." in writer.notes
-    assert (written["score"], written["price"], written["ratio"], written["amount"]) == (None, "NaN", None, "1E+2")
-    assert written["count"] == 4
-    assert (written["as_text"], written["as_list"], written["serialized"]) == ("5", [7], {"text": "1"})
-    assert (written["user"], written["users"], written["team"]) == (
-        {"name": "Ann"},
-        {"all": [{"name": "Ann"}]},
-        [{"name": "Ann"}],
-    )
-    assert (written["point"], written["duration"]) == ({"x": 1.0}, "P1D")
+    assert written["found"] == [written["best"]]
+    assert (written["score"], written["price"], written["ratio"]) == (None, "NaN", None)
+    assert (written["count"], written["as_text"]) == (4, "5")
+    assert (written["user"], written["users"]) == ({"name": "Ann"}, {"all": [{"name": "Ann"}]})
     for schema, value in (
         (object_schema(Report, include_embeddings=included), written),
         (output_schema({"report": Report}, include_embeddings=included), {"report": written}),
@@ -144,8 +105,8 @@ def test_a_model_is_written_as_its_schema_says_and_within_the_options(included: 
         Draft202012Validator(schema).validate(value)
 
 
-@dataclasses.dataclass
-class Found:
+@dataclass
+class Answer:
     documents: list[Document]
     score: float = NAN
 
@@ -163,8 +124,8 @@ def measured() -> Measured:
     return Measured()
 
 
-def found() -> Found:
-    return Found([DOCUMENT])
+def found() -> Answer:
+    return Answer([DOCUMENT])
 
 
 @component
@@ -217,6 +178,17 @@ async def test_a_schema_that_somebody_wrote_is_left_as_it_is():
 HALF, PAIR = "\ud83d", "\ud83d\ude00"
 
 
+@pytest.fixture
+def no_logs() -> Iterator[None]:
+    """
+    No logs, whose tracebacks of broken texts pytest-xdist could not report.
+    """
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("no_logs")
 async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents():
     def chat() -> dict[str, Any]:
         """Chats."""
@@ -234,8 +206,6 @@ async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents(
     store.write_documents([Document(id=HALF, content=HALF, meta={"title": HALF})])
     tools = [chat, (say, ServeOptions(max_characters=1)), fail]
     server = create_mcp_server("chat", tools=tools, document_stores={"kb": store}, mask_error_details=False)
-    # Tracebacks of broken texts are what pytest-xdist could not report.
-    logging.disable()
     async with Client(server) as client:
         written = (await client.call_tool("chat", {})).structured_content
         said = await client.call_tool("say", {})
@@ -244,7 +214,6 @@ async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents(
                 await client.call_tool("fail", {"kind": kind})
         [listed] = await client.list_resources()
         assert "\ufffd" in (await client.read_resource(listed.uri))[0].text
-    logging.disable(logging.NOTSET)
 
     assert written["key\ufffd"] == "\U0001f600\ufffda\ufffd"
     assert written["document"]["id"] == "\ufffd"
