@@ -71,6 +71,7 @@ class Upstream:
 
     def __init__(self) -> None:
         self.server = server = MCPServer("upstream")
+        self.info = InProcessServerInfo(server)
         self.started, self.cancelled = threading.Event(), threading.Event()
 
         @server.tool(title="Adder", annotations=types.ToolAnnotations(read_only_hint=True), icons=[ICON])
@@ -110,18 +111,13 @@ class Upstream:
         @server.tool()
         def nag(ctx: Context) -> str | types.InputRequiredResult:
             schema = {"type": "object", "properties": {"size": {"type": "string"}}}
-            question = types.ElicitRequestFormParams(message="Are you sure?", requested_schema=schema)
-            return types.InputRequiredResult(
-                input_requests={"a": types.ElicitRequest(params=question)}, request_state="asked"
-            )
+            return asking(types.ElicitRequestFormParams(message="Are you sure?", requested_schema=schema))
 
         @server.tool()
         def pay(ctx: Context) -> str | types.InputRequiredResult:
             if ctx.input_responses:
                 return ctx.input_responses["a"].action
-            return types.InputRequiredResult(
-                input_requests={"a": types.ElicitRequest(params=page)}, request_state="paying"
-            )
+            return asking(types.ElicitRequestURLParams(message="Please pay.", url="https://example.com/pay"))
 
         @server.resource("shelf://top", meta={"board": 1})
         def top() -> str:
@@ -143,7 +139,7 @@ def upstream():
 
 @pytest.fixture
 def toolset(upstream):
-    with MCPToolset(InProcessServerInfo(upstream.server), handlers=MCPHandlers(elicitation=answer_later)) as toolset:
+    with MCPToolset(upstream.info, handlers=MCPHandlers(elicitation=answer_later)) as toolset:
         yield toolset
 
 
@@ -179,37 +175,23 @@ async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
                 assert result.structured_content is None
 
 
-async def test_servers_that_wait_for_each_other_are_started_at_the_same_time():
-    both = asyncio.Barrier(2)
-
-    @asynccontextmanager
-    async def wait_for_the_other(server):
-        await both.wait()
-        yield
-
-    servers = [MCPServer(name, lifespan=wait_for_the_other) for name in ("here", "there")]
-    toolsets = [MCPToolset(InProcessServerInfo(server), connection_timeout=LIMIT) for server in servers]
-    async with Client(create_mcp_server("gateway", tools=toolsets)) as client:
-        assert await client.list_tools() == []
-
-
-async def test_a_server_that_is_not_there_is_told_at_once_although_another_one_hangs():
+async def test_servers_are_started_together_and_one_that_is_not_there_is_told_although_another_one_hangs():
     @asynccontextmanager
     async def hang(server):
         await asyncio.sleep(2 * LIMIT)
         yield
 
-    hanging = InProcessServerInfo(MCPServer("hanging", lifespan=hang))
-    toolsets = [MCPToolset(hanging, connection_timeout=2 * LIMIT), MCPToolset(StdioServerInfo("no-such-command"))]
+    hanging = MCPToolset(InProcessServerInfo(MCPServer("hanging", lifespan=hang)), connection_timeout=2 * LIMIT)
+    server = create_mcp_server("gateway", tools=[hanging, MCPToolset(StdioServerInfo("no-such-command"))])
     async with asyncio.timeout(LIMIT):
         with pytest.raises(RuntimeError, match="'no-such-command' was not found"):
-            async with Client(create_mcp_server("gateway", tools=toolsets)):
+            async with Client(server):
                 pass
-    assert toolsets[0].connection.status().state == "closed"
+    assert hanging.connection.status().state == "closed"
 
 
 async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
-    with MCPTool("add", InProcessServerInfo(upstream.server), outputs_to_state={"sum": {"source": "result"}}) as tool:
+    with MCPTool("add", upstream.info, outputs_to_state={"sum": {"source": "result"}}) as tool:
         async with Client(create_mcp_server("gate", tools=[tool])) as client:
             [listed] = await client.list_tools()
             assert set(listed.input_schema["properties"]) == {"a", "b"}
@@ -224,7 +206,7 @@ async def test_a_server_that_may_be_missing_keeps_nothing_from_being_served():
 
 
 async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
-    with MCPTool("hang", InProcessServerInfo(upstream.server), invocation_timeout=0.2) as tool:
+    with MCPTool("hang", upstream.info, invocation_timeout=0.2) as tool:
         async with Client(create_mcp_server("gate", tools=[tool])) as client:
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("hang", {})
@@ -278,8 +260,7 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode, 
     server, user = create_mcp_server("gate", tools=[toolset]), User(size="large") if accepts else User("decline")
     async with Client(server, mode=mode, elicitation_handler=user) as client:
         result = await client.call_tool("brew", {"drink": "tea"}, raise_on_error=False)
-    assert result.is_error is not accepts
-    assert not accepts or result.content[0].text == "a large tea"
+    assert result.content[0].text == "a large tea" if accepts else result.is_error
     assert user.asked == ["Which size?"]
     async with Client(server, mode="legacy") as client:
         with pytest.raises(ToolError, match="needs an answer of the user, and the client cannot ask"):
@@ -391,13 +372,11 @@ async def test_what_is_served_here_is_found_without_asking_another_server_which_
         assert (await client.read_resource("documents://shelf/jam"))[0].text == "Jam."
         assert '"jam"' in (await client.read_resource("documents://shelf?limit=1"))[0].text
         assert (await client.get_prompt("greet")).messages[0].content.text == "Hello!"
-        assert not {"@resources/list", "@resources/templates/list", "@prompts/list"} & {*asked}
-        with pytest.raises(MCPError, match="not found"):
-            await client.read_resource("documents://shelf/tea")
-        assert "@resources/list" not in asked
-        with pytest.raises(MCPError, match="not found"):
-            await client.read_resource("documents://other/tea")
-        assert "@resources/list" in asked
+        for uri, is_asked in (("documents://shelf/tea", False), ("documents://other/tea", True)):
+            assert not {"@resources/list", "@resources/templates/list", "@prompts/list"} & {*asked}
+            with pytest.raises(MCPError, match="not found"):
+                await client.read_resource(uri)
+            assert ("@resources/list" in asked) is is_asked
 
 
 async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
@@ -424,7 +403,7 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
     handle("resources/list", types.PaginatedRequestParams, listing)
     handle("resources/templates/list", types.PaginatedRequestParams, templates)
     handle("resources/read", types.ReadResourceRequestParams, read)
-    toolset = MCPToolset(InProcessServerInfo(upstream.server))
+    toolset = MCPToolset(upstream.info)
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         assert [each.uri for each in await client.list_resources()] == uris
         # By the session, as FastMCP's client writes URIs in another way.
@@ -446,22 +425,15 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
 @rows("prefix", [None, "second"])
 async def test_prompts_of_one_name_have_the_prefix_of_the_tools_or_the_last_one_is_served(upstream, caplog, prefix):
     second = MCPServer("second")
-
-    @second.prompt()
-    def praise(what: str) -> str:
-        return f"Sing of {what}."
-
-    toolsets = [
-        MCPToolset(InProcessServerInfo(upstream.server)),
-        MCPToolset(InProcessServerInfo(second), tool_name_prefix=prefix),
-    ]
+    second.prompt(name="praise")(lambda what: f"Sing of {what}.")
+    prefixed = MCPToolset(InProcessServerInfo(second), tool_name_prefix=prefix)
     names = ["praise", "second_praise"] if prefix else ["praise"]
-    async with Client(create_mcp_server("gate", tools=toolsets)) as client:
+    caplog.clear()
+    async with Client(create_mcp_server("gate", tools=[MCPToolset(upstream.info), prefixed])) as client:
         assert sorted(prompt.name for prompt in await client.list_prompts()) == names
         assert (await client.get_prompt(names[-1], {"what": "tea"})).messages[0].content.text == "Sing of tea."
     told = caplog.text.count("There are two things named 'praise'. The one that was given first is not served.")
     assert told == (0 if prefix else 1)
-    caplog.clear()
 
 
 @pytest.mark.parametrize("is_added", [False, True], ids=["from the start", "added later"])

@@ -19,7 +19,6 @@ from haystack.components.joiners import DocumentJoiner
 from haystack.core.errors import DeserializationError
 
 from haystack_integrations.tools.mcp import MCPToolset
-from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
     LIMIT,
@@ -236,13 +235,6 @@ def test_yaml_that_cannot_be_loaded_is_refused_by_name_with_the_reason(text: Any
     with pytest.raises(DeserializationError, match=message) as told:
         create_mcp_server("shop", pipelines={"ask": text})
     assert "secret" not in str(told.value)
-
-
-@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 imports whatever a YAML names")
-def test_yaml_goes_through_haystacks_own_checks():
-    text = "components:\n  x:\n    type: subprocess.Popen\n    init_parameters: {args: [touch, never]}\n"
-    with pytest.raises(DeserializationError, match="subprocess"):
-        create_mcp_server("shop", pipelines={"ask": text})
 
 
 async def test_a_cancelled_call_begins_no_further_component():

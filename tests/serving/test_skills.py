@@ -4,7 +4,6 @@
 
 import base64
 import logging
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ from haystack.dataclasses import FileContent, ImageContent
 from mcp import MCPError
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPConnectionError
-from haystack_integrations.tools.mcp.haystack_compat import SkillInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 from tests.support.rows import rows
@@ -134,26 +132,12 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
         assert connection.read_resource("skill://hidden/notes/usage.md")
 
 
-@pytest.mark.skipif(SkillInfo is None, reason="Haystack 2 has no skill stores")
-def test_the_stores_of_haystack_are_served_from_end_to_end(tmp_path: Path) -> None:
-    from haystack.skill_stores.file_system import FileSystemSkillStore
-
-    (tmp_path / "forms" / "reference").mkdir(parents=True)
-    (tmp_path / "forms" / "SKILL.md").write_text("---\nname: forms\ndescription: Fills in forms\n---\nRead the form.\n")
-    (tmp_path / "forms" / "reference" / "fields.md").write_text("Name, address")
-    (tmp_path / "secret.txt").write_text("hunter2")
-    store = MCPSkillStore(InProcessServerInfo(create_mcp_server("Skills", skills=FileSystemSkillStore(tmp_path))))
-    try:
-        store.warm_up()
-        assert store.load_skill("forms") == ("Read the form.\n", ["reference/fields.md"])
-        assert store.read_skill_file("forms", "reference/fields.md") == "Name, address"
-        with pytest.raises(FileNotFoundError):
-            store.read_skill_file("forms", "../secret.txt")
-        # What is served may be served on.
-        with connection_to(create_mcp_server("Gateway", skills=store)) as connection:
-            assert [skill.name for skill in connection.list_skills()] == ["forms"]
-    finally:
-        store.close()
+def test_what_is_served_may_be_served_on() -> None:
+    store = MCPSkillStore(InProcessServerInfo(create_mcp_server("Skills", skills=Store(tidy="Tidies"))))
+    with connection_to(create_mcp_server("Gateway", skills=store)) as connection:
+        [skill] = connection.list_skills()
+        assert connection.load_skill(skill).strip() == "How to tidy."
+        assert connection.read_skill_file(skill, "notes/usage.md") == "Use it well."
 
 
 @rows("skills", ["store", {"a": Store()}, [Store(), 5], Store])

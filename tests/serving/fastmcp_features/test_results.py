@@ -55,7 +55,7 @@ def returned(request):
 
 
 class Color(enum.Enum):
-    RED = "red"
+    RED = "red like a rose"
 
 
 class User(BaseModel):
@@ -149,33 +149,25 @@ async def test_a_tool_result_is_sent_as_it_is(returned):
         await returned(ToolResult(content="no luck", is_error=True))
 
 
-async def test_values_of_haystack_and_python_are_json(returned):
+async def test_values_of_haystack_and_python_are_json_and_only_texts_are_cut(returned):
     an_id = uuid.uuid4()
-    value = {
-        "color": Color.RED,
-        "path": Path("shelf"),
-        "id": an_id,
-        "day": dt.date(2026, 7, 28),
-        "set": {1},
-        "nan": float("nan"),
-        "secret": Secret.from_token("hunter2"),
-        "bytes": b"abc",
-        "object": object(),
-        Color.RED: (1, 2),
+    values = {
+        "color": (Color.RED, "red like a rose"),
+        "path": (Path("shelf"), "shelf"),
+        "id": (an_id, str(an_id)),
+        "day": (dt.datetime(2026, 7, 28, tzinfo=dt.UTC), "2026-07-28T00:00:00Z"),
+        "set": ({1}, [1]),
+        "nan": (float("nan"), None),
+        "secret": (Secret.from_token("hunter2"), None),
+        "bytes": (b"abc", "YWJj"),
+        "object": (object(), "<object>"),
+        "text": ("well" * 100, "wellwellwell..."),
     }
-    structured = (await returned(value)).structured_content
-    assert structured == {
-        "color": "red",
-        "path": "shelf",
-        "id": str(an_id),
-        "day": "2026-07-28",
-        "set": [1],
-        "nan": None,
-        "secret": None,
-        "bytes": "YWJj",
-        "object": "<object>",
-        "red": [1, 2],
-    }
+    value = {name: given for name, (given, _) in values.items()}
+    result = await returned({**value, Color.RED: (1, 2)}, None, ServeOptions(max_characters=12))
+    written = {name: shown for name, (_, shown) in values.items()}
+    assert result.structured_content == {**written, "red like a rose": [1, 2]}
+    assert result.meta["haystack"] == {"truncated": ["Texts are cut to 12 characters, marked with '...'."]}
 
 
 async def test_documents_and_messages_come_back_from_their_json(returned):
