@@ -53,15 +53,12 @@ def test_a_call_of_a_frozen_server_times_out_and_works_when_the_server_goes_on(p
     ):
         server.freeze()
         waiting = in_thread(patient.call_tool, "add", {"a": 1, "b": 2})
-        with pytest.raises(MCPTimeoutError, match=r"timed out after 0\.5 seconds") as failure:
+        with pytest.raises(MCPTimeoutError, match=r"timed out after 0\.5 seconds"):
             connection.call_tool("add", {"a": 1, "b": 1})
-        assert isinstance(failure.value, MCPInvocationError)
-        assert isinstance(failure.value, TimeoutError)
         server.thaw()
         assert text(waiting.result(timeout=LIMIT)) == "3"
         assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
-        if not kind.is_http:
-            assert connection.status().sessions == 1
+        assert kind.is_http or connection.status().sessions == 1
 
 
 @every_way
