@@ -18,9 +18,7 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTool,
 )
-from haystack_integrations.tools.mcp.convert.content import model_text
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
 from tests.support.rows import rows
@@ -45,7 +43,6 @@ def result(content: str, request: str = "$ID") -> str:
         (result("a number that is none: 5.0", "$ID.0"), "a number that is none: 5.0"),
         (f"[{result('a batch')}]", "a batch"),
     ],
-    ids=["half", "halves", "bytes", "tab", "mark", "string", "float", "batch"],
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_broken_text_is_mended(shared_raw_server, way, raw, said):
@@ -68,7 +65,6 @@ DEEP = "[" * 300 + "]" * 300
         '{"jsonrpc":"2.0","id":$ID,"result":[1]}',
         '{"id":$ID,"result":{"content":[]}}',
     ],
-    ids=["deep", "id last", "huge", "quote", "cut", "neither", "list", "no version"],
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(shared_raw_server, way, raw):
@@ -136,31 +132,6 @@ def test_what_answers_nothing_in_the_event_stream_of_a_session_is_ignored(raw_se
         assert connection.status().sessions == 1
 
 
-ODD_RESULTS = [
-    (
-        {"content": [{"type": "video"}, {"type": "text", "text": "a", "annotations": []}]},
-        '[unsupported content: {"type": "video"}]\na',
-    ),
-    ({"content": [{"type": "text", "text": "a"}], "isError": None, "structuredContent": [], "_meta": []}, "a"),
-    ({"content": None, "structuredContent": {"n": 1}}, '{"n": 1}'),
-    ({"structuredContent": {"n": 1}}, '{"n": 1}'),
-    ([], "[no content]"),
-]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_odd_members_of_a_result_take_nothing_else_away(shared_raw_server, way):
-    with MCPTool("say", shared_raw_server(way), invocation_timeout=LIMIT) as tool:
-        for odd, seen in ODD_RESULTS:
-            raw = json.dumps({"jsonrpc": "2.0", "id": "$ID", "result": odd}).replace('"$ID"', "$ID")
-            assert model_text(tool.invoke(raw=raw)) == seen
-        for odd in ({"isError": True, "error": "no luck"}, {"isError": True, "structuredContent": {"why": "no luck"}}):
-            raw = json.dumps({"jsonrpc": "2.0", "id": "$ID", "result": odd}).replace('"$ID"', "$ID")
-            with pytest.raises(MCPInvocationError, match="no luck") as failure:
-                tool.invoke(raw=raw)
-            assert failure.value.is_tool_error
-
-
 PHP = {
     "initialize": {
         "protocolVersion": "2025-06-18",
@@ -168,13 +139,17 @@ PHP = {
         "serverInfo": {"name": "php", "version": "8"},
         "_meta": [],
     },
+    "tools/call": {
+        "content": [{"type": "video"}, {"type": "Text", "text": "called", "annotations": []}],
+        "isError": None,
+        "structuredContent": [],
+        "resultType": None,
+        "_meta": [],
+    },
     "resources/list": {"resources": [{"uri": "a:b", "name": "r", "annotations": [], "_meta": []}], "_meta": []},
     "resources/templates/list": {"resourceTemplates": None},
     "resources/read": {"contents": [{"uri": "a:b", "text": "read", "_meta": []}], "_meta": []},
-    "prompts/list": {
-        "prompts": [{"name": "p", "arguments": [{"name": "a", "_meta": []}]}, {"title": "odd"}],
-        "_meta": [],
-    },
+    "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "a", "_meta": []}]}, {"title": "odd"}]},
     "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "got", "annotations": []}}]},
 }
 
@@ -196,15 +171,13 @@ def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answe
     raw_server, way, era, tmp_path, caplog
 ):
     results = tmp_path / "results.json"
-    called = {"content": [{"type": "Text", "text": "called"}], "resultType": None}
-    results.write_text(json.dumps({**PHP, **era, "tools/call": called}))
+    results.write_text(json.dumps({**PHP, **era}))
     tool = {"name": "fine", "inputSchema": [], "annotations": [], "_meta": [], "description": "half a \ud83d"}
-    listing = json.dumps([tool])
-    info = raw_server(way, "--results", str(results), "--listing", listing)
+    info = raw_server(way, "--results", str(results), "--listing", json.dumps([tool]))
     with MCPConnection(info, connection_timeout=LIMIT) as connection:
         assert connection.capabilities == {"tools": {}, "resources": {}, "prompts": {}, "experimental": {}}
         assert [(tool.name, tool.description) for tool in connection.list_tools()] == [("fine", "half a \ufffd")]
-        assert text(connection.call_tool("fine")) == "called"
+        assert text(connection.call_tool("fine")) == '[unsupported content: {"type": "video"}]called'
         assert [resource.name for resource in connection.list_resources()] == ["r"]
         assert connection.list_resource_templates() == []
         assert connection.read_resource("a:b").contents[0].text == "read"
@@ -214,30 +187,20 @@ def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answe
 
 
 LIMIT_SIZE = 100_000
-# Where the id comes first and where it comes last.
-LARGE = {"id first": result("$FILL"), "id last": '{"result":{"content":[],"x":"$FILL"},"jsonrpc":"2.0","id":$ID}'}
-TOO_LARGE = r"larger than `max_message_size` .* 100,000 bytes.* may have run"
 
 
-@pytest.mark.parametrize("raw", LARGE.values(), ids=LARGE)
-@pytest.mark.parametrize("way", ["stdio", "json", "events"])
-def test_an_answer_that_is_too_large_fails_its_call_alone(raw_server, way, raw):
-    info = raw_server(way, max_message_size=LIMIT_SIZE)
-    with MCPConnection(info, invocation_timeout=LONG) as connection:
-        other = in_thread(connection.call_tool, "wait")
-        with pytest.raises(MCPOutcomeUnknownError, match=TOO_LARGE):
-            connection.call_tool("say", {"raw": raw, "fill": 150_000})
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_that_is_too_large_fails_its_call_alone(raw_server, way):
+    id_last = '{"result":{"content":[],"x":"$FILL"},"jsonrpc":"2.0","id":$ID}'
+    with MCPConnection(raw_server(way, max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
+        other = in_thread(connection.call_tool, "wait") if way != "sse" else None  # where it ends the session
+        for raw in (result("$FILL"), id_last):
+            with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size` .* 100,000 bytes.* may have run"):
+                connection.call_tool("say", {"raw": raw, "fill": 150_000})
         connection.call_tool("release")
-        assert text(other.result(timeout=LIMIT)) == "wait"
+        assert other is None or text(other.result(timeout=LIMIT)) == "wait"
         assert len(text(connection.call_tool("say", {"raw": result("$FILL"), "fill": 90_000}))) == 90_000
-        assert connection.status().sessions == 1
-
-
-def test_an_event_of_sse_that_is_too_large_ends_the_session(shared_raw_server):
-    with MCPConnection(shared_raw_server("sse", max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match=TOO_LARGE):
-            connection.call_tool("say", {"raw": result("$FILL"), "fill": 150_000})
-        assert text(connection.call_tool("fine")) == "fine"
+        assert way == "sse" or connection.status().sessions == 1
 
 
 @pytest.mark.parametrize("way", ["stdio", "json", "events"])
@@ -253,13 +216,13 @@ def test_an_answer_that_never_ends_fails_its_call(raw_server, way):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_large_answer_arrives_whole(shared_raw_server, way, id_last):
     rows_of_answer = [{"id": number, "name": f"n{number}"} for number in range(60_000)]
-    blocks = [{"type": "text", "text": f"block {number}"} for number in range(30_000)]
-    blocks.append({"type": "text", "text": "line\n" * 200_000 + "\u6f22" * 200_000 + "\U0001f600" * 100_000})
-    result_json = f'"result":{json.dumps({"content": blocks, "structuredContent": {"rows": rows_of_answer}})}'
+    texts = [*map(str, range(30_000)), "line\n" * 200_000 + "\u6f22" * 200_000 + "\U0001f600" * 100_000]
+    content = [{"type": "text", "text": each} for each in texts]
+    result_json = f'"result":{json.dumps({"content": content, "structuredContent": {"rows": rows_of_answer}})}'
     raw = f'{{"jsonrpc":"2.0",{result_json},"id":$ID}}' if id_last else f'{{"jsonrpc":"2.0","id":$ID,{result_json}}}'
     with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
         read = connection.call_tool("say", {"raw": raw})
-    assert [block.text for block in read.content] == [block["text"] for block in blocks]
+    assert [block.text for block in read.content] == texts
     assert read.structured_content == {"rows": rows_of_answer}
 
 
