@@ -134,22 +134,6 @@ async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp
             await transport.handle_async_request(request)
 
 
-async def test_a_proxy_looks_up_names_itself() -> None:
-    lines: list[bytes] = []
-
-    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.append(await reader.readline())
-        writer.close()
-
-    listener = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    place = httpx2.Proxy(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
-    request = httpx2.Request("GET", "http://as.test/x", extensions={outgoing._CHECKED: ["203.0.114.7"]})
-    async with listener, outgoing.PinnedTransport(proxy=place) as transport:
-        with pytest.raises(httpx2.RemoteProtocolError):
-            await transport.handle_async_request(request)
-    assert lines == [b"GET http://as.test/x HTTP/1.1\r\n"]
-
-
 def test_the_operators_list_of_hosts_holds_for_authorization_servers(server, other, monkeypatch):
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", urlsplit(server.origin).netloc)
     moved = {"resource": server.url, "authorization_servers": [other.origin]}

@@ -26,14 +26,12 @@ from haystack_integrations.tools.mcp import (
     OAuthConfig,
     SSEServerInfo,
     StreamableHttpServerInfo,
-    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.auth import authorization_code
 from haystack_integrations.tools.mcp.auth.token_storage import TokenKey
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
-from tests.support.background import in_thread
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.token_network import BACK, TokenNetwork, basic
@@ -74,29 +72,6 @@ def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server
             said(connection, "whoami", seconds=30.0)
     # The tool `write` wants more scope.
     assert (server.count["authorizations"], server.count["step-ups"]) == (2, 1)
-
-
-def test_the_login_of_a_user_extends_no_timeout_of_another(server: OAuthServer) -> None:
-    asked, go_on = threading.Event(), threading.Event()
-
-    async def allow_ann_later(login: MCPLoginRequest) -> None:
-        if login.user == "ann":
-            asked.set()
-            await asyncio.to_thread(go_on.wait, LIMIT)
-        await allow(login)
-
-    def ask_for_ann() -> str:
-        with mcp_request_context(user="ann"):
-            return said(connection, "whoami", name="ann")
-
-    with MCPConnection(info(server, redirect_handler=allow_ann_later), invocation_timeout=3) as connection:
-        ann = in_thread(ask_for_ann)
-        assert asked.wait(LIMIT)
-        with mcp_request_context(user="bob"), pytest.raises(MCPTimeoutError, match="after 3 seconds"):
-            said(connection, "whoami", seconds=30.0)
-        assert not ann.done()
-        go_on.set()
-        assert ann.result(LIMIT) == "ann"
 
 
 class TestWithoutAListener:

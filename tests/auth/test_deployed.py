@@ -259,12 +259,9 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
     ("challenge", "resource", "scopes", "expected"),
     [
         (None, None, None, None),
-        (None, [], None, None),
         (None, ["a", "b"], None, "a b"),
         ("c", ["a", "b"], None, "c"),
-        ("", None, None, None),
         ("c", ["a"], [], None),
-        ("c", ["a"], ["x"], "x"),
         (None, None, ["x", "y"], "x y"),
     ],
 )

@@ -19,7 +19,6 @@ from rich.progress import Progress
 from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.call_arguments import (
     check_arguments,
-    describe_type,
     sent_arguments,
     signature,
     text_arguments,
@@ -146,22 +145,13 @@ def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any
         ({"$ref": "#/$defs/many"}, "any"),
     ],
 )
-def test_a_schema_is_described_in_words(schema: Any, described: str) -> None:
+def test_a_line_says_what_a_tool_takes(schema: Any, described: str) -> None:
     tree = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/tree"}}]}
     many = {"anyOf": [{"$ref": "#/$defs/many"}] * 100}
-    root = {"$defs": {"colour": {"enum": ["red", "blue"]}, "tree": tree, "many": many}}
-    assert describe_type(schema, root) == described
-
-
-def test_a_line_says_what_a_tool_takes() -> None:
-    properties = {
-        "query": {"type": "string"},
-        "limit": {"type": "integer", "default": 10},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "more": True,
-    }
-    shown = "query: string, limit: integer = 10, tags?: list of string, more?: any"
-    assert signature({"properties": properties, "required": ["query"]}) == shown
+    definitions = {"colour": {"enum": ["red", "blue"]}, "tree": tree, "many": many}
+    properties = {"it": schema, "limit": {"type": "integer", "default": 10}, "more": True}
+    shown = signature({"properties": properties, "required": ["it"], "$defs": definitions})
+    assert shown == f"it: {described}, limit: integer = 10, more?: any"
     assert signature({"properties": 5, "required": "query"}) == ""
 
 

@@ -552,19 +552,12 @@ class TestFunctions:
         here.call_later(0.01, belongs_here.set_result, None)
         connection = ask(
             sampling=MCPSampling(function=noting("function", "reply"), consent=noting("consent", True)),
-            elicitation=noting("elicitation", True),
-            roots=noting("roots", []),
             logging=noting("logging"),
             messages=lambda _: noting("messages")(),
             log_level="info",
         )
-        requests: list[tuple[str, dict[str, Any]]] = [
-            ("ask_model", {"prompt": "x"}),
-            ("ask_order", {}),
-            ("ask_roots", {}),
-            ("log", {"level": "info", "text": "x"}),
-        ]
-        fields = {"function", "consent", "elicitation", "roots", "logging", "messages"}
+        requests = [("ask_model", {"prompt": "x"}), ("log", {"level": "info", "text": "x"})]
+        fields = {"function", "consent", "logging", "messages"}
         for request in requests:
             await connection.call_tool_async(*request)
         await wait_until_async(lambda: loops.keys() == fields, "all handlers")

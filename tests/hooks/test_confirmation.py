@@ -207,20 +207,6 @@ class TestWhoIsAsked:
         assert ui.asked == ["look"] * 3
         assert len(server.calls) == 4
 
-    def test_asking_shows_a_running_agent_no_new_tools(self, server, toolset):
-        class Slow(ScriptedUI):
-            def get_user_confirmation(self, *question: Any) -> Any:
-                server.tools = [*server.tools, definition("new", TEXT)]
-                toolset._changed_at = sys.maxsize
-                return super().get_user_confirmation(*question)
-
-        ui = Slow()
-        agent, generator = Agents.make(toolset, ui, replies=calls(("wipe", {})))
-        generator.replies = [calls(("wipe", {})), calls(("silent", {})), calls(("new", {})), say("done")]
-        agent.run(messages=GO)
-        assert [turn.tool_names for turn in generator.turns] == [["look", "silent", "wipe"]] * 4
-        assert server.calls == [("wipe", {}), ("silent", {})]
-
     @pytest.mark.parametrize("kind", ["search", "toolset"])
     def test_a_tool_that_a_server_offers_later_is_asked_for_too(self, server, toolset, kind):
         tools = MCPSearchableToolset(toolset, search_threshold=2) if kind == "search" else toolset
