@@ -77,17 +77,16 @@ def test_a_text_into_a_pipe_is_what_the_server_sent_and_json_is_safe_to_show(run
     assert json.loads(screen)["content"][0]["text"] == text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("words", "stdin"),
     [
-        (["--input", '{"a": 5, "b": 3}'], ""),
         (["--input", "-"], '{"a": 5, "b": 3}'),
         (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
         (["a:=5", "b@-"], "3"),
     ],
 )
-def test_arguments_are_given_in_many_ways(run: Run, plain: str, words: list[str], stdin: str) -> None:
-    assert run("call", plain, "add", *words, stdin=stdin).screen == "8\n"
+def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str) -> None:
+    assert run("call", IN_PROCESS, "add", *words, stdin=stdin).screen == "8\n"
 
 
 @pytest.mark.parametrize(
@@ -290,31 +289,56 @@ def test_headers_and_tokens_reach_the_server_in_place_of_those_of_a_file_and_not
     assert run(*words, "name=authorization", "--header", "Authorization: Basic x").screen == "Basic x\n"
 
 
+CALCULATOR = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
+
+
 def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
-    servers: dict[str, Any] = {"maths": calculator, "off": {**calculator, "disabled": True}, "more": calculator}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"maths": calculator}}))
-    (tmp_path / "two.json").write_text(json.dumps({"mcpServers": {"one": calculator, "two": calculator}}))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "one.json").write_text(json.dumps({"mcpServers": {"one": calculator, "off": servers["off"]}}))
-    for words in (
-        ["maths"],
-        ["one.json"],
-        ["mcp.json:maths"],
-        ["maths", "--config", "mcp.json"],
-    ):
-        assert run("call", words[0], "add", "a=5", "b=3", *words[1:]).screen == "8.0\n"
+    off = {**CALCULATOR, "disabled": True}
+    for file, servers in {
+        "mcp.json": {"maths": CALCULATOR, "off": off, "more": CALCULATOR},
+        ".mcp.json": {"maths": CALCULATOR},
+        "one.json": {"one": CALCULATOR, "off": off},
+    }.items():
+        Path(file).write_text(json.dumps({"mcpServers": servers}))
+    for target, *words in (["maths"], ["one.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
+        assert run("call", target, "add", "a=5", "b=3", *words).screen == "8.0\n"
     for target, told in {
         "math": "Did you mean 'maths'? Available servers: maths, off, more.",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
-        "two.json": "Say which one, e.g. two.json:one",
         "mcp.json": "has 2 servers: maths, more. Say which one, e.g. mcp.json:maths",
     }.items():
         ran = run("inspect", target)
-        assert ran.code == 2
-        assert told in ran.errors
+        assert (ran.code, told in ran.errors) == (2, True)
+
+
+def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dead = {"command": "no-such-command"}
+    unset = {"command": "x", "env": {"KEY": "${NOT_SET_ANYWHERE}"}}
+    servers = {"first": CALCULATOR, "dead": dead, "wrong": {"comand": "x"}, "unset": unset, "last": CALCULATOR}
+    Path("mcp.json").write_text(json.dumps({"mcpServers": {**servers, "off": {**CALCULATOR, "disabled": True}}}))
+    Path("dead.json").write_text(json.dumps({"mcpServers": {"a": dead, "b": {}}}))
+    ran = run("list")
+    assert ran.code == 0
+    assert [ran.screen.count(text) for text in ("first\n", "last\n", "Divide a by b.", "off")] == [1, 1, 2, 0]
+    for told in (
+        "dead: Failed to connect to stdio server",
+        "wrong: mcp.json: server 'wrong': unknown key 'comand'",
+        "unset: mcp.json: server 'unset': these environment variables are not set: NOT_SET_ANYWHERE",
+    ):
+        assert f"Skipped {told}" in ran.errors
+    found = json.loads(run("list", "mcp.json", "--json", "--prompts").screen)["servers"]
+    assert list(found) == list(servers)
+    assert found["last"]["prompts"] == []
+    assert found["dead"]["error"]["type"] == "MCPConnectionError"
+    assert run("list", "dead.json").code == 3
+    Path(".mcp.json").write_text("{}")
+    ran = run("list")
+    assert (ran.code, "Skipped a file: .mcp.json has no `mcpServers`" in ran.errors) == (0, True)
 
 
 def test_a_command_on_windows_keeps_its_backslashes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,41 +346,6 @@ def test_a_command_on_windows_keeps_its_backslashes(monkeypatch: pytest.MonkeyPa
     info = server_of('C:\\tools\\tool.exe --root "C:\\my data"', ServerOptions(config=Path("pyproject.toml"))).info
     assert isinstance(info, StdioServerInfo)
     assert (info.command, info.args) == ("C:\\tools\\tool.exe", ["--root", "C:\\my data"])
-
-
-def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calculator = {"command": prepared_python(), "args": [str(ROOT / "examples/servers/calculator.py")]}
-    servers = {
-        "first": calculator,
-        "dead": {"command": "no-such-command"},
-        "wrong": {"comand": "x"},
-        "unset": {"command": "x", "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
-        "off": {**calculator, "disabled": True},
-        "last": calculator,
-    }
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-    (tmp_path / "dead.json").write_text(json.dumps({"mcpServers": {"a": {"command": "no-such-command"}, "b": {}}}))
-    monkeypatch.chdir(tmp_path)
-    for words in ([], ["mcp.json"]):
-        ran = run("list", *words)
-        assert ran.code == 0
-        assert [ran.screen.count(text) for text in ("first\n", "last\n", "Divide a by b.", "off")] == [1, 1, 2, 0]
-        assert "Skipped dead: Failed to connect to stdio server" in ran.errors
-        assert "Skipped wrong: mcp.json: server 'wrong': unknown key 'comand'" in ran.errors
-        assert (
-            "Skipped unset: mcp.json: server 'unset': these environment variables are not set: NOT_SET_ANYWHERE"
-            in ran.errors
-        )
-    found = json.loads(run("list", "--json", "--prompts").screen)["servers"]
-    assert list(found) == ["first", "dead", "wrong", "unset", "last"]
-    assert found["last"]["prompts"] == []
-    assert found["dead"]["error"]["type"] == "MCPConnectionError"
-    assert run("list", "dead.json").code == 3
-    (tmp_path / ".mcp.json").write_text("{}")
-    ran = run("list")
-    assert (ran.code, "Skipped a file: .mcp.json has no `mcpServers`" in ran.errors) == (0, True)
 
 
 def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -208,7 +208,7 @@ class TestWhoIsAsked:
         assert len(server.calls) == 4
 
     @pytest.mark.parametrize("kind", ["search", "toolset"])
-    def test_a_tool_that_a_server_offers_later_is_asked_for_too(self, server, toolset, kind):
+    def test_a_tool_that_is_offered_later_or_has_to_be_found_is_asked_for_too(self, server, toolset, kind):
         tools = MCPSearchableToolset(toolset, search_threshold=2) if kind == "search" else toolset
         tools.warm_up()
         ui = ScriptedUI(new="reject")
@@ -219,6 +219,10 @@ class TestWhoIsAsked:
         agent.run(messages=GO)
         assert generator.turns[1].tool_names[-1 if kind == "search" else 1] == "new"
         assert (ui.asked, server.calls) == (["new"], [])
+        policy = MCPAnnotationPolicy(tools, trusted=[server.info])
+        assert [policy.should_ask(name, "", {}) for name in ("look", "silent")] == [False, True]
+        with pytest.raises(MCPConfigurationError, match="so they would run unasked"):
+            confirmation_strategies_for(MCPSearchableToolset(MCPToolset(COUNTER)), ScriptedUI())
 
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, way):
@@ -323,18 +327,6 @@ class TestAnswers:
         agent, _ = Agents.make(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()})
         agent.run(messages=GO)
         assert (ui.asked, len(server.calls)) == (["wipe"], 2)
-
-    def test_tools_that_the_model_has_to_find_first_are_confirmed_too(self, server, toolset):
-        searching = MCPSearchableToolset(toolset, search_threshold=2, top_k=1)
-        with pytest.raises(MCPConfigurationError, match="so they would run unasked"):
-            confirmation_strategies_for(MCPSearchableToolset(MCPToolset(COUNTER)), ScriptedUI())
-        ui = ScriptedUI(wipe="reject")
-        agent, generator = Agents.make(searching, ui, replies=calls(("search_tools", {"tool_keywords": "wipe"})))
-        generator.replies[1:] = [calls(("wipe", {"text": "c"})), say("done")]
-        agent.run(messages=GO)
-        assert (ui.asked, server.calls) == (["wipe"], [])
-        policy = MCPAnnotationPolicy(searching, trusted=[server.info])
-        assert [policy.should_ask(name, "", {}) for name in ("look", "silent")] == [False, True]
 
 
 class TestConfiguration:
