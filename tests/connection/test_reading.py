@@ -3,22 +3,32 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a connection reads of a server beside its tools, with servers in process.
+What a connection reads of a server beside its tools, skills among it; and what is kept of it, for as long as the server
+allows that.
 """
 
+import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
 from mcp import types
+from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnection,
+    MCPConnectionError,
     MCPToolset,
+    StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.protocol import mcp_client
+from tests.servers.changing_server import NOTE, build_server
+from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.rows import rows
+from tests.support.skill_server import SkillServer
+from tests.support.waiting import LIMIT, wait_until
 
 
 class PagedServer:
@@ -75,3 +85,126 @@ def test_the_meta_of_a_raw_request_joins_what_its_parameters_have():
     assert [prompt["name"] for prompt in raw["prompts"]] == ["9"]
     assert server.metas[0]["a/b"] == 1
     assert "c/d" in server.metas[0]
+
+
+AN_HOUR = 3_600_000
+
+
+class Kept:
+    """A server, and what it was asked."""
+
+    def __init__(self, ttl_ms: int) -> None:
+        self.events: list[str] = []
+        self.server: MCPServer = build_server(lambda event, **_: self.events.append(event), ttl_ms=ttl_ms)
+        self.info = InProcessServerInfo(self.server)
+
+    def asked(self, method: str) -> int:
+        return self.events.count(f"@{method}")
+
+
+def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got_it():
+    kept = Kept(AN_HOUR)
+    with MCPConnection(kept.info) as connection:
+        for listing, method in (
+            (connection.list_resources, "resources/list"),
+            (connection.list_resource_templates, "resources/templates/list"),
+            (connection.list_prompts, "prompts/list"),
+        ):
+            first = listing()
+            listing().clear()
+            assert listing() == first
+            assert kept.asked(method) == 1
+            listing(meta={})  # whoever says something beside it wants to be heard
+            assert kept.asked(method) == 2
+        connection.list_resources()[0].name = "changed"
+        connection.read_resource(NOTE).contents[0].text = "changed"
+        connection.open()[1][0].input_schema.clear()
+        assert connection.list_resources()[0].name != "changed"
+        assert connection.read_resource(NOTE).contents[0].text == "first"
+        assert connection.open()[1][0].input_schema
+        assert kept.asked("resources/read") == 1
+
+
+def test_what_changed_is_asked_for_again():
+    kept, told = Kept(AN_HOUR), threading.Event()
+    with MCPConnection(kept.info) as connection:
+        connection.subscribe_resource(NOTE, lambda _: told.set())
+        assert connection.read_resource(NOTE).contents[0].text == "first"
+        connection.call_tool("write", {"text": "second"})
+        assert told.wait(LIMIT)
+        assert connection.read_resource(NOTE).contents[0].text == "second"
+        assert kept.asked("resources/read") == 2
+
+
+def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
+    kept = Kept(AN_HOUR)
+    with MCPToolset(kept.info) as toolset:
+        wait_until(
+            lambda: kept.asked("tools/list") == 2 and not toolset._is_due,
+            "they are listed once more when listening begins, and taken over",
+        )
+        for _ in range(3):
+            toolset.warm_up()
+    assert kept.asked("tools/list") == 2
+
+    expiring = Kept(100)
+    with MCPToolset(expiring.info) as toolset:
+        expiring.server.remove_tool("withdraw")  # and it does not say so
+        wait_until(lambda: toolset.warm_up() or "withdraw" not in toolset, "they are listed again")
+
+
+def test_another_toolset_of_the_session_does_not_get_a_list_that_changed():
+    kept = Kept(0)
+    with MCPToolset(kept.info) as toolset:
+        toolset["offer"].invoke(name="extra")
+        wait_until(lambda: toolset._fetched is not None, "the tools are listed again")
+        with MCPToolset(kept.info) as other:
+            assert "extra" in other
+            assert other.connection.status().sessions == 1
+
+
+def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(tmp_path):
+    command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http")
+    server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
+    with closing(server.start()):
+        info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2)
+        with MCPToolset(info) as toolset:
+            locate = toolset["locate"]
+            assert locate.call(region="north").text == "north None"
+            server.kill()
+            server.command = [*command, "--header"]
+            server.start()
+            assert locate.call(region="north").text == "north north"
+
+
+def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):
+    server = SkillServer()
+    with MCPToolset(server.info) as toolset:
+        tidy, cook = toolset.list_skills()
+        assert [tidy.name, cook.name] == ["tidy", "cook"]
+        assert "Left out skill 'skill://broken/SKILL.md'" in caplog.text
+        assert server.requests == ["skills/list"] * 2
+        assert toolset.load_skill(tidy) == "First the desk.\n"
+        assert toolset.read_skill_file(tidy, "desk.md") == "Throw it all away."
+        assert server.requests[2:] == ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
+
+
+async def test_skills_are_read_asynchronously():
+    async with MCPConnection(SkillServer().info) as connection:
+        [tidy, _] = await connection.list_skills_async()
+        assert await connection.get_skill_async(tidy.uri) == tidy
+        assert await connection.load_skill_async(tidy) == "First the desk.\n"
+        assert await connection.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
+
+
+def test_a_skill_that_is_not_known_is_an_error_and_a_server_without_the_extension_is_not_asked():
+    with MCPConnection(SkillServer().info) as connection:
+        with pytest.raises(MCPConnectionError, match=r"`get_skill` of .*no such skill") as failed:
+            connection.get_skill("skill://nothing/SKILL.md")
+        assert failed.value.code == types.INVALID_PARAMS
+    server = SkillServer(has_extension=False)
+    with MCPConnection(server.info) as connection:
+        assert connection.list_skills() == []
+        with pytest.raises(MCPConnectionError, match="does not have the extension"):
+            connection.get_skill("skill://tidy/SKILL.md")
+    assert server.requests == []

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is there and does not answer, over every transport: nothing waits longer than it was told to, other calls
-go on, and no process is left.
+A server that is there and does not answer, and closing in the middle of things, over every transport: nothing waits
+longer than it was told to, whoever waits is told so, other calls go on, and no process is left.
 """
 
 import pytest
@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
 )
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
-from tests.support.background import in_thread, text
+from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
 from tests.support.kinds import KINDS, LONG, every_kind, every_way
 from tests.support.waiting import LIMIT, wait_until
@@ -103,3 +103,35 @@ def test_an_sse_server_that_acknowledges_no_message_is_given_up_for_a_new_sessio
         assert outcome(call, LIMIT) in ("ran", "may have run")
         assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert connection.status().sessions > 1
+
+
+@every_kind
+def test_closing_fails_the_calls_in_flight_promptly(peer, kind):
+    server = peer(kind)
+    connection = MCPConnection(server.reach(), invocation_timeout=LONG)
+    connection.open()
+    calls = together([lambda: connection.call_tool("sleep", {"seconds": LONG})] * 5)
+    server.wait_for("sleep", 5)
+    connection.close()
+    errors = [call.exception(timeout=LIMIT) for call in calls]
+    for error in errors:
+        assert isinstance(error, MCPInvocationError)
+        assert "closed" in str(error)
+        assert "may have run" in str(error)
+    server.wait_until_gone()
+
+
+@every_way
+def test_closing_while_connecting_fails_the_connect_promptly_and_leaves_no_process(proxied_peer, kind):
+    server = proxied_peer(kind, "--hang-at-start")
+    connection = MCPConnection(server.reach(), connection_timeout=LONG)
+    opening = in_thread(connection.open)
+    if kind.is_http:
+        wait_until(lambda: server.proxy.sent, "the first request")
+    else:
+        server.wait_for("@start")
+    connection.close()
+    error = opening.exception(timeout=LIMIT)
+    assert isinstance(error, MCPConnectionError)
+    assert "closed" in str(error)
+    server.wait_until_gone()

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is killed, over every transport: the next call reaches the next one, a call that was under way fails at
-once, and nothing runs twice.
+A server that is killed, or a connection to it that is cut: the next call reaches it again, a call that was under way
+fails at once, and nothing runs twice.
 """
 
 import psutil
@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp import (
 )
 from tests.support.background import in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
-from tests.support.kinds import LONG, QUICKLY, every_kind, every_way, kinds
+from tests.support.kinds import LONG, QUICKLY, every_http_kind, every_kind, every_streamable_kind, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -112,3 +112,32 @@ def test_a_server_killed_under_50_calls_runs_none_twice_and_every_error_says_whe
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert "may have run" in outcomes.values()
     assert_told_the_truth(outcomes, server.log, "sleep", "seconds")
+
+
+@pytest.mark.parametrize("when", ["before", "forwarded"])
+@every_http_kind
+def test_a_cut_connection_fails_the_pending_call_at_once_and_it_is_not_repeated(proxied_peer, kind, when):
+    server = proxied_peer(kind)
+    before = len(server.calls())
+    with MCPConnection(server.reach(), invocation_timeout=LONG) as connection:
+        # If the call did not get through, nobody can tell from here.
+        trap = server.proxy.cut_when(b'"tools/call"', when=when)
+        with pytest.raises(MCPInvocationError, match="may have run"):
+            connection.call_tool("echo", {"text": "once"})
+        assert trap.sprung.is_set()
+        if when == "forwarded":
+            wait_until(lambda: len(server.calls()) > before, "the execution")
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+    assert server.calls()[before:] == (["echo", "add"] if when == "forwarded" else ["add"])
+
+
+@every_streamable_kind
+def test_a_streamable_http_connection_cut_between_calls_is_not_missed(proxied_peer, kind):
+    server = proxied_peer(kind)
+    before = len(server.calls())
+    with MCPConnection(server.reach()) as connection:
+        connection.call_tool("add", {"a": 1, "b": 2})
+        server.proxy.cut()
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+        assert connection.status().sessions == 1
+    assert server.calls()[before:] == ["add", "add"]

@@ -4,6 +4,7 @@
 
 """
 Answers that nobody can read, or that are too large: mended, or the call fails at once and says that it may have run.
+And arguments that are no JSON, which are refused before anything is sent.
 """
 
 import json
@@ -15,12 +16,13 @@ import pytest
 
 from haystack_integrations.tools.mcp import (
     MCPConnection,
+    MCPConnectionError,
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
 from tests.support.background import in_thread, text
-from tests.support.kinds import LONG
+from tests.support.kinds import LONG, every_way
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
@@ -252,3 +254,28 @@ def test_a_compressed_answer_is_measured_as_it_is_decompressed(shared_raw_server
         finally:
             tracemalloc.stop()
         assert text(connection.call_tool("fine")) == "fine"
+
+
+SECRET = "sk-s3ntinel-4711"
+
+
+@every_way
+def test_what_cannot_be_sent_is_named_and_harms_no_other_call(proxied_peer, kind):
+    server = proxied_peer(kind)
+    with MCPConnection(server.reach(), invocation_timeout=60) as connection:
+        for argument in (f"{SECRET}\ud83d", SECRET.encode() + b"\xff", {"deep": object()}):
+            with pytest.raises(MCPInvocationError, match="argument 'text' cannot be sent as JSON") as raised:
+                connection.call_tool("echo", {"text": argument})
+            assert SECRET not in str(raised.value)
+            assert "may have run" not in str(raised.value)
+            with pytest.raises(MCPConnectionError, match="cannot be sent as JSON"):
+                connection.request("some/thing", {"value": argument})
+        connection.call_tool("echo", {"text": "hello"})
+        assert connection.status().sessions == 1
+
+
+def test_an_argument_that_can_be_read_once_only_reaches_the_server(stdio_server):
+    server = stdio_server()
+    with MCPConnection(server.info()) as connection:
+        connection.call_tool("echo", {"text": (letter for letter in "ab")})
+    assert server.log.events("echo") == [("echo", {"text": ["a", "b"]})]
