@@ -75,11 +75,10 @@ def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value():
 
 
 @rows("name", HOSTILE)
-@rows("seconds", [0.01, 0.2])
-def test_a_hostile_one_ends_in_time(name, seconds):
+def test_a_hostile_one_ends_in_time(name):
     schema, value = HOSTILE[name]
-    found = verdict(schema, value, seconds)
-    assert found.violation is None
+    for seconds in (0.01, 0.2):
+        assert verdict(schema, value, seconds).violation is None
 
 
 def test_a_schema_looks_at_the_clock_at_every_step(monkeypatch):
@@ -98,12 +97,10 @@ def test_a_schema_that_was_cut_off_while_it_was_read_is_read_again():
 @rows(
     ("schema", "reason"),
     [
-        ({"type": "objekt"}, r"invalid \(at \$\.type: 'anyOf' is violated\)"),
         ({"properties": {"x": {"required": "x"}}}, r"invalid \(at \$\.properties\.x\.required: 'type' is violated\)"),
         ({"$schema": DRAFTS[0], "exclusiveMinimum": 5}, "invalid"),
         ({"$schema": ["odd"]}, "cannot be used"),
         ({"$ref": "#/$defs/missing"}, "cannot be used"),
-        ({"$ref": "#"}, "(RecursionError)"),
         ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "(RecursionError)"),
     ],
 )
@@ -113,16 +110,14 @@ def test_a_schema_that_is_none_rejects_nothing(schema, reason):
     assert re.search(reason, found.unusable)
 
 
-def test_deep_nesting_rejects_nothing():
+def test_deep_nesting_and_a_schema_without_end_reject_nothing():
     deep: dict[str, Any] = {}
     for _ in range(400):
         deep = {"properties": {"inner": deep}}
     assert "(RecursionError)" in verdict(deep, nested(400)).unusable
     assert "(RecursionError)" in verdict({"additionalProperties": {"$ref": "#"}}, nested(900)).unusable
 
-
-def test_a_schema_without_end_rejects_nothing_wherever_the_stack_is_full():
-    def deeper(frames: int) -> Verdict:
+    def deeper(frames: int) -> Verdict:  # the stack may be full anywhere
         return deeper(frames - 1) if frames else verdict({"not": {"$ref": "#"}}, {})
 
     assert all("the schema cannot be used (" in str(deeper(frames).unusable) for frames in range(40))

@@ -56,6 +56,9 @@ def test_an_entry_of_the_list_is_read():
     assert read_skill(entry(resources="dynamic")).files is None
 
 
+SKILL = manifest(f"{ROOT}SKILL.md", b"A")
+
+
 @rows(
     "changes",
     [
@@ -63,15 +66,11 @@ def test_an_entry_of_the_list_is_read():
         {"uri": f"{ROOT}README.md"},
         {"uri": "skill://acme/other/SKILL.md"},
         {"frontmatter": {"name": "pdf"}},
-        {"resources": None},
-        {"resources": []},
-        {"resources": [manifest(f"{ROOT}forms/a.md", b"A")]},
-        {"resources": [manifest(f"{ROOT}SKILL.md", b"A"), manifest("skill://acme/other/b.md", b"B")]},
-        {"resources": [manifest(f"{ROOT}SKILL.md", b"A")] * 2},
-        {"resources": [{**manifest(f"{ROOT}SKILL.md", b"A"), "digest": "md5:1"}]},
+        *({"resources": resources} for resources in (None, [], [manifest(f"{ROOT}forms/a.md", b"A")], [SKILL] * 2)),
+        {"resources": [SKILL, manifest("skill://acme/other/b.md", b"B")]},
+        {"resources": [{**SKILL, "digest": "md5:1"}]},
         {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
-        {"resources": [manifest(f"{ROOT}{path}", b"A") for path in ("SKILL.md", "a.md\n- b.md")]},
-        {"resources": [manifest(f"{ROOT}{path}", b"A") for path in ("SKILL.md", "a\u202e.md")]},
+        *({"resources": [SKILL, manifest(f"{ROOT}{path}", b"A")]} for path in ("a.md\n- b.md", "a\u202e.md")),
         {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
         {
             "uri": "skill://a/x\n- pay: now/SKILL.md",
@@ -83,10 +82,6 @@ def test_an_entry_of_the_list_is_read():
 def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
     with pytest.raises(ValueError, match=r"it lacks|its "):
         read_skill(entry(**changes))
-
-
-def test_the_instructions_of_a_skill_are_the_text_after_its_yaml():
-    assert checked_instructions(read_skill(entry()), served(skill_text())) == BODY
 
 
 @rows(
@@ -107,16 +102,17 @@ def test_instructions_of_another_size_or_digest_are_refused(text, reason):
 @rows(
     ("header", "said"),
     [
-        ("name: pdf\ndescription: PDF files\n", {"name": "pdf", "description": "PDF files"}),
-        ("name: pdf\ndescription: d\nwhen: 2026-01-02\n", {"name": "pdf", "description": "d", "when": "2026-01-02"}),
+        ("", {}),
+        ("when: 2026-01-02\n", {"when": "2026-01-02"}),
         # YAML 1.2 and 1.1.
-        ("name: pdf\ndescription: d\nok: yes\n", {"name": "pdf", "description": "d", "ok": "yes"}),
-        ("name: pdf\ndescription: d\nok: yes\n", {"name": "pdf", "description": "d", "ok": True}),
-        ("name: pdf\ndescription: d\n1: [a, 2.5]\n", {"name": "pdf", "description": "d", "1": ["a", 2.5]}),
+        ("ok: yes\n", {"ok": "yes"}),
+        ("ok: yes\n", {"ok": True}),
+        ("1: [a, 2.5]\n", {"1": ["a", 2.5]}),
     ],
 )
 def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, said):
-    assert checked_instructions(*skill_of(header, said)) == BODY
+    skill = skill_of(f"name: pdf\ndescription: d\n{header}", {"name": "pdf", "description": "d", **said})
+    assert checked_instructions(*skill) == BODY
 
 
 @rows(
@@ -144,23 +140,17 @@ def test_instructions_without_yaml_are_refused(text):
 
 
 def test_a_file_is_checked_whether_it_is_text_or_not():
-    skill = read_skill(entry())
-    uri = f"{ROOT}forms/a.md"
+    skill, uri = read_skill(entry()), f"{ROOT}forms/a.md"
+
+    def read(*blobs: str) -> ReadResourceResult:
+        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob) for blob in blobs])
+
     text = ReadResourceResult(contents=[TextResourceContents(uri=uri, text="A")])
-    blob = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="QQ==")])
-    other = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="Qg==")])
     assert checked_file(skill, uri, text) == "A"
-    assert checked_file(skill, uri, blob) == ByteStream(b"A", meta={"uri": uri})
-    for wrong in (other, ReadResourceResult(contents=[]), ReadResourceResult(contents=[*text.contents] * 2)):
+    assert checked_file(skill, uri, read("QQ==")) == ByteStream(b"A", meta={"uri": uri})
+    for wrong in (read("Qg=="), read(), read("QQ==", "QQ=="), read("no Base64!")):
         with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
             checked_file(skill, uri, wrong)
-
-
-def test_a_file_that_cannot_be_decoded_is_refused():
-    skill, uri = read_skill(entry()), f"{ROOT}forms/a.md"
-    broken = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="no Base64!")])
-    with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
-        checked_file(skill, uri, broken)
 
 
 def test_instructions_that_come_as_bytes_are_read_if_they_are_text():
@@ -174,12 +164,10 @@ def test_instructions_that_come_as_bytes_are_read_if_they_are_text():
         checked_instructions(dynamic, sent(b"\xff\xfe"))
 
 
-@rows("path", ["forms/b.md", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
-@rows("resources", [entry()["resources"], "dynamic"])
-def test_a_path_that_is_not_in_the_skill_is_refused(path, resources):
-    skill = read_skill(entry(resources=resources))
-    if resources == "dynamic" and path == "forms/b.md":
-        assert file_uri(skill, path) == f"{ROOT}forms/b.md"
-        return
-    with pytest.raises(MCPSkillError, match="has no file"):
-        file_uri(skill, path)
+@rows("path", ["../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
+def test_a_path_that_is_not_in_the_skill_is_refused(path):
+    skill, dynamic = read_skill(entry()), read_skill(entry(resources="dynamic"))
+    assert file_uri(dynamic, "forms/b.md") == f"{ROOT}forms/b.md"
+    for each, wrong in ((skill, "forms/b.md"), (skill, path), (dynamic, path)):
+        with pytest.raises(MCPSkillError, match="has no file"):
+            file_uri(each, wrong)

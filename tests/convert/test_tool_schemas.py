@@ -2,7 +2,6 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 import copy
-import warnings
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import (
 from tests.support.rows import rows
 
 A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}
+NULLABLE = {"type": ["string", "null"]}
 # A pattern that Python cannot compile.
 ODD = r"^\p{L}+$"
 
@@ -69,7 +69,7 @@ class TestForeignSchemas:
             ({"minimum": 1, "exclusiveMinimum": True, "maximum": 5}, {"exclusiveMinimum": 1, "maximum": 5}),
             ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
             (
-                {"properties": {"c": {"type": "any", "required": True}}, "required": ["d"]},
+                {"properties": {"c": {"type": "any", "required": True}}, "required": ["d", "d"]},
                 {"properties": {"c": {}}, "required": ["d", "c"]},
             ),
             ({"id": "http://x/y", "$id": "#name", "$anchor": "x", "$schema": "urn:mine"}, {"id": "http://x/y"}),
@@ -79,38 +79,22 @@ class TestForeignSchemas:
             ({"enum": []}, {}),
             ({"additionalProperties": {}}, {"additionalProperties": True}),
             ({"properties": {"value": True}, "items": True}, {"properties": {"value": {}}, "items": {}}),
-            ({"type": "array"}, {"type": "array", "items": {}}),
             ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
-            ({"type": "STRING", "items": {"type": ["NULL", "null"]}}, {"type": "string", "items": {"type": ["null"]}}),
-            (
-                {"type": "Int", "items": {"type": ["str", "null"]}},
-                {"type": "integer", "items": {"type": ["string", "null"]}},
-            ),
+            ({"type": "Int", "items": {"type": ["str", "NULL", "null"]}}, {"type": "integer", "items": NULLABLE}),
             ({"type": "list"}, {"type": "array", "items": {}}),
             ({"type": None, "properties": None, "required": None, "description": None}, {}),
             ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
-            ({"required": ["a", "a"]}, {"required": ["a"]}),
             *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
             ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
             ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
             ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"const": "x"}}),
-            (
-                {"properties": {"id": A, "items": B, "required": {}}},
-                {"properties": {"id": A, "items": B, "required": {}}},
-            ),
+            # Properties that are called like keywords.
+            ({"properties": {"items": B, "required": {}}}, {"properties": {"items": B, "required": {}}}),
         ],
     )
     def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
-
-    def test_a_pattern_that_warns_is_dropped_only_when_warnings_are_errors(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert normalize_property({"pattern": "[[a]once"}) == {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert normalize_property({"pattern": "[[a]twice"}) == {"pattern": "[[a]twice"}
 
     @rows("schema", [{}, {"type": None}, {"type": ["null", "object"]}, {"type": "OBJECT"}, {"properties": None}])
     def test_the_root_is_always_an_object_with_properties(self, schema):
@@ -146,81 +130,75 @@ ALTERNATIVES = {"kind": {"enum": ["post", "photo"]}, "text": A, "url": A}
 
 
 class TestOneObject:
-    @pytest.mark.parametrize(
-        ("schema", "expected"),
+    @rows(
+        ("schema", "properties", "required"),
         [
-            (
-                {"allOf": [{"properties": {"a": A}, "required": ["a"]}, C]},
-                {"properties": {"a": A, "c": {}}, "required": ["a"]},
-            ),
-            ({"anyOf": BY_KIND}, {"properties": ALTERNATIVES, "required": ["kind"]}),
-            ({"type": "object", "oneOf": BY_KIND}, {"properties": ALTERNATIVES, "required": ["kind"]}),
+            ({"allOf": [{"properties": {"a": A}, "required": ["a"]}, C]}, {"a": A, "c": {}}, ["a"]),
+            ({"anyOf": BY_KIND}, ALTERNATIVES, ["kind"]),
+            ({"type": "object", "oneOf": BY_KIND}, ALTERNATIVES, ["kind"]),
             (
                 {
                     "oneOf": [{"$ref": "#/$defs/Post"}, {"$ref": "#/$defs/Photo"}],
                     "discriminator": {"propertyName": "kind"},
-                }
-                | {"$defs": dict(zip(("Post", "Photo"), BY_KIND, strict=True))},
-                {"properties": ALTERNATIVES, "required": ["kind"]},
+                    "$defs": dict(zip(("Post", "Photo"), BY_KIND, strict=True)),
+                },
+                ALTERNATIVES,
+                ["kind"],
             ),
             (
                 {"properties": {"a": A, "b": B}, "required": [], "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
-                {"properties": {"a": A, "b": B}},
+                {"a": A, "b": B},
+                [],
             ),
             (
                 {"properties": {"a": A}, "required": ["a"], "not": {"required": ["b"]}, "enum": [{"a": "x"}]},
-                {"properties": {"a": A}, "required": ["a"]},
+                {"a": A},
+                ["a"],
             ),
             (
                 {
                     "properties": {"a": A},
                     "if": {"required": ["a"]},
                     "then": {"properties": {"a": B, "b": B}, "required": ["b"]},
-                }
-                | {"else": {"properties": {"d": A}}},
-                {"properties": {"a": A, "b": B, "d": A}},
+                    "else": {"properties": {"d": A}},
+                },
+                {"a": A, "b": B, "d": A},
+                [],
             ),
-            ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"properties": {"a": {"anyOf": [A, B]}}}),
-            ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"properties": {"c": {}}}),
-            ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"properties": {"c": {}, "a": A}}),
-            ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"properties": {"a": A}}),
-            (
-                {"$ref": "#/definitions/C", "required": ["c"], "definitions": {"C": C}},
-                {"properties": {"c": {}}, "required": ["c"]},
-            ),
-            (
-                {"$ref": "#/$defs/B", "title": "T", "$defs": {"B": {"$ref": "#/$defs/C"}, "C": C}},
-                {"properties": {"c": {}}},
-            ),
-            ({"$ref": "https://example.com/schema", "properties": {"a": A}}, {"properties": {"a": A}}),
-            ({"$ref": "#"}, {"properties": {}}),
-            ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"properties": {"a": A}}),
-            ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {"properties": {}}),
+            ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"a": {"anyOf": [A, B]}}, []),
+            ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"c": {}}, []),
+            ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"c": {}, "a": A}, []),
+            ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"a": A}, []),
+            ({"$ref": "#/definitions/C", "required": ["c"], "definitions": {"C": C}}, {"c": {}}, ["c"]),
+            ({"$ref": "#/$defs/B", "title": "T", "$defs": {"B": {"$ref": "#/$defs/C"}, "C": C}}, {"c": {}}, []),
+            ({"$ref": "https://example.com/schema", "properties": {"a": A}}, {"a": A}, []),
+            ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"a": A}, []),
+            ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {}, []),
             (
                 {"properties": {"kind": {"title": "K"}, "a": A}, "oneOf": [*BY_KIND, {"properties": {"kind": A}}]},
-                {"properties": {"kind": {"title": "K"}, "text": A, "url": A, "a": A}},
+                {"kind": {"title": "K"}, "text": A, "url": A, "a": A},
+                [],
             ),
         ],
     )
-    def test_what_is_said_of_the_root_in_several_subschemas_becomes_one_object(self, schema, expected):
+    def test_what_is_said_of_the_root_in_several_subschemas_becomes_one_object(self, schema, properties, required):
         before = copy.deepcopy(schema)
         result = normalize_parameters(schema)
         assert schema == before
         assert {"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "$ref"}.isdisjoint(result)
         assert result["type"] == "object"
-        assert result["properties"].keys() == expected["properties"].keys()
-        for name, wanted in expected["properties"].items():
+        assert result["properties"].keys() == properties.keys()
+        for name, wanted in properties.items():
             assert wanted.items() <= result["properties"][name].items()
-        assert result.get("required", []) == expected.get("required", [])
+        assert result.get("required", []) == required
         assert normalize_parameters(result) == result
         assert_accepted_by_haystack(result)
 
-    @pytest.mark.parametrize(
+    @rows(
         "schema",
         [
             {"anyOf": [{"type": "string"}, {"type": "null"}]},
             {"allOf": [{"type": "array"}, {"type": "object"}]},
-            {"oneOf": [False]},
             {"$ref": "#/$defs/S", "$defs": {"S": {"type": "string"}}},
         ],
     )
@@ -230,7 +208,7 @@ class TestOneObject:
 
 
 class TestReferences:
-    @pytest.mark.parametrize(
+    @rows(
         ("ref", "elsewhere"),
         [
             ("#/$defs/X", {"definitions": {"X": A}}),
@@ -238,7 +216,6 @@ class TestReferences:
             ("#/definitions/X", {"$defs": {"Y": {"properties": {"p": {"definitions": {"X": A}}}}}}),
             ("#/components/schemas/X", {"components": {"schemas": {"X": {"type": "string", "required": True}}}}),
             ("#/$defs/a~1b~0c%25", {"$defs": {"a/b~c%": A}}),
-            ("#/definitions/X%3CY%3E", {"$defs": {"X<Y>": A}}),
             ("#/$defs/X%20Y", {"$defs": {"X%20Y": A}}),
             ("X", {"$defs": {"X": A}}),
             ("urn:x#/$defs/X", {"$defs": {"A": {"$id": "urn:x", "$defs": {"X": A}}}}),
@@ -257,25 +234,15 @@ class TestReferences:
         result = normalize_parameters({"properties": {"a": order}})
         assert at_pointer(result, result["properties"]["a"]["properties"]["item"]["$ref"][1:]) == A
 
-    @pytest.mark.parametrize(
-        "ref",
-        [
-            "#/$defs/X",
-            "#/properties/X",
-            "http://127.0.0.1:1/x.json",
-            "http://[",
-            "#%zz",
-        ],
-    )
+    @rows("ref", ["#/$defs/X", "#/properties/X", "http://127.0.0.1:1/x.json", "http://[", "#%zz"])
     def test_what_stands_nowhere_is_replaced_by_anything_and_noted(self, ref):
         notes: list[str] = []
         member = {"$ref": ref, "description": "D", "$comment": "c"}
         schema = {"properties": {"p": member, "q": {"type": "array", "items": {"$ref": ref}}}, "$defs": {"Y": A}}
         result = normalize_parameters(schema, notes)
         assert result["properties"] == {"p": {"description": "D", "$comment": "c"}, "q": {"type": "array", "items": {}}}
-        assert notes == [
-            f"its schema refers to definitions that it does not have, in whose place it takes anything: {ref!r}"
-        ]
+        said = "its schema refers to definitions that it does not have, in whose place it takes anything"
+        assert notes == [f"{said}: {ref!r}"]
 
     def test_a_reference_to_true_accepts_anything(self):
         schema = {"properties": {"p": {"$ref": "#/$defs/Value", "title": "T"}}, "$defs": {"Value": True}}
@@ -285,12 +252,12 @@ class TestReferences:
 
 
 class TestRejections:
-    @rows("schema", [None, True, [], "object", 5])
+    @rows("schema", [None, True, [], "object"])
     def test_what_is_not_an_object_is_rejected(self, schema):
         with pytest.raises(ValueError, match="#: must be a JSON object, not"):
             normalize_parameters(schema)
 
-    @rows("declared", ["string", ["string"], {}, "", "objekt"])
+    @rows("declared", ["string", ["string"], {}, "objekt"])
     def test_a_top_level_type_other_than_object_is_rejected(self, declared):
         with pytest.raises(ValueError, match="#/type: must be 'object'"):
             normalize_parameters({"type": declared})
@@ -298,11 +265,7 @@ class TestRejections:
     @rows(
         ("schema", "message"),
         [
-            (
-                {"type": "objekt"},
-                "/type: must be 'array', 'boolean', 'integer', 'null', 'number', 'object' or 'string', not 'objekt'",
-            ),
-            ({"type": [1]}, "/type: must be 'array', "),
+            ({"type": [1]}, "/type: must be 'array', 'boolean', 'integer', 'null', 'number', 'object' or 'string'"),
             ({"properties": 5}, "/properties: must be an object, not int"),
             ({"properties": {"a/b~": 5}}, "/properties/a~1b~0: must be a schema, not int"),
             ({"required": "a"}, "/required: must be a valid list, not 'a'"),
@@ -315,16 +278,14 @@ class TestRejections:
             ({"multipleOf": 0}, "/multipleOf: must be greater than 0"),
             ({"minLength": -1}, "/minLength: must be greater than or equal to 0"),
             ({"$ref": 5}, "/$ref: must be a valid string, not int"),
+            # The reason does not dump the schema.
+            ({"properties": {"n" * 5000: {"type": "t" * 5000}}}, "/properties/n"),
         ],
     )
     def test_an_invalid_keyword_is_rejected_with_its_place(self, schema, message):
         with pytest.raises(ValueError) as caught:
             normalize_property(schema)
         assert str(caught.value).startswith(f"#/properties/p{message}")
-
-    def test_the_reason_does_not_dump_the_schema(self):
-        with pytest.raises(ValueError) as caught:
-            normalize_property({"x" * 5000: 1, "properties": {"n" * 5000: {"type": "t" * 5000}}})
         assert len(str(caught.value)) < 600
 
     def test_what_is_nested_too_deeply_for_haystack_is_rejected(self):
@@ -368,28 +329,20 @@ def test_a_pattern_keeps_its_meaning_without_its_invisible_characters():
 
 class TestHiddenProperties:
     def test_hidden_properties_are_gone_and_the_original_is_untouched(self):
+        kept = {"a": {"type": "string"}, "b": {"enum": [1]}}
+        begin = {"type": "object", "additionalProperties": False}
         schema = {
-            "type": "object",
-            "properties": {"a": {"type": "string"}, "b": {"enum": [1]}, "secret": {"type": "string"}},
+            **begin,
+            "properties": {**kept, "secret": {"type": "string"}},
             "required": ["a", "secret"],
             "dependentRequired": {"a": ["secret"]},
             "minProperties": 2,
-            "additionalProperties": False,
         }
         before = copy.deepcopy(schema)
-        result = without_properties(schema, iter(["secret", "unknown"]))
-        assert result == {
-            "type": "object",
-            "properties": {"a": {"type": "string"}, "b": {"enum": [1]}},
-            "required": ["a"],
-            "additionalProperties": False,
-        }
+        shown = without_properties(schema, iter(["secret", "unknown"]))
+        assert shown == {**begin, "properties": kept, "required": ["a"]}
         assert schema == before
-        assert without_properties(schema, ["secret", "a", "b"]) == {
-            "type": "object",
-            "properties": {},
-            "additionalProperties": False,
-        }
+        assert without_properties(schema, ["secret", "a", "b"]) == {**begin, "properties": {}}
 
     def test_a_hidden_property_that_others_refer_to_lives_on_as_a_definition(self):
         schema = normalize_parameters(
