@@ -64,9 +64,7 @@ class TestCommands:
             ("uvx", "npx", "uvx"),
             ("uvx", "/usr/bin/uvx", "uvx"),
             ("/usr/bin/uvx", "uvx", "/usr/bin/uvx"),
-            ("uvx", "uvx --x", "uvx"),
             ("uvx", "UVX", "uvx"),
-            ("*", "x", "*"),
             ("", "uvx", "no command"),
             ("absent", "absent", "it was not found on the PATH"),
         ],
@@ -136,11 +134,7 @@ class TestCommands:
             monkeypatch.setenv(COMMANDS, "")
             with pytest.raises(MCPConnectionError, match=COMMANDS):
                 tool.warm_up()
-
-    def test_a_server_in_this_process_is_no_command(self, monkeypatch):
-        monkeypatch.setenv(COMMANDS, "")
-        monkeypatch.setenv(HOSTS, "")
-        with MCPTool("add", InProcessServerInfo("tests.servers.inprocess:server")) as tool:
+        with MCPTool("add", InProcessServerInfo("tests.servers.inprocess:server")) as tool:  # it is no command
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
 
 
@@ -152,15 +146,11 @@ class TestHosts:
             ("mcp.example.com", "http://mcp.example.com:8000/mcp"),
             (" a , MCP.example.com ", "https://mcp.Example.COM/mcp"),
             ("*.internal", "http://tools.internal/mcp"),
-            ("*", "http://anywhere/mcp"),
             ("localhost:8000", "http://localhost:8000/mcp"),
             ("h:443", "https://h/mcp"),
             ("h:80", "http://h/mcp"),
-            ("h", "https://user:pass@h/mcp"),
-            ("[::1]", "http://[::1]:8000/mcp"),
             ("[::1]:8000", "http://[::1]:8000/mcp"),
             ("::1", "http://[::1]/mcp"),
-            ("fe80::1", "http://[fe80::1%25eth0]/mcp"),
             ("fe80::1%25eth0", "http://[fe80::1%25eth0]/mcp"),
             ("[fe80::1%25eth0]:8000", "http://[fe80::1%25eth0]:8000/mcp"),
             ("proxy:443", "https://proxy"),
@@ -180,7 +170,6 @@ class TestHosts:
             ("mcp.example.com", "https://evil.com/?mcp.example.com", "evil.com:443"),
             ("*.internal", "http://internal/mcp", "internal:80"),
             ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
-            ("localhost:8000", "http://localhost/mcp", "localhost:80"),
             ("[::1]", "http://[::2]/mcp", "[::2]:80"),
             ("*.internal", "http://[::1%25.internal]/mcp", "[::1%25.internal]:80"),
             ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
@@ -195,20 +184,16 @@ class TestHosts:
         assert (allowed or "no host") in str(raised.value)
         assert raised.value.operation == "connect"
 
-    @pytest.mark.parametrize(
-        ("http_info", "transport"), [(SSEServerInfo, "sse"), (StreamableHttpServerInfo, "streamable-http")]
-    )
-    def test_neither_a_refused_host_nor_a_refused_proxy_is_asked_anything(
-        self, monkeypatch, http_info, transport, http_server
-    ):
-        server = http_server(transport)
+    def test_neither_a_refused_host_nor_a_refused_proxy_is_asked_anything(self, monkeypatch, http_server):
+        server = http_server()
         host = urlsplit(server.url).netloc
         monkeypatch.setenv(HOSTS, "mcp.example.com")
-        tool = MCPTool("add", http_info(url=server.url))
+        tool = MCPTool("add", StreamableHttpServerInfo(server.url))
         with pytest.raises(MCPConnectionError, match=HOSTS):
             tool.warm_up()
+        behind = SSEServerInfo("http://mcp.example.com/sse", proxy=f"http://{host}")
         with pytest.raises(MCPConnectionError, match=f"the `proxy` of the server info, {host}: {HOSTS}"):
-            MCPTool("add", http_info(url="http://mcp.example.com/mcp", proxy=f"http://{host}")).warm_up()
+            MCPTool("add", behind).warm_up()
         assert server.requests() == []
         monkeypatch.setenv(HOSTS, "127.0.0.1")
         tool.warm_up()

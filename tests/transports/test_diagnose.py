@@ -140,21 +140,15 @@ async def test_an_endpoint_of_the_other_transport_is_named(sse: str, streamable_
 
 
 class TestAnotherPath:
-    @rows("path", ["/foo", "/", "", "/mcp/extra", "/sse", "/a%3Fb"])
-    async def test_a_404_names_the_endpoint_at_mcp(self, streamable_http: str, path: str) -> None:
-        said = await examine(f"{streamable_http}{path}", "streamable-http")
+    async def test_a_404_names_the_endpoint(self, streamable_http: str, sse: str) -> None:
         there = f"{streamable_http}/mcp"
-        assert said == (
-            f"{streamable_http}{path or '/'} answers 404 Not Found with text/plain, not MCP: check the URL. {there} is "
-            f'a streamable HTTP endpoint: did you mean StreamableHttpServerInfo(url="{there}")?'
-        )
-
-    @rows(("transport", "path"), [("streamable-http", "/mcp"), ("sse", "/")])
-    async def test_a_404_names_the_sse_endpoint(self, sse: str, transport: Any, path: str) -> None:
-        said = await examine(f"{sse}{path}", transport)
-        assert said is not None and said.endswith(
-            f'{sse}/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?'
-        )
+        for path in ("/foo", "/", "", "/mcp/extra", "/sse", "/a%3Fb"):
+            assert await examine(f"{streamable_http}{path}", "streamable-http") == (
+                f"{streamable_http}{path or '/'} answers 404 Not Found with text/plain{NOT_MCP} {there} is "
+                f'a streamable HTTP endpoint: did you mean StreamableHttpServerInfo(url="{there}")?'
+            )
+        said = await examine(f"{sse}/", "sse")
+        assert said is not None and f'/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?' in said
 
     @rows("transport", ["sse", "streamable-http"])
     async def test_a_404_everywhere_is_reported_after_a_few_requests(self, transport: Any) -> None:
@@ -315,10 +309,6 @@ class TestNoAnswer:
     async def test_without_time_nothing_is_asked(self) -> None:
         said = await examine("http://127.0.0.1:9/mcp", "sse", timeout=0)
         assert said is not None and "does not answer within 0 s" in said
-
-    async def test_a_host_out_of_reach_is_named_with_the_system_s_reason(self) -> None:
-        said = await examine("http://255.255.255.255:9/mcp", "sse", timeout=SHORT)
-        assert said == "255.255.255.255:9 cannot be reached (ConnectError)."
 
     @rows("written", [b"", b"220 smtp.test ESMTP\r\n\r\n"])
     async def test_a_server_without_http_is_named(self, written: bytes) -> None:

@@ -22,21 +22,14 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPServerInfo,
     MCPTool,
-    SSEClient,
     SSEServerInfo,
-    StdioClient,
     StdioServerInfo,
-    StreamableHttpClient,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
 SECRET = "s3ntinel-in-an-info"
-DELAYS = {"max_retries": 7, "base_delay": 8, "max_delay": 9}
-STDIO = {"command": "a", "args": ["b"], "env": {"C": "d"}, **DELAYS}
-HTTP = {"url": "http://h/x", "timeout": 5, **DELAYS}
 CALC = MCPServer("calc")
 NEGOTIATION = r"`negotiation` must be 'auto', 'handshake' or 'discover', got"
 HTTP_INFOS = pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
@@ -95,14 +88,12 @@ class TestValidation:
         ("parameters", "message"),
         [
             ({"command": ""}, "`command` must be a non-empty string, got ''"),
-            ({"command": None}, "`command`.*NoneType"),
             ({"command": "python server.py"}, r"`command` must be a program alone.*command='python', args=\[...\]"),
             ({"command": "uvx  some-server --token s3same"}, r"arguments belong in `args`(?!.*s3same)"),
             ({"args": "server.py"}, "`args` must be a valid list"),
             ({"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
             ({"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
             ({"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
-            ({"base_delay": float("nan")}, "`base_delay`"),
             ({"max_message_size": 1023}, "`max_message_size`.*1023"),
             ({"failure_pause": 0}, "`failure_pause` must be"),
             ({"negotiation": "legacy"}, NEGOTIATION),
@@ -148,9 +139,7 @@ class TestValidation:
         ("parameters", "message"),
         [
             ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
-            ({"headers": "X: y"}, "`headers` must be a valid dictionary, got str"),
             ({"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
-            ({"max_in_flight": 0}, "`max_in_flight` must be"),
             ({"verify": 1}, "`verify` must be"),
             ({"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
             ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
@@ -286,22 +275,6 @@ class TestDescriptions:
         assert InProcessServerInfo(CALC).describe() == "in-process server 'calc'"
         assert InProcessServerInfo(fastmcp_server.server).describe() == "in-process server 'fastmcp'"
         assert CarrierPigeonInfo("roof").describe() == "CarrierPigeonInfo"
-
-
-class TestClients:
-    @rows(
-        ("info", "client_class", "members"),
-        [
-            (StdioServerInfo(**STDIO), StdioClient, STDIO),
-            (SSEServerInfo(**HTTP), SSEClient, HTTP),
-            (StreamableHttpServerInfo(**HTTP), StreamableHttpClient, HTTP),
-            (InProcessServerInfo(CALC), InProcessClient, {"server": CALC}),
-        ],
-    )
-    def test_an_info_makes_a_client_of_its_transport(self, info, client_class, members):
-        client = info.create_client()
-        assert isinstance(client, client_class)
-        assert {name: getattr(client, name) for name in members} == members
 
 
 class TestDictionaries:
