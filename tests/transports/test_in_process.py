@@ -6,12 +6,17 @@
 Servers in this very process, and what they could do to it.
 """
 
+import asyncio
 import os
 import sys
 import textwrap
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import types
 from mcp.server import MCPServer, Server
@@ -24,6 +29,9 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
     MCPToolset,
 )
+from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MCPTimeoutError
+from haystack_integrations.tools.mcp.transports import in_process
+from tests.support.background import in_thread
 from tests.support.processes import run_to_end
 from tests.support.scripts import SOURCE, finalized
 from tests.support.waiting import LIMIT
@@ -69,24 +77,109 @@ def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseExcept
 
 @fatal
 def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(error):
-    failing = True
+    failing = {"lifespan": True, "listing": True}
+
+    @asynccontextmanager
+    async def live(_server: Any) -> AsyncIterator[None]:
+        if failing["lifespan"]:
+            raise error
+        yield
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
-        if failing:
+        if failing["listing"]:
             raise error
         return types.ListToolsResult(tools=[])
 
-    connection = MCPConnection(InProcessServerInfo(Server("quitter", on_list_tools=list_tools)))
-    with pytest.raises(MCPConnectionError, match=f"Failed to connect to .*the server raised {type(error).__name__}"):
-        connection.open()
-    failing = False
+    said = f"the server raised {type(error).__name__}"
+    connection = MCPConnection(InProcessServerInfo(Server("quitter", on_list_tools=list_tools, lifespan=live)))
+    for where in failing:
+        with pytest.raises(MCPConnectionError, match=f"Failed to connect to .*{said}"):
+            connection.open()
+        failing[where] = False
     assert connection.list_tools() == []
-    failing = True
-    with pytest.raises(MCPConnectionError, match=f"`list_tools` of .*the server raised {type(error).__name__}"):
+    failing["listing"] = True
+    with pytest.raises(MCPConnectionError, match=f"`list_tools` of .*{said}"):
         connection.list_tools()
-    failing = False
+    failing["listing"] = False
     assert connection.list_tools() == []
     connection.close()
+
+
+def test_what_a_lifespan_raises_is_the_error_of_the_connect() -> None:
+    @asynccontextmanager
+    async def live(_server: Any) -> AsyncIterator[None]:
+        raise LookupError("no database")
+        yield
+
+    with pytest.raises(MCPConnectionError, match="no database"):
+        MCPConnection(InProcessServerInfo(Server("broken", lifespan=live))).open()
+
+
+def test_an_opening_that_is_given_up_ends_the_server() -> None:
+    was_cancelled = threading.Event()
+
+    @asynccontextmanager
+    async def live(_server: Any) -> AsyncIterator[None]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_cancelled.set()
+        yield
+
+    with pytest.raises(MCPConnectionTimeoutError):
+        MCPConnection(InProcessServerInfo(Server("slow", lifespan=live)), connection_timeout=0.1).open()
+    assert was_cancelled.wait(LIMIT)
+
+
+def test_a_server_lives_as_long_as_the_session_and_a_call_that_is_given_up_is_cancelled() -> None:
+    was_cancelled, has_ended = threading.Event(), threading.Event()
+
+    @asynccontextmanager
+    async def live(_server: Any) -> AsyncIterator[None]:
+        yield
+        has_ended.set()
+
+    server = MCPServer("sleeper", lifespan=live)
+
+    @server.tool()
+    async def sleep() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            was_cancelled.set()
+            raise
+
+    middleware = list(server._lowlevel_server.middleware)
+    with MCPConnection(InProcessServerInfo(server), invocation_timeout=0.2) as connection:
+        with pytest.raises(MCPTimeoutError):
+            connection.call_tool("sleep")
+        assert was_cancelled.wait(LIMIT)
+        assert len(connection.list_tools()) == 1
+        assert not has_ended.is_set()
+    assert has_ended.wait(LIMIT)
+    assert server._lowlevel_server.middleware == middleware
+
+
+def test_closing_ends_what_is_under_way_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_process, "_GRACE", 0.2)
+    is_running, goes_on = threading.Event(), threading.Event()
+    server = MCPServer("stubborn")
+
+    @server.tool()
+    async def resist() -> None:
+        is_running.set()
+        with anyio.CancelScope(shield=True):
+            while not goes_on.is_set():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.05)
+
+    connection = MCPConnection(InProcessServerInfo(server))
+    call = in_thread(connection.call_tool, "resist")
+    assert is_running.wait(LIMIT)
+    connection.close()
+    with pytest.raises(MCPOutcomeUnknownError):
+        call.result(LIMIT)
+    goes_on.set()
 
 
 def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(tmp_path, monkeypatch):
