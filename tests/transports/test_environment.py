@@ -16,49 +16,20 @@ from haystack_integrations.tools.mcp import MCPConnectionError, MCPServerInfo, M
 from haystack_integrations.tools.mcp.transports.allow_lists import inherited_environment
 from tests.support.rows import rows
 
-INHERITED = {
-    "SSL_CERT_FILE": "/etc/company-ca.pem",
-    "SSL_CERT_DIR": "/etc/certs",
-    "REQUESTS_CA_BUNDLE": "/etc/company-ca.pem",
-    "CURL_CA_BUNDLE": "/etc/company-ca.pem",
-    "NODE_EXTRA_CA_CERTS": "/etc/company-ca.pem",
-    "HTTPS_PROXY": "http://proxy:3128",
-    "https_proxy": "http://proxy:3128",
-    "NO_PROXY": "localhost",
-    "no_proxy": "localhost",
-    "ALL_PROXY": "socks5://proxy:1080",
-    "UV_INDEX_URL": "https://user:pass-of-the-index@packages.example.com/simple",
-    "UV_INDEX_COMPANY_PASSWORD": "pass-of-the-index",
-    "UV_CACHE_DIR": "/var/cache/uv",
-    "PIP_INDEX_URL": "https://packages.example.com/simple",
-    "PIP_CONFIG_FILE": "/etc/pip.conf",
-    "NPM_CONFIG_REGISTRY": "https://packages.example.com/npm",
-    "npm_config_cache": "/var/cache/npm",
-    "LANG": "de_DE.UTF-8",
-    "LC_ALL": "C.UTF-8",
-    "LANGUAGE": "de",
-    "TZ": "Europe/Berlin",
-    "TMPDIR": "/var/tmp",
-    "XDG_CACHE_HOME": "/var/cache",
-}
+NAMES = (
+    "SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS HTTPS_PROXY https_proxy NO_PROXY "
+    "no_proxy ALL_PROXY UV_INDEX_URL UV_INDEX_COMPANY_PASSWORD UV_CACHE_DIR PIP_INDEX_URL PIP_CONFIG_FILE "
+    "NPM_CONFIG_REGISTRY npm_config_cache LANG LC_ALL LANGUAGE TZ XDG_CACHE_HOME"
+)
+INHERITED = {"TMPDIR": "/var/tmp", **{name: f"the value of {name}" for name in NAMES.split()}}
 
+SECRET_NAMES = (
+    "OPENAI_API_KEY AWS_SECRET_ACCESS_KEY AWS_PROFILE GITHUB_TOKEN NPM_TOKEN UV_PUBLISH_TOKEN UV_PUBLISH_PASSWORD "
+    "DATABASE_URL PYTHONPATH NODE_OPTIONS LD_PRELOAD BASH_ENV HAYSTACK_MCP_ALLOWED_ENV SSL_CERT_FILE_2"
+)
 NOT_INHERITED = {
-    "OPENAI_API_KEY": "k",
-    "AWS_SECRET_ACCESS_KEY": "k",
-    "AWS_PROFILE": "p",
-    "GITHUB_TOKEN": "k",
-    "NPM_TOKEN": "k",
-    "UV_PUBLISH_TOKEN": "k",
-    "UV_PUBLISH_PASSWORD": "k",
-    "DATABASE_URL": "u",
-    "PYTHONPATH": "/x",
-    "NODE_OPTIONS": "--x",
-    "LD_PRELOAD": "/x",
-    "BASH_ENV": "/x",
-    "HAYSTACK_MCP_ALLOWED_ENV": "A",
-    "SSL_CERT_FILE_2": "/x",
-    "BASH_FUNC_x%%": "() { :; }",
-    "UV_FUNCTION": "() { :; }",
+    **dict.fromkeys(SECRET_NAMES.split(), "/x"),
+    **dict.fromkeys(("BASH_FUNC_x%%", "UV_FUNCTION"), "() { :; }"),
 }
 
 
@@ -155,7 +126,7 @@ class TestWhereCommandsAreRestricted:
         server = stdio_server()
         names = ["AWS_PROFILE", "OTEL_*", "UV_CACHE_DIR", "LC_*"]
         seen = seen_by(server, StdioServerInfo(server.command, server.args, inherit_env=names))
-        assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "AWS_PROFILE": "p", "PATH": os.environ["PATH"]}
+        assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "AWS_PROFILE": "/x", "PATH": os.environ["PATH"]}
 
 
 def test_a_secret_that_a_server_inherited_is_redacted_in_its_errors():

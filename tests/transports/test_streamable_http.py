@@ -387,18 +387,6 @@ class TestListening:
             assert await channel.request(channel.exchange()) == {}
             assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
-    async def test_the_stream_is_opened_again_after_its_last_event(self) -> None:
-        async def get(request: HttpRequest) -> bytes | None:
-            gets.append(request.headers.get("last-event-id"))
-            if len(gets) == 1:
-                return chunked(b"retry: 10\n\n", event(NOTE, "1"))
-            return await stay_open(request, event(NOTE, "2"))
-
-        gets: list[str | None] = []
-        async with listening(get) as channel:
-            await wait_until_async(lambda: len(channel.peer.notes) == 2, "both notes")
-        assert gets == [None, "1"]
-
     async def test_a_stream_that_a_proxy_refuses_for_a_while_is_opened_again(self) -> None:
         async def get(request: HttpRequest) -> bytes | None:
             gets.append(request)
@@ -431,16 +419,21 @@ class TestListening:
             await wait_until_async(lambda: not channel.transport._tasks, "the end of the attempts")
         assert len(gets) > 2
 
-    async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often(self, monkeypatch) -> None:
+    async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often_after_its_last_event(
+        self, monkeypatch
+    ) -> None:
         async def get(request: HttpRequest) -> bytes | None:
-            gets.append(request)
-            return chunked(b"retry: 10\n\n") if len(gets) < 6 else await stay_open(request, event(NOTE))
+            gets.append(request.headers.get("last-event-id"))
+            if len(gets) < 6:
+                return chunked(b"retry: 10\n\n", event(NOTE, str(len(gets))))
+            return await stay_open(request, event(NOTE))
 
         monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
         monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 1)
-        gets: list[HttpRequest] = []
+        gets: list[str | None] = []
         async with listening(get) as channel:
-            await wait_until_async(lambda: channel.peer.notes, "the note")
+            await wait_until_async(lambda: len(channel.peer.notes) == 6, "the notes")
+        assert gets == [None, "1", "2", "3", "4", "5"]
 
     async def test_without_credentials_for_it_there_is_no_stream(self) -> None:
         class NoCredentials(httpx2.Auth):
