@@ -290,7 +290,9 @@ class TestStreams:
             return chunked(event(late), event(result(request, n="own")))
 
         async with ScriptedPeer(always(written)) as peer, connected(peer.url) as channel:
-            _, exchange, _ = (channel.exchange() for _ in range(3))
+            before, exchange, after = (channel.exchange() for _ in range(3))
+            for other in (before, after):
+                await channel.request(other)
             assert await channel.request(exchange) == {"n": "own"}
 
     @rows(("stream", "cut_after"), [(chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0)])

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from typing import Any
 
 from haystack import logging
@@ -168,21 +169,13 @@ class Channel:
         self._tracer = trace.get_tracer("mcp-haystack")
         # The requests that are not settled, by their ids, in the order in which they were made.
         self.in_flight: dict[int, Exchange] = {}
-        # How many ids were given to requests.
-        self._ids = 0
+        # Gives an id that no request of this session had.
+        self.next_id: Callable[[], int] = count().__next__
+        self._greatest_id = -1
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self.has_ended: bool = False
-
-    def next_id(self) -> int:
-        """
-        Return an id that no request of this session had.
-
-        :returns: The id.
-        """
-        self._ids += 1
-        return self._ids - 1
 
     async def request(self, exchange: Exchange) -> dict[str, Any]:
         """
@@ -202,6 +195,7 @@ class Channel:
             message = message if exchange.params is None else {**message, "params": exchange.params}
             content = to_json(message, inf_nan_mode="null")  # JSON has neither
             self.in_flight[exchange.id] = exchange
+            self._greatest_id = max(self._greatest_id, exchange.id)
             try:
                 if self.has_ended:
                     exchange.lose()
@@ -286,33 +280,29 @@ class Channel:
         :param frame: The message, as `frames.read` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
-        if isinstance(frame, Unreadable):
-            answered = self._answered(own_id(frame.id), exchange)
-            if answered is not None:
-                answered.settle(UnreadableError(frame.reason))
-        elif "method" in frame:
+        if isinstance(frame, dict) and "method" in frame:
             params = frame.get("params")
             params = params if isinstance(params, dict) else {}
             if "id" in frame:
                 self._ask(frame["id"], frame["method"], params, exchange)
             else:
                 self._notified(frame["method"], params, exchange)
-        else:
-            answered = self._answered(frame["id"], exchange)
-            if answered is None:
-                logger.debug("The server answered a request that nobody waits for")
-            elif "error" in frame:
-                error = frame["error"]
-                answered.settle(ProtocolError(error["code"], error["message"], error.get("data")))
-            else:
-                answered.settle(frame["result"])
-
-    def _answered(self, request_id: Any, exchange: Exchange | None) -> Exchange | None:
+            return
+        request_id = own_id(frame.id) if isinstance(frame, Unreadable) else frame["id"]
         # In the stream of a request, whatever has no other request's id is its answer; but not what answers another one
         # that was given up.
-        if exchange is not None and isinstance(request_id, int) and 0 <= request_id < self._ids:
+        if exchange is not None and isinstance(request_id, int) and 0 <= request_id <= self._greatest_id:
             exchange = None
-        return self.in_flight.get(request_id, exchange)
+        answered = self.in_flight.get(request_id, exchange)
+        if answered is None:
+            logger.debug("The server answered a request that nobody waits for")
+        elif isinstance(frame, Unreadable):
+            answered.settle(UnreadableError(frame.reason))
+        elif "error" in frame:
+            error = frame["error"]
+            answered.settle(ProtocolError(error["code"], error["message"], error.get("data")))
+        else:
+            answered.settle(frame["result"])
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if method == "notifications/progress":
