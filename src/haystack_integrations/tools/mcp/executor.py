@@ -11,6 +11,7 @@ import contextvars
 import ctypes
 import errno
 import os
+import queue
 import socket
 import threading
 import weakref
@@ -150,35 +151,18 @@ class OperationCancelledError(RuntimeError):
         super().__init__(f"The operation was cancelled{reason}.")
 
 
-class Waiter:
-    """
-    Waits in a thread. A lock takes a third of the time of a `concurrent.futures.Future`.
-    """
-
-    def __init__(self) -> None:
-        """
-        Initialize the Waiter.
-        """
-        self._lock = threading.Lock()
-        self._lock.acquire()
-        # Ends the waiting, from any thread. Called once.
-        self.notify: Callable[[], object] = self._lock.release
-
-    def wait(self, timeout: float | None) -> bool:
-        """
-        Wait for `notify`.
-
-        :param timeout: How long, in seconds; None for no limit.
-        :returns: False if the time is over.
-        """
-        return self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
-
-
 class _Operation:
     """
     A coroutine on its way through the executor's loop.
 
-    One object for each, and no closures: all that calls in flight leave on the heap makes the garbage collector run.
+    .. code-block:: text
+
+        handed over ──start()──> started ──_run()──> running ──> ended, with a result or an error
+             │                      └──cancel()───────┴────────> ended, by a cancellation
+             └── the loop is closed: abandon() ────────────────> likewise
+
+    Whichever way it ends, who waits is woken once. One object for each, and no closures: all that calls in flight leave
+    on the heap makes the garbage collector run.
     """
 
     __slots__ = ("_context", "_error", "_executor", "_has_begun", "_has_ended", "_notify", "_result", "_task", "coro")
@@ -186,16 +170,34 @@ class _Operation:
     def __init__(
         self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any], caller: Caller, notify: Callable[[], object]
     ) -> None:
+        """
+        Hand a coroutine over to the executor's loop. From any thread.
+
+        :param executor: The executor.
+        :param coro: The coroutine.
+        :param caller: Gives the event loop in which somebody awaits it.
+        :param notify: Wakes who waits. Called once, in the executor's thread.
+        :raises RuntimeError: If the executor was shut down. The coroutine did not start.
+        """
         self._executor = executor
         self.coro = coro
         self._context = contextvars.copy_context()
         self._context.run(caller_of_operation.set, caller)
-        # Wakes who waits. Called once, in the executor's thread.
         self._notify = notify
         self._task: asyncio.Task[None] | None = None
         self._result: Any = None
         self._error: BaseException | None = None
         self._has_begun = self._has_ended = False
+        executor._operations.add(self)
+        try:
+            if not executor._closing:
+                executor._loop.call_soon_threadsafe(self.start)
+                return
+        except RuntimeError:
+            pass  # the loop was closed since the check
+        executor._operations.discard(self)
+        coro.close()
+        raise RuntimeError(_SHUT_DOWN)
 
     def start(self) -> None:
         """
@@ -462,24 +464,12 @@ class AsyncExecutor:
             with suppress(RuntimeError):  # the caller's loop was closed
                 loop.call_soon_threadsafe(_wake_all, waiters)
 
-    def _submit(self, operation: _Operation) -> None:
-        self._operations.add(operation)
-        try:
-            if not self._closing:
-                self._loop.call_soon_threadsafe(operation.start)
-                return
-        except RuntimeError:
-            pass  # the loop was closed since the check
-        self._operations.discard(operation)
-        operation.coro.close()
-        raise RuntimeError(_SHUT_DOWN)
-
     def run(
         self,
         coro: Coroutine[Any, Any, T],
         timeout: float | None = None,
         *,
-        waiter: Waiter | None = None,
+        waiter: queue.SimpleQueue[Any] | None = None,
         has_limit: bool = False,
     ) -> T:
         """
@@ -487,7 +477,7 @@ class AsyncExecutor:
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
-        :param waiter: Waits for the end, and may do something meanwhile.
+        :param waiter: Gets None at the end, for which its `get` waits; a subclass may do something meanwhile.
         :param has_limit: Whether the coroutine has a limit of its own, so that `timeout` only counts if the loop is
             blocked.
         :returns: Result of the coroutine.
@@ -502,22 +492,25 @@ class AsyncExecutor:
                 "(call_async, invoke_async, warm_up_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
-        waiter = waiter or Waiter()
-        operation = _Operation(self, coro, _no_loop, waiter.notify)
-        self._submit(operation)
+        # Takes a third of the time of a `concurrent.futures.Future`.
+        waiter = queue.SimpleQueue() if waiter is None else waiter
+        operation = _Operation(self, coro, _no_loop, partial(waiter.put, None))
+        left = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
+        pulse: _Pulse | None = None
         has_ended = False
         try:
-            has_ended = waiter.wait(timeout)
-            if not has_ended and has_limit:
-                pulse = _Pulse(self)
-                while not has_ended and pulse.beats():
-                    has_ended = waiter.wait(_PULSE)
+            while not has_ended:
+                try:
+                    has_ended = waiter.get(timeout=left) is None
+                except queue.Empty:
+                    pulse = pulse or _Pulse(self)
+                    if not has_limit or not pulse.beats():
+                        msg = f"Operation timed out after {timeout} seconds"
+                        raise TimeoutError(msg) from None
+                    left = _PULSE
         finally:
             if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
                 operation.cancel()
-        if not has_ended:
-            msg = f"Operation timed out after {timeout} seconds"
-            raise TimeoutError(msg)
         result: T = operation.outcome()
         return result
 
@@ -544,15 +537,15 @@ class AsyncExecutor:
         waiter: asyncio.Future[None] = loop.create_future()
         # A tool of an in-process server may make a call, which is for whoever called the tool.
         caller = caller_of_operation.get() if self.in_loop_thread() else None
-        operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
         # Before the other thread is woken, which then need not wait for the GIL.
         alarm = None if timeout is None else _Alarm(waiter, timeout, self if has_limit else None)
         try:
-            self._submit(operation)
-            await waiter
-        except BaseException:
-            operation.cancel()
-            raise
+            operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
+            try:
+                await waiter
+            except BaseException:
+                operation.cancel()
+                raise
         finally:
             if alarm is not None:
                 alarm.cancel()

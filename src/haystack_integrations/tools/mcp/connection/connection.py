@@ -417,7 +417,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
-        request.report = None if reports is None else reports.add
+        request.report = None if reports is None else reports.put
         self._holds.enter()
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:

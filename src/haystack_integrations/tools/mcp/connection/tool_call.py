@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -182,7 +182,8 @@ class ToolCall:
         """
         Call the tool; send it again only if it provably did not run, or may run twice.
         """
-        gate, request = supervisor.gate, self.request
+        gate, request, limits = supervisor.gate, self.request, self.request.limits
+        is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         attempt = 0
         while True:
             place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter(gate)
@@ -194,7 +195,17 @@ class ToolCall:
                     raise request.error(MCPInvocationError, f"{NEEDS_TASKS}. The tool did not run.")
                 if request.admission is not None:
                     await self._check(session, request.admission)
-                result = await self._attempt(session)
+                self._session, self._attempt_began = session, monotonic()
+                left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
+                under_way = self._under_way = UnderWay(left, limits.longest_silence, limits.ping_interval)
+                answer = session.request_tool(
+                    request.tool_name,
+                    request.tool_args,
+                    meta=self._meta,
+                    on_progress=self._progressed if is_asked else None,
+                    continuation=self._continuation,
+                )
+                result = await session.answer(answer, self._outcome_unknown, under_way)
                 if self._reports is not None:
                     await self._deliver_reports(self._reports, self._end_attempt())
                 if result.is_error:
@@ -305,24 +316,8 @@ class ToolCall:
         )
         return pause
 
-    def _attempt(self, session: Session) -> Coroutine[Any, Any, types.CallToolResult]:
-        request, limits = self.request, self.request.limits
-        self._session, self._attempt_began = session, monotonic()
-        left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
-        under_way = self._under_way = UnderWay(left, limits.longest_silence, limits.ping_interval)
-        is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
-        name, arguments = request.tool_name, request.tool_args
-        return session.answer(
-            session.client.request_tool(
-                name,
-                arguments,
-                meta=self._meta,
-                on_progress=self._progressed if is_asked else None,
-                continuation=self._continuation,
-            ),
-            lambda reason: outcome_unknown(reason, name, arguments),
-            under_way,
-        )
+    def _outcome_unknown(self, reason: str) -> MCPOutcomeUnknownError:
+        return outcome_unknown(reason, self.request.tool_name, self.request.tool_args)
 
     def _end_attempt(self) -> float | None:
         # Returns how much longer it could have taken, in seconds.

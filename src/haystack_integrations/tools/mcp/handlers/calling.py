@@ -19,13 +19,12 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
-from haystack_integrations.tools.mcp.executor import Waiter, caller_loop, caller_of_operation
+from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -277,39 +276,25 @@ class AwaitedReports(_Reports):
             self._in_order.cancel()  # does nothing if all is delivered
 
 
-class WaitingReports(_Reports, Waiter):
+class WaitingReports(_Reports, queue.SimpleQueue["MCPProgress | None"]):
     """
-    Those for a function that the calling thread runs while it waits for the call.
+    Those for a function that the calling thread, which may not await it, runs while it waits for the call.
     """
 
-    def __init__(self, callback: ProgressCallback) -> None:
+    def get(self, block: bool = True, timeout: float | None = None) -> None:
         """
-        Initialize the WaitingReports.
+        Wait for the None that the executor puts at the end of the call, and call the function meanwhile.
 
-        :param callback: The function; not an asynchronous one, which this thread cannot await.
-        """
-        super().__init__(callback)
-        self._queue: queue.SimpleQueue[MCPProgress | None] = queue.SimpleQueue()
-        # Called in the executor's loop.
-        self.add: Callable[[MCPProgress], None] = self._queue.put
-        self.notify: Callable[[], object] = partial(self._queue.put, None)
-
-    def wait(self, timeout: float | None) -> bool:
-        """
-        Wait for the end of the call, and call the function meanwhile.
-
+        :param block: Whether to wait.
         :param timeout: How long, in seconds; None for no limit.
-        :returns: False if the time is over.
+        :raises queue.Empty: If the time is over.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            try:
-                report = self._queue.get(timeout=left)
-            except queue.Empty:
-                return False
+            report = super().get(block, left)
             if report is None:
-                return True
+                return
             if self._has_failed:
                 continue
             try:

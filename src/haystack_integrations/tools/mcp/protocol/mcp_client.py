@@ -279,34 +279,21 @@ class MCPClient(ABC):
         raise_tool_error(result, tool_name, tool_args)
         return result.model_dump_json(by_alias=True)
 
-    def request_tool(
+    @property
+    def request_tool(self) -> Callable[..., Coroutine[Any, Any, types.CallToolResult]]:
+        """
+        Calls a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
+        """
+        return self._send_call if type(self).call_tool is MCPClient.call_tool else self._send_by_call_tool
+
+    async def _send_by_call_tool(
         self,
         tool_name: str,
         tool_args: dict[str, Any],
         *,
         meta: dict[str, Any] | None = None,
-        on_progress: OnProgress | None = None,
+        on_progress: OnProgress | None = None,  # noqa: ARG002 - it cannot ask for progress
         continuation: Any = None,
-    ) -> Coroutine[Any, Any, types.CallToolResult]:
-        """
-        Call a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
-
-        :param tool_name: Name of the tool to call.
-        :param tool_args: Arguments to pass to the tool.
-        :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
-        :param on_progress: Called with progress, total and message of each report; with it, the server is asked for
-            progress. A client with its own `call_tool` does not ask.
-        :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
-        :returns: A coroutine of the result. It raises CallDidNotRunError if the tool provably did not run, and
-            MCPInvocationError if the tool invocation fails. What a custom client says of its connection ends the
-            session, and becomes an MCPOutcomeUnknownError.
-        """
-        if type(self).call_tool is MCPClient.call_tool:
-            return self._send_call(tool_name, tool_args, meta=meta, on_progress=on_progress, continuation=continuation)
-        return self._send_by_call_tool(tool_name, tool_args, meta=meta, continuation=continuation)
-
-    async def _send_by_call_tool(
-        self, tool_name: str, tool_args: dict[str, Any], *, meta: dict[str, Any] | None, continuation: Any
     ) -> types.CallToolResult:
         if continuation is not None:
             raise self._cannot(_CONTINUE, tool_name, tool_args)
@@ -329,7 +316,19 @@ class MCPClient(ABC):
         continuation: Any = None,
     ) -> types.CallToolResult:
         """
-        Call a tool in an SDK session, as `request_tool`.
+        Call a tool, in an SDK session here.
+
+        :param tool_name: Name of the tool to call.
+        :param tool_args: Arguments to pass to the tool.
+        :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
+        :param on_progress: Called with progress, total and message of each report; with it, the server is asked for
+            progress. A client with its own `call_tool` does not ask.
+        :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
+        :returns: The result.
+        :raises CallDidNotRunError: If the tool provably did not run.
+        :raises MCPOutcomeUnknownError: If the call was sent and never answered; what a custom client says of its
+            connection ends the session.
+        :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         if continuation is not None:
             raise self._cannot(_CONTINUE, tool_name, tool_args)

@@ -466,12 +466,9 @@ class WireClient(MCPClient):
         continuation: Continuation | None = None,
     ) -> types.CallToolResult:
         """
-        Call a tool, as `request_tool`.
+        Call a tool.
 
         :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
-        :raises CallDidNotRunError: If the tool provably did not run.
-        :raises MCPOutcomeUnknownError: If the call was sent and never answered.
-        :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         if self._channel is None or not self.life.is_open:
             if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
