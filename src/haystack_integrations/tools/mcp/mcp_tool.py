@@ -747,8 +747,8 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 self.warm_up()
-            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
-            request, recorder, send = self._request(sent, on_progress), call_recorder.get(), self._connection._deliver
+            sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
+            recorder, send = call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
             for block in result.content:
                 if block.type == "resource_link":
@@ -775,9 +775,8 @@ class MCPTool(ToolBase, Tool):
         try:
             if self._definition is None:
                 await self.warm_up_async()
-            sent = self._complete(arguments, is_from_haystack=is_from_haystack)
-            request, recorder = self._request(sent, on_progress), call_recorder.get()
-            send = self._connection._deliver_async
+            sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
+            recorder, send = call_recorder.get(), self._connection._deliver_async
             if recorder is None:
                 result = await send(request)
             else:
@@ -806,39 +805,35 @@ class MCPTool(ToolBase, Tool):
             key_argument=self.tool_options.idempotency_argument,
         )
 
-    def _complete(self, arguments: dict[str, Any], *, is_from_haystack: bool) -> Sent:
+    def _prepare(
+        self, arguments: dict[str, Any], on_progress: ProgressCallback | None, *, is_from_haystack: bool
+    ) -> tuple[Sent, CallRequest]:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         if self._argument_names:
             arguments = {self._argument_names.get(name, name): value for name, value in arguments.items()}
         fitted = fit_arguments(arguments, self._schema)
-        if not (self._hidden.bound or self._hidden.inputs_from_state):
-            return Sent(arguments=fitted, given=arguments)
-        if is_from_haystack:
+        if is_from_haystack and self._hidden.inputs_from_state:
             # In a pipeline, a key of the State that nobody gives a value is there, as None.
             inputs = self._hidden.inputs_from_state.values()
             unset = [name for name in inputs if fitted.get(name, name) is None and name not in self._required]
-            fitted = {name: value for name, value in fitted.items() if name not in unset} if unset else fitted
-        return self._hidden.apply(fitted)
-
-    @property
-    def _required(self) -> list[Any]:
-        required = self._definition.input_schema.get("required") if self._definition is not None else None
-        return required if isinstance(required, list) else []
-
-    def _request(self, sent: Sent, on_progress: ProgressCallback | None) -> CallRequest:
-        arguments = sent.arguments
-        if (key := self.tool_options.idempotency_argument) is not None:
-            arguments = {**arguments, key: uuid.uuid4().hex}
-        return CallRequest(
+            fitted = {name: value for name, value in fitted.items() if name not in unset}
+        hides = self._hidden.bound or self._hidden.inputs_from_state
+        sent = self._hidden.apply(fitted) if hides else Sent(arguments=fitted, given=arguments)
+        return sent, CallRequest(
             tool_name=self.remote_name,
-            tool_args=arguments,
+            tool_args=sent.arguments if key is None else {**sent.arguments, key: uuid.uuid4().hex},
             display_name=self.name,
             may_repeat=bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE),
             invocation_timeout=self._own_invocation_timeout,
             secrets=sent.secrets,
             on_progress=on_progress,
         )
+
+    @property
+    def _required(self) -> list[Any]:
+        required = self._definition.input_schema.get("required") if self._definition is not None else None
+        return required if isinstance(required, list) else []
 
     def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """

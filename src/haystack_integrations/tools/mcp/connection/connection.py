@@ -418,7 +418,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
         request.report = None if reports is None else reports.put
-        self._holds.enter()
+        self._holds.calls.add(request)
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -430,13 +430,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
         finally:
-            if self._holds.leave():
+            self._holds.calls.discard(request)
+            if self._holds.is_to_be_closed and self._holds.closes_after_call():
                 self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
         request.report = None if reports is None else reports.add
-        self._holds.enter()
+        self._holds.calls.add(request)
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -449,7 +450,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
         finally:
-            if self._holds.leave():
+            self._holds.calls.discard(request)
+            if self._holds.is_to_be_closed and self._holds.closes_after_call():
                 self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:

@@ -35,10 +35,13 @@ _lock = threading.Lock()  # held for a few instructions, and never while another
 
 class Holds:
     """
-    Counts who uses an object: `with` blocks and calls.
+    Counts who uses an object: `with` blocks and calls. From any thread.
 
-    Once a block has ended, whoever leaves last closes the object: the block itself, or a call of somebody else that
-    goes on. From any thread.
+    .. code-block:: text
+
+        unused ──a block or a call──> used ──────────────the last one ends──> unused
+                                       │ a block ends, or it is asked to close
+                                       └──> to be closed ──the last one ends──> closed by that one
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,10 @@ class Holds:
         Initialize the Holds. Nobody uses the object yet.
         """
         self._count = 0
-        self._is_to_be_closed = False
+        # Calls of tools note themselves here, by one step of the set that takes no lock.
+        self.calls: set[object] = set()
+        # A call looks at it once it has left: if whoever sets it still sees the call, the call finds it set.
+        self.is_to_be_closed: bool = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
         self._outer: list[Holds] = []
 
@@ -75,8 +81,17 @@ class Holds:
         """
         with _lock:
             self._count -= 1
-            self._is_to_be_closed |= ends_block
-            return self._is_to_be_closed and self._closes_now()
+            self.is_to_be_closed |= ends_block
+            return self.is_to_be_closed and self._closes_now()
+
+    def closes_after_call(self) -> bool:
+        """
+        Look whether a call that has left `calls` was the last user of an object that is to be closed.
+
+        :returns: Whether the object is to be closed now.
+        """
+        with _lock:
+            return self.is_to_be_closed and self._closes_now()
 
     def ask_to_close(self) -> bool:
         """
@@ -85,6 +100,7 @@ class Holds:
         :returns: Whether it is to be closed now.
         """
         with _lock:
+            self.is_to_be_closed = True
             return self._closes_now()
 
     @property
@@ -92,12 +108,12 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        return self._count > 0 or any(outer.is_held for outer in self._outer)
+        return self._count > 0 or bool(self.calls) or any(outer.is_held for outer in self._outer)
 
     def _closes_now(self) -> bool:
         # It is to be closed: now, or as soon as nobody uses it any more.
-        self._is_to_be_closed = self.is_held
-        return not self._is_to_be_closed
+        self.is_to_be_closed = self.is_held
+        return not self.is_to_be_closed
 
 
 class ContextManaged:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=MCPInvocationError)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class CallRequest:
     """
     What the caller of a tool wants. `MCPConnection.call_tool` documents it.
