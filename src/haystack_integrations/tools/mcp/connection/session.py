@@ -13,8 +13,9 @@ import contextvars
 import itertools
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from haystack import logging
 
@@ -61,47 +62,26 @@ class DeadlineError(Exception):
     """
 
 
+@dataclass(slots=True, eq=False)
 class UnderWay:
     """
-    One request that is under way.
+    One request that is under way, made in the task that waits for the answer.
+
+    :param deadline: When it is given up, in the seconds of `time.monotonic`; None for never.
+    :param longest_silence: After how many seconds of silence the session may be given up; None for never.
+    :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
     """
 
-    __slots__ = (
-        "_cancelling",
-        "caller",
-        "deadline",
-        "has_ended",
-        "is_given_up",
-        "longest_silence",
-        "ping_interval",
-        "task",
-    )
-
-    def __init__(
-        self,
-        timeout: float | None = None,
-        longest_silence: float | None = None,
-        ping_interval: float | None = None,
-    ) -> None:
-        """
-        Initialize the UnderWay. To be called in the task that waits for the answer.
-
-        :param timeout: How long it may take, in seconds; None for no limit.
-        :param longest_silence: After how many seconds of silence the session may be given up; None for never.
-        :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-        """
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - see above
-        self.task: asyncio.Task[Any] = task
-        self.caller: Caller | None = caller_of_operation.get()
-        self.has_ended: bool = False
-        # When the request is given up, in the seconds of `time.monotonic`; None for never.
-        self.deadline: float | None = None if timeout is None else monotonic() + timeout
-        # By `give_up`. An `asyncio.timeout` would do the same with a timer for each request.
-        self.is_given_up: bool = False
-        self._cancelling: int = task.cancelling()
-        self.longest_silence: float | None = longest_silence
-        self.ping_interval: float | None = ping_interval
+    deadline: float | None = None
+    longest_silence: float | None = None
+    ping_interval: float | None = None
+    task: asyncio.Task[Any] = field(init=False, default_factory=cast("Any", asyncio.current_task))
+    caller: Caller | None = field(init=False, default_factory=caller_of_operation.get)
+    has_ended: bool = field(init=False, default=False)
+    # By `give_up`. An `asyncio.timeout` would do the same with a timer for each request.
+    is_given_up: bool = field(init=False, default=False)
+    # How often the task was cancelled before.
+    cancelled_before: int = field(init=False, default=0)
 
     @property
     def is_over(self) -> bool:
@@ -139,7 +119,7 @@ class UnderWay:
         """
         Whether nobody else has cancelled the task, too.
         """
-        return self.is_given_up and self.task.cancelling() == self._cancelling + 1
+        return self.is_given_up and self.task.cancelling() == self.cancelled_before + 1
 
 
 class Watch:
@@ -176,6 +156,7 @@ class Watch:
         if not self.requests:
             self._since += now - self._paused_at
         self.requests[request.task] = request
+        request.cancelled_before = request.task.cancelling()
         look_at = request.deadline
         if request.longest_silence is not None:
             silent_at = request.longest_silence + max(self._since, self._life.heard_at)

@@ -197,7 +197,8 @@ class ToolCall:
                     await self._check(session, request.admission)
                 self._session, self._attempt_began = session, monotonic()
                 left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
-                under_way = self._under_way = UnderWay(left, limits.longest_silence, limits.ping_interval)
+                deadline = None if left is None else self._attempt_began + left
+                under_way = self._under_way = UnderWay(deadline, limits.longest_silence, limits.ping_interval)
                 answer = session.request_tool(
                     request.tool_name,
                     request.tool_args,

@@ -13,20 +13,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass
-from functools import cache
-from math import inf
-from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 from urllib.parse import unquote
 
-from jsonschema import Draft202012Validator
-from jsonschema import ValidationError as SchemaViolation
-from jsonschema.validators import extend, validator_for
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from referencing import Registry
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
@@ -126,7 +117,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
         _fail((), f"must be a JSON object, not {type(schema).__name__}")
     declared = _types(schema.get("type"))
     if declared is not None and not _is_among("object", declared):
-        shown = repr(_shortened(declared)) if isinstance(declared, str) else type(declared).__name__
+        shown = repr(shortened(declared)) if isinstance(declared, str) else type(declared).__name__
         _fail(("type",), f"must be 'object', because tools take named arguments, not {shown}")
     conversion = _Conversion(schema)
     try:
@@ -134,7 +125,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     except RecursionError:
         _fail((), "is nested too deeply")
     if notes is not None and conversion.missing:
-        shown = ", ".join(repr(_shortened(ref)) for ref in [*conversion.missing][:_MOST_NOTED])
+        shown = ", ".join(repr(shortened(ref)) for ref in [*conversion.missing][:_MOST_NOTED])
         notes.append(
             f"its schema refers to definitions that it does not have, in whose place it takes anything: {shown}"
         )
@@ -207,13 +198,19 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """
+    Return what messages quote of a text of a server.
+
+    :param text: The text.
+    :returns: Its beginning, if it is long.
+    """
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
 
 def _fail(path: Path, reason: str) -> NoReturn:
     pointer = "/".join(["#", *(part.replace("~", "~0").replace("/", "~1") for part in path)])
-    msg = f"{_shortened(pointer)}: {reason}"
+    msg = f"{shortened(pointer)}: {reason}"
     raise ValueError(msg)
 
 
@@ -473,7 +470,7 @@ def _is_kept(key: str, value: Any, place: Path) -> bool:
             _KEYWORDS[key].validate_python(value)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            shown = _shortened(repr(value)) if isinstance(value, str) else type(value).__name__
+            shown = shortened(repr(value)) if isinstance(value, str) else type(value).__name__
             _fail(place, f"{first['msg'].replace('Input should', 'must')}, not {shown}")
     return key != "pattern" or _compiles(value)
 
@@ -501,109 +498,3 @@ def needs_tasks(definition: types.Tool) -> bool:
     :returns: Whether it says so.
     """
     return definition.execution is not None and definition.execution.task_support == "required"
-
-
-# Output schemas
-#
-# Both schema and result come from the server, and nothing about them tells how long a validation takes: nested
-# alternatives alone double it at every level. So jsonschema looks at the clock here for each schema that it comes to.
-
-# When the validation that runs in this thread is cut off.
-_deadline: Final[ContextVar[float]] = ContextVar("deadline", default=inf)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """
-    What came of a validation; a result is valid if nothing of this is set.
-
-    :param violation: Where the result violates the schema. It quotes no value.
-    :param cut_off: Whether the time did not suffice.
-    :param unusable: Why no result can be validated against the schema.
-    """
-
-    violation: str | None = None
-    cut_off: bool = False
-    unusable: str | None = None
-
-
-class _CutOffError(Exception):
-    """Raised when the time is up."""
-
-
-class OutputSchema:
-    """
-    The output schema of a tool. Nothing is done with it before the first result.
-    """
-
-    def __init__(self, schema: dict[str, Any]) -> None:
-        """
-        Initialize the OutputSchema.
-
-        :param schema: The schema from the tool's definition, in any draft; it may be invalid.
-        """
-        self._schema = schema
-        self._validator: Any = None
-
-    def validate(self, value: Any, seconds: float) -> Verdict:
-        """
-        Validate a result. From any thread.
-
-        :param value: The structured content of the result.
-        :param seconds: The time it may take.
-        :returns: What came of it.
-        """
-        _deadline.set(perf_counter() + seconds)
-        try:
-            if self._validator is None:
-                draft = _bounded(validator_for(self._schema, default=Draft202012Validator))
-                # An empty registry: what a reference names outside of the schema is never fetched.
-                error = next(draft(draft.META_SCHEMA, registry=Registry()).iter_errors(self._schema), None)
-                if error is not None:
-                    return Verdict(unusable=f"the schema is invalid ({_describe(error)})")
-                self._validator = draft(self._schema, registry=Registry())
-            error = next(self._validator.iter_errors(value), None)
-        except _CutOffError:
-            return Verdict(cut_off=True)
-        except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
-            # It keeps schemas in a map in Rust, which makes a PanicException of a RecursionError.
-            if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
-                raise
-            return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
-        if error is None:
-            return Verdict()
-        return Verdict(
-            violation="the server's structured content does not conform to the tool's output schema "
-            f"({_describe(error)})"
-        )
-
-
-def _describe(error: SchemaViolation) -> str:
-    return f"at {_shortened(error.json_path)}: '{error.validator or 'false'}' is violated"
-
-
-@cache
-def _bounded(draft: Any) -> Any:
-    """
-    Make the validator class of a draft one that can be cut off.
-    """
-    validator = extend(draft)  # type: ignore[no-untyped-call, unused-ignore]
-    validator.evolve = _evolve
-    validator.is_valid = _is_valid
-    return validator
-
-
-# jsonschema calls one of these for each value that it validates against a schema other than `true` and `false`.
-
-
-def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
-    # The original looks at `$schema`, by which a part of a schema would choose a class of jsonschema's own.
-    if perf_counter() > _deadline.get():
-        raise _CutOffError
-    return type(validator)(schema, registry=validator._registry, _resolver=_resolver or validator._resolver)
-
-
-def _is_valid(validator: Any, value: Any) -> bool:
-    if perf_counter() > _deadline.get():
-        raise _CutOffError
-    return next(validator.iter_errors(value), None) is None

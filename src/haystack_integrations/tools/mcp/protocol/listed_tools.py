@@ -6,15 +6,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+from time import perf_counter
 from typing import Any, Final
 
 import mcp_types as types
 from haystack import logging
+from jsonschema import Draft202012Validator
+from jsonschema import ValidationError as SchemaViolation
+from jsonschema.validators import extend, validator_for
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from referencing import Registry
 
 from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema
+from haystack_integrations.tools.mcp.convert.tool_schemas import shortened
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -27,6 +36,112 @@ _INBOUND: Final = "mcp.shared.inbound"
 # in a thread, and is given up after a second.
 _SECONDS_IN_LOOP: Final = 0.01
 _SECONDS_IN_THREAD: Final = 1.0
+
+
+# Output schemas
+#
+# Both schema and result come from the server, and nothing about them tells how long a validation takes: nested
+# alternatives alone double it at every level. So jsonschema looks at the clock here for each schema that it comes to.
+
+# When the validation that runs in this thread is cut off.
+_deadline: Final[ContextVar[float]] = ContextVar("deadline", default=inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """
+    What came of a validation; a result is valid if nothing of this is set.
+
+    :param violation: Where the result violates the schema. It quotes no value.
+    :param cut_off: Whether the time did not suffice.
+    :param unusable: Why no result can be validated against the schema.
+    """
+
+    violation: str | None = None
+    cut_off: bool = False
+    unusable: str | None = None
+
+
+class _CutOffError(Exception):
+    """Raised when the time is up."""
+
+
+class OutputSchema:
+    """
+    The output schema of a tool. Nothing is done with it before the first result.
+    """
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """
+        Initialize the OutputSchema.
+
+        :param schema: The schema from the tool's definition, in any draft; it may be invalid.
+        """
+        self._schema = schema
+        self._validator: Any = None
+
+    def validate(self, value: Any, seconds: float) -> Verdict:
+        """
+        Validate a result. From any thread.
+
+        :param value: The structured content of the result.
+        :param seconds: The time it may take.
+        :returns: What came of it.
+        """
+        _deadline.set(perf_counter() + seconds)
+        try:
+            if self._validator is None:
+                draft = _bounded(validator_for(self._schema, default=Draft202012Validator))
+                # An empty registry: what a reference names outside of the schema is never fetched.
+                error = next(draft(draft.META_SCHEMA, registry=Registry()).iter_errors(self._schema), None)
+                if error is not None:
+                    return Verdict(unusable=f"the schema is invalid ({_describe(error)})")
+                self._validator = draft(self._schema, registry=Registry())
+            error = next(self._validator.iter_errors(value), None)
+        except _CutOffError:
+            return Verdict(cut_off=True)
+        except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
+            # It keeps schemas in a map in Rust, which makes a PanicException of a RecursionError.
+            if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
+                raise
+            return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
+        if error is None:
+            return Verdict()
+        return Verdict(
+            violation="the server's structured content does not conform to the tool's output schema "
+            f"({_describe(error)})"
+        )
+
+
+def _describe(error: SchemaViolation) -> str:
+    return f"at {shortened(error.json_path)}: '{error.validator or 'false'}' is violated"
+
+
+@cache
+def _bounded(draft: Any) -> Any:
+    """
+    Make the validator class of a draft one that can be cut off.
+    """
+    validator = extend(draft)  # type: ignore[no-untyped-call, unused-ignore]
+    validator.evolve = _evolve
+    validator.is_valid = _is_valid
+    return validator
+
+
+# jsonschema calls one of these for each value that it validates against a schema other than `true` and `false`.
+
+
+def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
+    # The original looks at `$schema`, by which a part of a schema would choose a class of jsonschema's own.
+    if perf_counter() > _deadline.get():
+        raise _CutOffError
+    return type(validator)(schema, registry=validator._registry, _resolver=_resolver or validator._resolver)
+
+
+def _is_valid(validator: Any, value: Any) -> bool:
+    if perf_counter() > _deadline.get():
+        raise _CutOffError
+    return next(validator.iter_errors(value), None) is None
 
 
 class InvalidResultError(RuntimeError):

@@ -10,8 +10,8 @@ import pytest
 from jsonschema.validators import validator_for
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.convert import tool_schemas
-from haystack_integrations.tools.mcp.convert.tool_schemas import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.protocol import listed_tools
+from haystack_integrations.tools.mcp.protocol.listed_tools import OutputSchema, Verdict
 from tests.support.hostile_schemas import HOSTILE, chain, nested
 from tests.support.rows import rows
 
@@ -83,7 +83,7 @@ def test_a_hostile_one_ends_in_time(name):
 
 def test_a_schema_looks_at_the_clock_at_every_step(monkeypatch):
     looks = itertools.count()
-    monkeypatch.setattr(tool_schemas, "perf_counter", lambda: next(looks))
+    monkeypatch.setattr(listed_tools, "perf_counter", lambda: next(looks))
     assert verdict(chain(40, last=False), {}, 5_000).cut_off
     assert next(looks) == 5_002
 
