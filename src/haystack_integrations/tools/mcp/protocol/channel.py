@@ -191,8 +191,9 @@ class Channel:
         target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
-            message = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
-            message = message if exchange.params is None else {**message, "params": exchange.params}
+            message: dict[str, Any] = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
+            if exchange.params is not None:
+                message["params"] = exchange.params
             content = to_json(message, inf_nan_mode="null")  # JSON has neither
             self.in_flight[exchange.id] = exchange
             self._greatest_id = max(self._greatest_id, exchange.id)
