@@ -127,19 +127,15 @@ def test_the_typescript_sdk_needs_the_token(typescript: list[str]) -> None:
         assert found["added"]["structuredContent"] == {"result": 3}
 
 
-@pytest.mark.parametrize("over", ["http", "stdio"])
-def test_the_inspector_lists_and_calls(served: ServedOverHttp, over: str) -> None:
-    stdio = [prepared_python(), str(SERVER)]
-    target = [served.url, "--transport", "http"] if over == "http" else stdio
-    inspector = [npx(), "-y", INSPECTOR, "--cli", *target]
-    called = run(*inspector, "--method", "tools/call", "--tool-name", "shout", "--tool-arg", "text=tea")
-    assert json.loads(called)["structuredContent"]["text"] == "TEA"
-    if over == "stdio":
-        return
-    tools = json.loads(run(*inspector, "--method", "tools/list"))["tools"]
+def test_the_inspector_lists_and_calls(served: ServedOverHttp) -> None:
+    over_http = [npx(), "-y", INSPECTOR, "--cli", served.url, "--transport", "http"]
+    over_stdio = [npx(), "-y", INSPECTOR, "--cli", prepared_python(), str(SERVER)]
+    tools = json.loads(run(*over_http, "--method", "tools/list"))["tools"]
     assert {tool["name"] for tool in tools} - {"grown"} == TOOLS
-    failed = json.loads(run(*inspector, "--method", "tools/call", "--tool-name", "fail"))
+    failed = json.loads(run(*over_http, "--method", "tools/call", "--tool-name", "fail"))
     assert (failed["isError"], text_of(failed)) == (True, "out of stock")
+    called = run(*over_stdio, "--method", "tools/call", "--tool-name", "shout", "--tool-arg", "text=tea")
+    assert json.loads(called)["structuredContent"]["text"] == "TEA"
 
 
 def test_the_command_line_of_fastmcp_lists_and_calls(served: ServedOverHttp) -> None:

@@ -58,23 +58,21 @@ async def post_call(url: str, name: str, **headers: str) -> httpx2.Response:
 
 
 @rows("is_created", [True, False])
-@rows("name", ["shout", "größer"])
-async def test_a_call_over_http_does_not_list_all_tools(is_created: bool, name: str):
+async def test_a_call_over_http_does_not_list_all_tools(is_created: bool):
     tools = [Tool("shout", "Shouts.", TEXT, shout)]
     if is_created:
         server = create_mcp_server("shop", tools=tools)
     else:
         server = FastMCP("shop", providers=[HaystackProvider(tools=tools)])
         http_app(server)
-    server.tool(shout, name="größer")
     listings = Listings()
     server.add_middleware(listings)
     async with reachable(server, over_http=True) as url, Client(url) as client:
         assert client.protocol_version == MODERN
         await client.list_tools()
         for _ in range(3):
-            assert (await client.call_tool(name, {"text": "hi"})).content[0].text == "HI"
-        assert name in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]
+            assert (await client.call_tool("shout", {"text": "hi"})).content[0].text == "HI"
+        await client.list_tools(cache_mode="bypass")
     assert listings.count == 2
 
 

@@ -262,33 +262,6 @@ async def test_cancelling_reaches_an_asynchronous_component():
         assert await asyncio.to_thread(gate.cancelled.wait, LIMIT)
 
 
-@component
-class FailsBeside:
-    """Fails once another component runs."""
-
-    def __init__(self, other: AsyncGate) -> None:
-        self.other = other
-
-    @component.output_types(never=str)
-    def run(self, text: str) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @component.output_types(never=str)
-    async def run_async(self, text: str) -> dict[str, Any]:
-        assert await asyncio.to_thread(self.other.entered.wait, LIMIT)
-        raise RuntimeError
-
-
-async def test_of_a_call_that_failed_no_component_runs_on():
-    gate, pipeline = AsyncGate(), AsyncPipeline()
-    pipeline.add_component("fails", FailsBeside(gate))
-    pipeline.add_component("gate", gate)
-    async with asyncio.timeout(LIMIT), serving(pipeline) as client:
-        with pytest.raises(ToolError):
-            await client.call_tool("ask", {"text": "a"})
-        assert await asyncio.to_thread(gate.cancelled.wait, LIMIT / 2)
-
-
 @rows("over_http", [False, True])
 async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_call_is_alive(
     over_http: bool, monkeypatch: pytest.MonkeyPatch

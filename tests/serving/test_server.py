@@ -234,9 +234,10 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
 @rows(
     ("headers", "status"),
     [
-        ({"host": "evil.example"}, 421),
+        ({"host": "127.0.0.1.evil.example:8000"}, 421),
         ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, 403),
-        ({"host": "127.0.0.1:8000"}, 200),
+        ({"host": "127.0.0.1:8000", "origin": "null"}, 403),
+        ({"host": "localhost:8000", "origin": "http://localhost:5173"}, 200),
     ],
 )
 async def test_every_application_over_http_checks_host_and_origin(headers, status, monkeypatch):

@@ -71,29 +71,20 @@ def test_a_server_whose_calls_were_cancelled_stops_at_once(patient: ServedProces
     assert "EVENT returned" in patient.errors
 
 
-def test_a_call_that_takes_longer_than_the_grace_period_is_cancelled(served: ServedProcess) -> None:
+@pytest.mark.parametrize("stopped_by", ["SIGTERM", "stdin"])
+def test_the_process_ends_within_the_grace_period_whatever_its_calls_do(served: ServedProcess, stopped_by: str) -> None:
     served.shake_hands()
     served.call(1, "wait", seconds=600)
+    served.call(2, "block_forever")
     served.wait_for("EVENT wait")
-    served.signal()
-    assert served.answer(1)["result"]["isError"]
-    assert served.wait() == 0
-    assert "EVENT cancelled" in served.errors
-    assert "EVENT closed" in served.errors
-
-
-@pytest.mark.parametrize("stopped_by", ["SIGTERM", "stdin"])
-def test_the_process_ends_within_the_grace_period_though_a_thread_is_blocked(
-    served: ServedProcess, stopped_by: str
-) -> None:
-    served.shake_hands()
-    served.call(1, "block_forever")
     served.wait_for("EVENT block_forever")
     if stopped_by == "stdin":
         served.process.stdin.close()
     else:
         served.signal()
+        assert served.answer(1)["result"]["isError"]
     assert served.wait() == 0
+    assert "EVENT cancelled" in served.errors
     assert "The grace period is over" in served.errors
 
 
