@@ -18,10 +18,8 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, StreamingChunk
 from haystack.tools import Tool, tool
 
-from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.serving.components import LIMIT, Notes
-from tests.support.reachable import reachable
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 
@@ -271,13 +269,6 @@ def test_what_cannot_work_is_refused_when_the_server_is_made(parameters: Any, op
         create_mcp_server("shop", agents=agents, options={"helper": options})
 
 
-def test_only_agents_are_agents():
-    with pytest.raises(ValueError, match="It is no Agent, but of type str"):
-        create_mcp_server("shop", agents={"helper": "agent.yaml"})
-    with pytest.raises(ValueError, match="a dictionary of names to Agents"):
-        create_mcp_server("shop", agents=[agent_that_says()])
-
-
 async def test_a_cancelled_agent_takes_no_further_step():
     entered, may_end = threading.Event(), threading.Event()
 
@@ -299,17 +290,3 @@ async def test_a_cancelled_agent_takes_no_further_step():
         answers = [await client.call_tool("helper", {"task": "y"})]
 
     assert [(each.structured_content or {})["answer"] for each in answers] == ["never"]
-
-
-async def test_an_agent_of_haystack_delegates_to_a_served_agent():
-    server = create_mcp_server("shop", agents={"calculator": agent_that_says(call("add", a=1, b=2), say("It is 3."))})
-
-    def delegate(url: str) -> str:
-        with MCPToolset(StreamableHttpServerInfo(url=url)) as toolset:
-            boss = agent_that_says(call("calculator", task="1 + 2"), say("Three."), tools=[toolset])
-            result = boss.run([ChatMessage.from_user("What is 1 + 2?")])
-        assert boss.chat_generator.turns[1].tool_results == ["It is 3."]
-        return str(result["last_message"].text)
-
-    async with reachable(server) as url:
-        assert await asyncio.to_thread(delegate, url) == "Three."

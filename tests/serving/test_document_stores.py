@@ -219,18 +219,3 @@ async def test_a_slow_store_runs_into_its_timeout() -> None:
         with pytest.raises(MCPError, match=r"Reading from 'kb' took longer than 2.0 s"):
             await client.read_resource("documents://kb/x")
     may_answer.set()
-
-
-@rows(
-    ("stores", "options", "text"),
-    [
-        (["store"], None, "must be a dictionary of names to document stores, got list"),
-        ({"a b": InMemoryDocumentStore()}, None, "A name in `document_stores` must be"),
-        ({"kb": "store"}, None, "must be a document store of Haystack, with the methods filter_documents"),
-        ({"kb": InMemoryDocumentStore}, None, "must be a document store of Haystack"),
-        ({"kb": InMemoryDocumentStore()}, {"bound": {"x": 1}}, "names 'x', which is not among .*: filters"),
-    ],
-)
-def test_what_cannot_be_served_is_refused(stores: Any, options: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        create_mcp_server("Library", document_stores=stores, options={"kb": options} if options else None)

@@ -6,6 +6,7 @@
 Clients that nobody here wrote, at fixed versions: their command lines and SDKs use what was built in Haystack.
 """
 
+import asyncio
 import json
 import os
 import sys
@@ -14,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
 
 from tests.support.external import DOWNLOAD_LIMIT, npx, typescript_client, uv_script
 from tests.support.prepared import PreparedProcess, prepared_python
 from tests.support.processes import leader, run_to_end
 from tests.support.served import ROOT, ServedOverHttp
+from tests.support.waiting import LIMIT
 
 SERVER = ROOT / "tests" / "servers" / "served_haystack.py"
 STEPS = ["Step 1: asking the model", "Calling order", "order answered", "Step 2: asking the model"]
@@ -63,10 +67,14 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return typescript_client(shared / "typescript")
 
 
+PATHS = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+SETTINGS = {"PYTHONPATH": PATHS, "NO_COLOR": "1", "COLUMNS": "200", "FASTMCP_CHECK_FOR_UPDATES": "off"}
+ENVIRONMENT = {**os.environ, **SETTINGS}
+
+
 def run(*command: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "NO_COLOR": "1", "COLUMNS": "200"}
     start = PreparedProcess if command[0] == sys.executable else leader
-    return run_to_end(command, limit=DOWNLOAD_LIMIT, start=start, env=environment, check=True).stdout
+    return run_to_end(command, limit=DOWNLOAD_LIMIT, start=start, env=ENVIRONMENT, check=True).stdout
 
 
 def fastmcp(*arguments: str) -> str:
@@ -138,10 +146,20 @@ def test_the_inspector_lists_and_calls(served: ServedOverHttp) -> None:
     assert json.loads(called)["structuredContent"]["text"] == "TEA"
 
 
-def test_the_command_line_of_fastmcp_lists_and_calls(served: ServedOverHttp) -> None:
+def test_the_command_line_of_fastmcp_lists_calls_and_inspects(served: ServedOverHttp) -> None:
     assert "add(a: int, b: int)" in fastmcp("list", served.url)
     assert json.loads(fastmcp("call", served.url, "add", "a=1", "b=2")) == {"result": 3}
     assert json.loads(fastmcp("call", served.url, "shout", "text=tea"))["text"] == "TEA"
+    assert "Tools:" in fastmcp("inspect", f"{SERVER}:make_server")
+
+
+async def test_the_command_line_of_fastmcp_runs_what_its_file_names(tmp_path: Path) -> None:
+    source = {"path": str(SERVER), "entrypoint": "make_server"}
+    (tmp_path / "fastmcp.json").write_text(json.dumps({"source": source, "deployment": {"transport": "stdio"}}))
+    arguments = ["-m", "fastmcp.cli", "run", "fastmcp.json", "--skip-env", "--no-banner"]
+    transport = StdioTransport(prepared_python(), arguments, env=ENVIRONMENT, cwd=str(tmp_path), keep_alive=False)
+    async with asyncio.timeout(LIMIT), Client(transport) as client:
+        assert (await client.call_tool("shout", {"text": "tea"})).structured_content["text"] == "TEA"
 
 
 def test_pydantic_ai_lists_and_calls(served: ServedOverHttp, tmp_path: Path) -> None:

@@ -406,35 +406,23 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced_and_ctrl_c_ends_tho
         process.wait()
 
 
-class TestSessions:
-    """
-    What older clients get where several processes answer.
-    """
+def test_a_subscription_names_a_resource(served: ServedOverHttp) -> None:
+    session = Session(served)
+    for parameters, answer in (({"uri": "test://one"}, '"result"'), ({"uri": 5}, "-32602"), ({}, "-32602")):
+        assert answer in session.ask("resources/subscribe", parameters).text
 
-    def test_a_session_of_another_process_is_unknown(self, served: ServedOverHttp, own: ServedOverHttp) -> None:
-        session = Session(served)
-        assert session.ask("tools/list", {}).status_code == 200
-        session.process = own
-        refused = session.ask("tools/list", {})
-        assert refused.status_code == 404
-        assert refused.json()["error"]["message"].startswith("Session not found")
 
-    def test_a_subscription_names_a_resource(self, served: ServedOverHttp) -> None:
-        session = Session(served)
-        for parameters, answer in (({"uri": "test://one"}, '"result"'), ({"uri": 5}, "-32602"), ({}, "-32602")):
-            assert answer in session.ask("resources/subscribe", parameters).text
+async def test_without_sessions_calls_work_and_questions_and_notifications_are_refused() -> None:
+    async def answer(*_: Any) -> dict[str, Any]:
+        return {}
 
-    async def test_without_sessions_calls_work_and_questions_and_notifications_are_refused(self) -> None:
-        async def answer(*_: Any) -> dict[str, Any]:
-            return {}
-
-        with ServedOverHttp({"stateless": True}) as process:
-            async with Client(process.url, mode="legacy", elicitation_handler=answer) as client:
-                with pytest.raises(Exception, match="Error calling tool 'ask'"):
-                    await client.call_tool("ask")
-                assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-            refused = httpx2.get(process.url, headers={"accept": "text/event-stream"})
-            assert refused.status_code == 405
+    with ServedOverHttp({"stateless": True}) as process:
+        async with Client(process.url, mode="legacy", elicitation_handler=answer) as client:
+            with pytest.raises(Exception, match="Error calling tool 'ask'"):
+                await client.call_tool("ask")
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
+        refused = httpx2.get(process.url, headers={"accept": "text/event-stream"})
+        assert refused.status_code == 405
 
 
 def test_serving_without_stdin_ends_at_once() -> None:

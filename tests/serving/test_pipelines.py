@@ -172,13 +172,6 @@ def test_what_cannot_work_is_refused_when_the_server_is_made(options: Any, messa
         create_mcp_server("shop", pipelines={"ask": pipeline}, options={"ask": options})
 
 
-def test_only_pipelines_are_pipelines():
-    with pytest.raises(ValueError, match="not as Shout"):
-        create_mcp_server("shop", pipelines={"ask": Shout()})
-    with pytest.raises(ValueError, match="a dictionary of names to pipelines"):
-        create_mcp_server("shop", pipelines=[rag_pipeline()])
-
-
 class CitySearch(SuperComponent):
     """Finds cities."""
 

@@ -172,25 +172,6 @@ async def test_what_a_client_may_not_see_is_not_completed() -> None:
         assert (await client.complete(ASK, {"name": "language", "value": ""})).values == []
 
 
-@rows(
-    ("prompts", "options", "text"),
-    [
-        ([], None, "must be a dictionary of names to prompt builders"),
-        ({"ask": "text"}, None, "must be a prompt builder"),
-        ({"a/b": chat_builder()}, None, "A name in `prompts` must be"),
-        ({"ask": chat_builder()}, {"bound": {"other": 1}}, "names 'other', which is not among the variables of the"),
-        (
-            {"ask": chat_builder()},
-            {"completions": {"other": ["x"]}},
-            "completions` names 'other', which is not among the arguments of the prompt: ",
-        ),
-    ],
-)
-def test_what_cannot_be_served_is_refused(prompts: Any, options: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        create_mcp_server("Prompts", prompts=prompts, options={"ask": options})
-
-
 async def test_a_prompt_that_is_disabled_is_shown_once_the_server_enables_it() -> None:
     options = {"ask": ServeOptions(completions={"thing": ["tea"]})}
     prompts = {"ask": chat_builder(), "public": chat_builder()}

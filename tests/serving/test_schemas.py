@@ -151,22 +151,15 @@ def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None
 
 
 def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
-    schema = InputSchema(
-        {
-            "query": ServedInput(str, description="What to look for"),
-            "policy": ServedInput(Policy, required=False, default=Policy.SKIP),
-            "top_k": ServedInput(int | None, required=False, default=None),
-            "not json": ServedInput(Any, required=False, default=object()),
-        }
-    ).json_schema
+    described = ServedInput(str, description="What to look for")
+    optional = {"policy": (Policy, Policy.SKIP), "top_k": (int | None, None), "not json": (Any, object())}
+    given = {name: ServedInput(kind, required=False, default=default) for name, (kind, default) in optional.items()}
+    schema = InputSchema({"query": described, **given}).json_schema
 
-    properties = schema["properties"]
-    assert schema["required"] == ["query"]
-    assert schema["additionalProperties"] is False
-    assert properties["query"] == {"type": "string", "description": "What to look for"}
-    assert properties["policy"]["default"] == "skip"
-    assert properties["top_k"]["default"] is None
-    assert "default" not in properties["not json"]
+    assert (schema["required"], schema["additionalProperties"]) == (["query"], False)
+    assert schema["properties"]["query"] == {"type": "string", "description": "What to look for"}
+    defaults = {name: each["default"] for name, each in schema["properties"].items() if "default" in each}
+    assert defaults == {"policy": "skip", "top_k": None}
     assert InputSchema({}).json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
 
 

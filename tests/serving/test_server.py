@@ -18,12 +18,13 @@ from fastmcp.exceptions import ToolError
 from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import ComponentTool, Tool, Toolset
 from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from tests.serving.fastmcp_features.served_kinds import ObligingChatGenerator
+from tests.serving.fastmcp_features.served_kinds import ObligingChatGenerator, Speaker
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
@@ -117,7 +118,7 @@ async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str,
 @rows("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
 def test_names_that_no_client_takes_are_refused(name: str):
     pipeline = Pipeline()
-    pipeline.add_component("prompt", PromptBuilder("{{ text }}", required_variables=["text"]))
+    pipeline.add_component("shout", Speaker(str.upper))
     tool = _tool("x")
     tool.name = name
     agent = Agent(chat_generator=ObligingChatGenerator(str.upper), tools=[])
@@ -195,30 +196,53 @@ async def test_a_place_stays_taken_while_a_thread_of_a_cancelled_call_runs():
     await until(lambda places: places.borrowed_tokens == 0, server)
 
 
+STORE, PROMPT = InMemoryDocumentStore(), PromptBuilder("{{ text }}", required_variables=["text"])
+HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
+
+
 @rows(
-    ("tools", "options", "reason"),
+    ("parameter", "value", "options", "reason"),
     [
-        ([add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
-        ([Toolset([GREET])], {"gret": {}}, "`options` name 'gret', which is not served. There is greet."),
+        ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
+        ("tools", [Toolset([GREET])], {"gret": {}}, "`options` name 'gret', which is not served. There is greet."),
         (
+            "tools",
             [greet],
             {"greet": {"bound": {"nme": "a-secret"}}},
             "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
         ),
-        ([greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a function"),
-        ([greet], {"greet": {"outputs": ["result"]}}, "`outputs` cannot be chosen for 'greet', which is a function"),
-        ([], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
-        (
-            [ComponentTool(Agent(chat_generator=ObligingChatGenerator(str.upper)), name="helper", description="x")],
-            {},
-            "is an Agent: serve that by `agents={'helper': agent}`",
-        ),
+        ("tools", [greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a funct"),
+        ("tools", [greet], {"greet": {"outputs": ["result"]}}, "`outputs` cannot be chosen for 'greet', which is a"),
+        ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
+        ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
+        ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
+        ("pipelines", [], {}, "a dictionary of names to pipelines"),
+        ("agents", {"helper": "agent.yaml"}, {}, "It is no Agent, but of type str"),
+        ("agents", [HELPER], {}, "a dictionary of names to Agents"),
+        ("document_stores", ["store"], {}, "must be a dictionary of names to document stores, got list"),
+        ("document_stores", {"a b": STORE}, {}, "A name in `document_stores` must be"),
+        ("document_stores", {"kb": "store"}, {}, "must be a document store of Haystack, with the methods filter_docum"),
+        ("document_stores", {"kb": InMemoryDocumentStore}, {}, "must be a document store of Haystack"),
+        ("document_stores", {"kb": STORE}, {"kb": {"bound": {"x": 1}}}, "names 'x', which is not among what a docum"),
+        ("prompts", [], {}, "must be a dictionary of names to prompt builders"),
+        ("prompts", {"ask": "text"}, {}, "must be a prompt builder"),
+        ("prompts", {"a/b": PROMPT}, {}, "A name in `prompts` must be"),
+        ("prompts", {"ask": PROMPT}, {"ask": {"bound": {"x": 1}}}, "names 'x', which is not among the variables"),
+        ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
+        ("skills", "store", {}, "must be a skill store of Haystack 3, or a list of them"),
+        ("skills", {"a": "store"}, {}, "must be a skill store of Haystack 3, or a list of them"),
+        ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
     ],
 )
-def test_tools_and_options_that_do_not_fit_are_refused(tools, options, reason):
+def test_what_cannot_be_served_is_refused(parameter, value, options, reason):
     with pytest.raises(ValueError, match=re.escape(reason)) as told:
-        create_mcp_server("shop", tools=tools, options=options)
+        create_mcp_server("shop", **{parameter: value}, options=options)
     assert "a-secret" not in str(told.value)
+
+
+def test_options_of_haystack_are_refused_for_what_fastmcp_serves():
+    with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
+        create_mcp_server("shop").add_tool(add, ServeOptions(title="Adder"))
 
 
 async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_of(caplog):
@@ -261,11 +285,6 @@ async def test_every_application_over_http_checks_host_and_origin(headers, statu
             assert response.status_code == status
 
 
-def test_options_of_haystack_are_refused_for_what_fastmcp_serves():
-    with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
-        create_mcp_server("shop").add_tool(add, ServeOptions(title="Adder"))
-
-
 class Priced(BaseModel):
     price: int
 
@@ -281,9 +300,3 @@ async def test_a_tool_that_makes_an_object_of_wrong_values_shows_none_of_them(ma
             await client.call_tool("price", {"text": "x"})
     assert ("'price': Input should be a valid integer" in str(failed.value)) is not masked
     assert "a-secret" not in str(failed.value)
-
-
-def test_the_package_names_what_it_has():
-    assert {"HaystackProvider", "ServeOptions", "create_mcp_server", "run_server"} <= set(dir(serving))
-    with pytest.raises(AttributeError, match="has no attribute 'create_server'"):
-        serving.create_server  # noqa: B018
