@@ -9,8 +9,6 @@ gives up disturbs nobody.
 
 import asyncio
 import contextvars
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from mcp.server import MCPServer
@@ -19,14 +17,10 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
-    MCPHandlers,
     MCPTool,
     MCPToolset,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from tests.support.background import in_loop_of_its_own, text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
@@ -115,19 +109,6 @@ def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_d
 
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")
-
-
-async def test_a_listing_that_is_not_answered_any_more_holds_up_none_in_the_next_session():
-    async def list_tools() -> ToolListing:
-        return ToolListing(next_moment())
-
-    supervisor = Supervisor(InProcessServerInfo(MCPServer("restarted")), MCPHandlers())
-    lost: Any = SimpleNamespace(generation=1, list_tools=asyncio.Event().wait)
-    opened: Any = SimpleNamespace(generation=2, list_tools=list_tools)
-    waiting = asyncio.create_task(supervisor._fresh_listing(lost))
-    await asyncio.sleep(0)
-    assert (await asyncio.wait_for(supervisor._fresh_listing(opened), LIMIT)).number
-    waiting.cancel()
 
 
 async def test_context_variables_of_an_asynchronous_caller_are_visible_in_process():

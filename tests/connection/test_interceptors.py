@@ -184,13 +184,18 @@ class TestChanges:
 
 
 class TestAnswers:
-    async def test_a_call_may_be_answered_without_the_server(self, stdio_server: StdioServerFactory) -> None:
+    async def test_a_call_may_be_answered_without_the_server_and_its_result_changed(self, stdio_server) -> None:
         async def cached(call: MCPToolCall, call_next: Any) -> Any:
             return answers.pop()
 
+        def noting(call: MCPToolCall, call_next: Any) -> Any:
+            result = call_next(call)
+            assert isinstance(result, types.CallToolResult)
+            return result.model_copy(update={"meta": {"of": result.content[0].text}})
+
         answers: list[Any] = []
         server = stdio_server()
-        with MCPTool("add", server.info(), interceptors=[cached]) as tool:
+        with MCPTool("add", server.info(), interceptors=[noting, cached]) as tool:
             for answer, text, structured in (
                 ("cached", "cached", None),
                 ({"result": "é"}, '{"result": "é"}', {"result": "é"}),
@@ -199,17 +204,8 @@ class TestAnswers:
             ):
                 answers.append(answer)
                 result = await tool.call_async(a=1, b=2)
-                assert (result.text, result.structured) == (text, structured)
+                assert (result.text, result.structured, result.meta) == (text, structured, {"of": text})
         assert server.log.events("add") == []
-
-    async def test_the_result_is_seen_and_changed(self, stdio_server: StdioServerFactory) -> None:
-        def noting(call: MCPToolCall, call_next: Any) -> Any:
-            result = call_next(call)
-            assert isinstance(result, types.CallToolResult)
-            return result.model_copy(update={"meta": {"of": result.structured_content["result"]}})
-
-        with MCPTool("add", stdio_server().info(), interceptors=[noting]) as tool:
-            assert (await tool.call_async(a=1, b=2)).meta == {"of": 3}
 
 
 def returning(result: Any) -> Any:

@@ -21,6 +21,7 @@ import pytest
 from fastmcp import Context as FastMCPContext
 from fastmcp import FastMCP
 from mcp import types
+from mcp.server.mcpserver import Context
 
 from haystack_integrations.tools.mcp import (
     AsyncExecutor,
@@ -41,7 +42,7 @@ from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watc
 from haystack_integrations.tools.mcp.protocol.mcp_client import ServerDetails
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
-from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
+from tests.support.processes import SERVERS, CallLog, HttpServer, prepared_script, python_script
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
@@ -302,6 +303,18 @@ async def attending(*watchers: Watcher, is_first: bool = True, **client: Any) ->
     await asyncio.wait({running})
 
 
+async def test_a_subscription_that_is_not_answered_holds_up_no_other():
+    async def subscribe(uri: str) -> None:
+        if uri != NOTE:
+            await asyncio.Event().wait()
+
+    async with attending(listens=False, subscribe_resource=subscribe) as attendant:
+        silent = asyncio.create_task(attendant.served("memo://silent"))
+        await asyncio.wait_for(attendant.served(NOTE), LIMIT)
+        assert not silent.done()
+        silent.cancel()
+
+
 async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscription_before():
     async def subscribe(_: str) -> None:
         sent.append("subscribe")
@@ -381,33 +394,20 @@ def test_what_cannot_be_subscribed_to_is_an_error_that_says_why(reach, stdio_ser
                 subscribe(*arguments)
 
 
-class TestRestlessServer:
-    """One that says a thousand times a second that its tools changed, and does not answer everything."""
+def test_a_server_that_says_all_the_time_that_its_tools_changed_is_not_asked_without_a_pause():
+    requests: list[str] = []
+    server = build_server(lambda event, **_: requests.append(event))
 
-    @pytest.fixture
-    def server(self, tmp_path) -> StdioServer:
-        log = CallLog(tmp_path / "calls.txt")
-        command, *arguments = python_script(SERVERS / "restless_server.py", str(log.path))
-        return StdioServer(command, arguments, log)
+    @server.tool()
+    async def flood(ctx: Context) -> str:
+        for _ in range(1_000):
+            await ctx.notify_tools_changed()
+            await asyncio.sleep(0.001)
+        return "flooded"
 
-    def test_it_is_not_asked_for_its_tools_without_a_pause(self, server):
-        with MCPToolset(server.info()) as toolset:
-            began, listed = time.monotonic(), len(server.requests("tools/list"))
-            wait_until(lambda: len(server.requests("tools/list")) >= listed + 3, "the tools are listed three times")
-            assert toolset["rest"].call().text == "rested"
-            listings = len(server.requests("tools/list")) - listed
-            assert listings <= (time.monotonic() - began) / 0.2 + 2
-
-    def test_a_subscription_that_is_not_answered_holds_up_no_other(self, server):
-        info = server.info()
-        with MCPConnection(info, connection_timeout=2 * LIMIT) as connection:
-            silent = in_thread(connection.subscribe_resource, "memo://silent", print)
-            server.wait_for("@resources/subscribe")
-            unsubscribe = connection.subscribe_resource("memo://other", print)
-            assert not silent.done()
-            unsubscribe()
-            server.wait_for("@resources/unsubscribe")
-            connection.subscribe_resource("memo://other", print)
-            connection.close()
-            with pytest.raises(MCPConnectionError, match="the connection was closed"):
-                silent.result(timeout=LIMIT)
+    with MCPToolset(InProcessServerInfo(server)) as toolset:
+        wait_until(lambda: "@subscriptions/listen" in requests, "it listens")
+        began, listed = time.monotonic(), requests.count("@tools/list")
+        assert toolset["flood"].call().text == "flooded"
+        listings = requests.count("@tools/list") - listed
+        assert 1 <= listings <= (time.monotonic() - began) / 0.2 + 2

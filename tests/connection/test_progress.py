@@ -186,9 +186,19 @@ def test_an_interrupt_in_a_function_ends_the_call(server):
         wait_until(lambda: connection.status().in_flight == 0, "the end of the call")
 
 
-def test_an_asynchronous_streaming_callback_of_a_synchronous_call_gets_nothing(server):
-    async def streamed(_chunk):
-        raise AssertionError
+async def test_a_streaming_callback_gets_progress_unless_it_is_an_asynchronous_one_of_a_synchronous_call(server):
+    chunks = []
 
-    with MCPTool("steps", server) as tool:
-        assert "done" in tool.invoke(count=1, streaming_callback=streamed)
+    async def streamed(chunk):
+        chunks.append((chunk, asyncio.get_running_loop()))
+
+    async with MCPTool("steps", server, exposed_name="x_steps") as tool:
+        tool.invoke(count=1, streaming_callback=streamed)
+        assert chunks == []
+        tool.invoke(count=1, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread())))
+        await tool.invoke_async(count=1, streaming_callback=streamed)
+    assert [where for _, where in chunks] == [threading.current_thread(), asyncio.get_running_loop()]
+    for chunk, _ in chunks:
+        assert (chunk.content, chunk.component_info.name) == ("", "x_steps")
+        expected = {"type": "progress", "tool_name": "steps", "progress": 1.0, "total": 1.0}
+        assert expected.items() <= chunk.meta["mcp"].items()

@@ -150,7 +150,7 @@ def settle(journal: RunJournal, setting: Setting, run: str, figures: Figures) ->
             return
 
 
-def play(setting: Setting, kills: int, *, seed: int = 0, compete: bool = True) -> Figures:
+def play(setting: Setting, kills: int, *, seed: int = 0) -> Figures:
     """
     Begin and kill workers until so many were killed, and let every run end.
     """
@@ -161,21 +161,17 @@ def play(setting: Setting, kills: int, *, seed: int = 0, compete: bool = True) -
     while figures.kills < kills:
         number += 1
         run = f"invoice-{seed}-{number}"
-        finish(journal, setting, run, rng, figures, kills, compete=compete)
+        finish(journal, setting, run, rng, figures, kills)
         figures.runs += 1
         count(setting, run, figures)
     journal.close()
     return figures
 
 
-def finish(
-    journal: RunJournal, setting: Setting, run: str, rng: random.Random, figures: Figures, kills: int, *, compete: bool
-) -> None:
+def finish(journal: RunJournal, setting: Setting, run: str, rng: random.Random, figures: Figures, kills: int) -> None:
     end = time.monotonic() + LIMIT
     while time.monotonic() < end:
-        workers = [
-            fork(setting, run, is_async=rng.random() < 0.5) for _ in range(2 if compete and rng.random() < 0.3 else 1)
-        ]
+        workers = [fork(setting, run, is_async=rng.random() < 0.5) for _ in range(2 if rng.random() < 0.3 else 1)]
         figures.workers += len(workers)
         if figures.kills < kills:
             time.sleep(rng.random() * (0.4 if setting.url else 1.5))

@@ -3,11 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that are too busy, or fail again and again, are not made worse: over every transport where that can happen.
+Servers that refuse, are too busy, or fail again and again are not made worse: over every transport where that can
+happen. Errors of HTTP are reported with their status, unknown sessions opened anew, redirects followed.
 """
 
+import asyncio
+import contextvars
 import time
+from collections.abc import Callable
+from copy import copy
 from email.utils import formatdate
+from time import monotonic
+from typing import Any
 
 import httpx2
 import pytest
@@ -15,15 +22,20 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
+    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPServerInfo,
     SSEServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.transports.refusals import retry_after
+from tests.handlers.conftest import BOTH_ERAS, servers  # noqa: F401 - a fixture
 from tests.support.background import in_thread, text
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -79,22 +91,6 @@ def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     assert len(asked) == 1
     assert (status.circuit, status.state, status.is_healthy) == ("closed", "idle", False)
     assert 500 < (status.retry_in or 0) <= 600
-
-
-def test_a_session_is_opened_when_a_busy_server_wants_it(refusing_server):
-    server, asked = refusing_server("--transport", "streamable-http"), []
-
-    class Busy(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request):
-            asked.append(time.monotonic())
-            if len(asked) == 1:
-                return httpx2.Response(503, headers={"retry-after": "1"}, request=request)
-            return await super().handle_async_request(request)
-
-    info = StreamableHttpServerInfo(server.url, http_transport=Busy)
-    with MCPConnection(info, invocation_timeout=LONG) as connection:
-        assert text(connection.call_tool("echo", {"text": "x"})) == "x"
-    assert asked[1] - asked[0] > 0.9
 
 
 @kinds("2026", "sessions")
@@ -208,3 +204,120 @@ def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
         assert running.exception(LIMIT) is None
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert server.calls() == ["sleep", "sleep-finished", "add"]
+
+
+reach = KINDS["2026"].reach
+
+
+@kinds("2026", "sessions", "sse")
+def test_an_http_error_of_a_call_is_reported_with_its_status(refusing_server, kind):
+    server = refusing_server("--transport", kind.transport, *kind.options)
+    for reason in ("401 Unauthorized", "403 Forbidden", "429", "500", "503 Service Unavailable"):
+        status = int(reason[:3])
+        may_have_run = status >= 500 or (kind.transport == "sse" and status == 429)
+        for body in ("", " empty"):
+            posts = len(server.log.events("@post"))
+            with MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as connection:
+                with pytest.raises(MCPInvocationError) as failure:
+                    connection.call_tool("echo", {"text": f"HTTP {status}{body}"})
+                assert f"HTTP {reason}" in str(failure.value)
+                assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
+                assert ("may have run" in str(failure.value)) is may_have_run
+                assert len(server.log.events("@post")) == posts + 1
+                assert text(connection.call_tool("echo", {"text": "well"})) == "well"
+
+
+@kinds("sessions", "sse")
+def test_an_http_error_of_the_handshake_fails_the_connect_at_once(refusing_server, kind):
+    # Over SSE the SDK goes on waiting for an answer.
+    server = refusing_server("--transport", kind.transport, "--protocol", "legacy", "--handshakes", "403")
+    with (
+        pytest.raises(MCPConnectionError, match="HTTP 403 Forbidden"),
+        MCPConnection(kind.reach(server.url), connection_timeout=LONG),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("max_retries", [0, 2])
+def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_says(refusing_server, max_retries):
+    server = refusing_server("--protocol", "legacy")
+    with MCPConnection(reach(server.url, max_retries=max_retries)) as connection:
+        with pytest.raises(MCPInvocationError, match="did not run") as failure:
+            connection.call_tool("echo", {"text": "HTTP 404"})
+        assert "does not know the session" in str(failure.value)
+    assert len(server.log.events("@post")) == 1 + max_retries
+    assert server.calls() == []
+
+
+@every_http_transport
+def test_a_redirect_to_the_path_with_a_slash_is_followed(shared_http_server, kind):
+    server = shared_http_server(kind.transport, *kind.options, "--mounted")
+    before = len(server.calls())
+    with MCPConnection(kind.reach(server.url)) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+    assert server.calls()[before:] == ["add"]
+
+
+@rows(
+    ("pause", "outcomes", "state"),
+    [
+        (20.0, "FFFFF", "open"),
+        (20.0, "FFFF......." * 20, "closed"),
+        (20.0, "FFFF.F", "open"),
+        (None, "F" * 50, "closed"),
+        (20.0, "f" * 50, "closed"),  # calls that fail together count as one failure
+    ],
+)
+async def test_a_server_is_left_alone_that_failed_five_times_of_the_last_ten(pause, outcomes, state):
+    gate, began = Gate("the server", max_in_flight=None, pause=pause), monotonic()
+    for outcome in outcomes:
+        if outcome == ".":
+            gate.answered()
+        else:
+            gate.failed("it is broken", monotonic() if outcome == "F" else began)
+    assert gate.state == state
+
+
+async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
+    gate = Gate("the server", max_in_flight=1, pause=None)
+    first = await gate.enter(None)
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        place = await gate.enter(None)
+        order.append(number)
+        gate.leave(place)
+
+    # Each in a context of its own, as calls are.
+    nobody = contextvars.Context()
+    waiting = [asyncio.create_task(call(number), context=nobody.copy()) for number in range(3)]
+    await asyncio.sleep(0)
+    assert gate.waiting == 3
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    gate.leave(first)
+    waiting[1].cancel()  # in the moment in which it was given the place
+    await asyncio.wait(waiting)
+    assert (order, gate.waiting) == ([2], 0)
+
+
+@pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
+def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
+    servers: Callable[[str], MCPServerInfo],  # noqa: F811
+    way: str,
+):
+    def answer(_params: Any) -> dict[str, Any]:
+        return {"colour": "red", "count": int(text(connection.call_tool("add", {"a": 1, "b": 2})))}
+
+    async def answer_async(_params: Any) -> dict[str, Any]:
+        inner = await connection.call_tool_async("add", {"a": 1, "b": 2})
+        return {"colour": "red", "count": int(text(inner))}
+
+    info = copy(servers(way))
+    info.max_in_flight = 1
+    for handler in (answer, answer_async):
+        handlers = MCPHandlers(elicitation=handler)
+        with MCPConnection(info, handlers=handlers, invocation_timeout=LONG) as connection:
+            for _ in range(2):  # the place was taken once and given back once
+                assert text(connection.call_tool("ask_order")) == "3 red"
+            assert connection._identities.base.gate._places._value == 1

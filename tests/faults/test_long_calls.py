@@ -18,7 +18,6 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
-    MCPTool,
 )
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from haystack_integrations.tools.mcp.handlers import MCPProgress
@@ -185,21 +184,3 @@ def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
         server.thaw()
         assert text(connection.call_tool("add", {"a": 2, "b": 2}, invocation_timeout=LONG)) == "4"
         assert connection.status().sessions == 2
-
-
-@kinds("stdio of the SDK", "2026")
-async def test_the_streaming_callback_of_an_agent_gets_progress_on_the_thread_or_in_the_loop_of_the_call(peer, kind):
-    chunks = []
-
-    async def streamed(chunk):
-        chunks.append((chunk, asyncio.get_running_loop()))
-
-    async with MCPTool("progress", peer(kind).reach(), exposed_name="x_progress") as tool:
-        tool.invoke(steps=2, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread())))
-        await tool.invoke_async(steps=2, streaming_callback=streamed)
-    here = [threading.current_thread()] * 2 + [asyncio.get_running_loop()] * 2
-    assert [where for _, where in chunks] == here
-    chunk = chunks[1][0]
-    assert (chunk.content, chunk.component_info.name) == ("", "x_progress")
-    expected = {"type": "progress", "tool_name": "progress", "progress": 2.0, "total": 2.0, "message": "step 2"}
-    assert expected.items() <= chunk.meta["mcp"].items()

@@ -72,19 +72,6 @@ def test_what_a_server_quotes_in_the_error_of_a_call_is_redacted(peer, kind, cap
                 assert_not_shown(failure.value, connection, caplog.text)
 
 
-def test_what_a_server_quotes_at_its_end_is_redacted(caplog):
-    caplog.set_level(logging.DEBUG)
-    quoted = "os.environ['K'] + ' ' + ' '.join(sys.argv[2:])"
-    script = f"import os, sys; sys.stderr.write('no such user: ' + {quoted}); sys.exit(1)"
-    args = ["-c", script, "--token", TOKEN, f"postgresql://u:{SECRET[:5]}@h/db?password={GITHUB_TOKEN}"]
-    info = StdioServerInfo(sys.executable, args, env={"K": Secret.from_token(SECRET)})
-    connection = MCPConnection(info, connection_timeout=LONG)
-    with pytest.raises(MCPConnectionError, match=r"no such user.*\*\*\*") as failure:
-        connection.open()
-    assert_not_shown(failure.value, connection, caplog.text)
-    connection.close()
-
-
 @pytest.mark.parametrize("method", ["tools/list", "tools/call"])
 def test_what_a_server_quotes_when_it_refuses_is_redacted(method, caplog):
     caplog.set_level(logging.DEBUG)

@@ -13,12 +13,10 @@ import socket
 import threading
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.support.waiting import LIMIT
-
-T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -71,7 +69,6 @@ class CuttingProxy:
         self._listener: asyncio.Server | None = None
         self._flowing = asyncio.Event()
         self._sent = bytearray()
-        self._accepted = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cutting-proxy", daemon=True)
         # Bound but not listening: keeps the port for `accept` while `refuse` holds.
@@ -81,13 +78,6 @@ class CuttingProxy:
     @property
     def url(self) -> str:
         return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self.port}"))
-
-    @property
-    def accepted(self) -> int:
-        """
-        How many connections clients have opened so far.
-        """
-        return self._accepted
 
     @property
     def sent(self) -> bytes:
@@ -109,11 +99,11 @@ class CuttingProxy:
         self._loop.close()
         self._keeper.close()
 
-    def cut(self) -> int:
+    def cut(self) -> None:
         """
-        Break every connection now (with a reset, on both sides), and return how many clients had one.
+        Break every connection now, with a reset, on both sides.
         """
-        return self._run(self._cut(server_sees=True))
+        self._run(self._cut(server_sees=True))
 
     def cut_when(self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded") -> Trap:
         """
@@ -176,8 +166,8 @@ class CuttingProxy:
 
         self._run(start_flow())
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
+    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
 
     async def _close(self) -> None:
         if self._listener is not None:
@@ -191,22 +181,18 @@ class CuttingProxy:
         # One more turn of the loop: aborted transports close their sockets in it.
         await asyncio.sleep(0)
 
-    async def _cut(self, *, server_sees: bool) -> int:
-        count = 0
+    async def _cut(self, *, server_sees: bool) -> None:
         for link in list(self._links):
             if not link.client.transport.is_closing():
-                count += 1
                 link.hidden = not server_sees
                 _abort(link.client)
             if server_sees and link.server is not None:
                 _abort(link.server)
-        return count
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._accepted += 1
         link = _Link(writer)
         self._links.add(link)
         try:

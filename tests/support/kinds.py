@@ -70,7 +70,6 @@ KINDS = {
     "2026": Kind("streamable-http"),
     "2026 json": Kind("streamable-http", ("--json",), cancels=False),
     "sessions": Kind("streamable-http", ("--protocol", "legacy")),
-    "sessions json": Kind("streamable-http", ("--protocol", "legacy", "--json")),
     "stateless": Kind("streamable-http", ("--protocol", "legacy", "--stateless"), cancels=False),
     "sse": Kind("sse"),
 }
@@ -122,17 +121,12 @@ class Gate:
 
 class Peer:
     """
-    A server of some kind, and what may happen to it.
+    A server of some kind, and what may happen to it: each can be reached, killed and revived, go down and come back,
+    be frozen and thawed.
     """
 
     kind: Kind
     log: CallLog
-
-    def reach(self, **parameters: Any) -> MCPServerInfo:
-        """
-        Describe it to the package, with short delays between attempts.
-        """
-        raise NotImplementedError
 
     def calls(self) -> list[str]:
         """
@@ -163,30 +157,6 @@ class Peer:
         """
         self.kill()
         self.revive()
-
-    def go_down(self) -> None:
-        """
-        Break its connections and take no new ones until `come_back`.
-        """
-        raise NotImplementedError
-
-    def come_back(self) -> None:
-        """
-        Take new connections again.
-        """
-        raise NotImplementedError
-
-    def freeze(self) -> None:
-        """
-        Stop its process without ending it.
-        """
-        raise NotImplementedError
-
-    def thaw(self) -> None:
-        """
-        Let its frozen process go on.
-        """
-        raise NotImplementedError
 
     def wait_until_gone(self) -> None:
         """
