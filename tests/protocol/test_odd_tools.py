@@ -170,3 +170,13 @@ def test_definitions_that_are_missing_are_told_once(start, caplog):
         assert next(tool for tool in toolset if tool.name == "odd").parameters["properties"] == {"a": {}}
     assert caplog.text.count("'odd': its schema refers to definitions that it does not have") == 1
     assert caplog.text.count("'#/$defs/A'") == 1
+
+
+def test_tools_with_the_same_name_cost_no_other_tool(start):
+    tools = [with_field("description", text) for text in ("first", "second")]
+    tools += [{"name": name, "inputSchema": OBJECT} for name in ("天气查询", "股票查询")]
+    with MCPToolset(start({"tools": tools})) as toolset:
+        loaded = {tool.remote_name: tool for tool in toolset}
+        assert json.loads(loaded["天气查询"].invoke())["content"][0]["text"] == "hello"
+    assert loaded["odd"].description == "first"
+    assert len({tool.name for tool in loaded.values()}) == 3

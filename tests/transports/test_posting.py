@@ -235,6 +235,12 @@ class TestAuth:
         assert exchange.fate is Fate.SENT
         assert network.requests[0].extensions["timeout"] == PHASES
 
+    async def test_digest_is_answered_within_the_flow(self) -> None:
+        challenge = 'Digest realm="r", nonce="n", qop="auth", algorithm=MD5'
+        network = Network(httpx2.Response(401, headers={"WWW-Authenticate": challenge}), 200)
+        await post(network.sender(auth=httpx2.DigestAuth("alice", "pa55")))
+        assert network.requests[1].headers["authorization"].startswith('Digest username="alice"')
+
     async def test_where_nobody_may_log_in_the_refusal_comes_back(self) -> None:
         network = Network(401)
         refused = await network.sender(auth=Tokens()).send("GET", URL, {}, may_log_in=False)

@@ -121,6 +121,23 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(handshake_server: Any,
     assert server.sessions == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b"<html>not here</html>"),
+        (400, rpc_error("Bad Request: Server not initialized", id=None)),
+    ],
+)
+def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(handshake_server, status, body):
+    def answer(_server: HandshakeServer, message: dict[str, Any], session: str | None) -> Answer:
+        return (status, body, None) if session == "session-1" else paid(message)
+
+    server = handshake_server(calls(answer))
+    with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
+        assert connection.call_tool("pay").content[0].text == "paid"
+    assert server.sessions == 2
+
+
 @rows(
     ("headers", "body"),
     [
