@@ -6,7 +6,6 @@ import datetime as dt
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -20,16 +19,11 @@ from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.serving.test_approvals import Shop
 from tests.serving.test_gateway import Upstream
-from tests.support.prepared import PreparedProcess
-from tests.support.processes import run_to_end
 from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until_async
 
-pytest.importorskip("fastmcp_tasks", reason="fastmcp-tasks is not for the newest FastMCP yet")
-
-
 # It needs the very version of FastMCP that it was released with.
-tasks = pytest.importorskip("fastmcp_tasks.client")
+tasks = pytest.importorskip("fastmcp_tasks.client", reason="fastmcp-tasks is not for the newest FastMCP yet")
 Timeout = pytest.importorskip("docket").Timeout
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -161,40 +155,7 @@ async def test_a_provider_brings_the_extension_to_a_server_of_fastmcp():
         assert (await task.result()).content[0].text == "TEA"
 
 
-def test_without_fastmcp_tasks_the_error_says_what_to_install():
-    script = (
-        "import sys; sys.modules['fastmcp_tasks'] = None\n"
-        "from haystack_integrations.tools.mcp.serving import create_mcp_server\n"
-        "def slow(): pass\n"
-        "create_mcp_server('shop', tools=[slow], options={'slow': {'task': True}})\n"
-    )
-    ended = run_to_end([sys.executable, "-c", script], limit=LIMIT, start=PreparedProcess)
-    assert "ImportError: Background tasks (`ServeOptions(task=True)`) need" in ended.stderr
-    assert 'pip install "mcp-haystack[tasks]"' in ended.stderr
-
-
-async def test_servers_that_share_a_queue_share_the_work_and_its_results(monkeypatch):
-    monkeypatch.setenv("FASTMCP_DOCKET_URL", "memory://shared")
-    ran_at: list[str] = []
-    together = threading.Barrier(2, timeout=60)
-
-    def server(place: str) -> FastMCP:
-        async def work(text: str) -> str:
-            ran_at.append(place)
-            await anyio.to_thread.run_sync(together.wait)  # two tasks at once ...
-            return text.upper()
-
-        # ... of which each server runs one at a time
-        created = create_mcp_server("shop", tools=[(work, ServeOptions(task=True))])
-        from fastmcp_tasks import TasksExtension
-
-        created.add_extension(TasksExtension(name="shop", concurrency=1))
-        return created
-
-    async with Client(server("here")) as here, Client(server("there")) as there:
-        started = [await tasks.call_tool_task(here, "work", {"text": text}) for text in ("tea", "jam")]
-        # Asked at the server that did not begin them.
-        created = [SimpleNamespace(task_id=task.task_id) for task in started]
-        results = [await tasks.ToolTask(there, "work", each) for each in created]
-    assert [result.content[0].text for result in results] == ["TEA", "JAM"]
-    assert sorted(ran_at) == ["here", "there"]
+def test_without_fastmcp_tasks_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastmcp_tasks", None)
+    with pytest.raises(ImportError, match=r'need .*pip install "mcp-haystack\[tasks\]"'):
+        create_mcp_server("shop", tools=[(_slow, TASK)])

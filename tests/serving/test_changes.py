@@ -14,13 +14,7 @@ from haystack.tools import create_tool_from_function
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server.session import ServerSession
-from mcp.shared.subscriptions import (
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    ToolsListChanged,
-)
+from mcp.shared import subscriptions
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
@@ -54,7 +48,7 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-async def next_of(events: Any) -> ServerEvent:
+async def next_of(events: Any) -> subscriptions.ServerEvent:
     return await asyncio.wait_for(anext(events), LIMIT)
 
 
@@ -66,17 +60,17 @@ async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(con
         async with client.listen(prompts_list_changed=True) as events:
             await client.call_tool("change_elsewhere", {"listing": "tools"})
             await client.call_tool("change_elsewhere", {"listing": "prompts"})
-            assert await next_of(events) == PromptsListChanged()
+            assert await next_of(events) == subscriptions.PromptsListChanged()
         wanted = {"tools_list_changed": True, "resources_list_changed": True}
         async with client.listen(**wanted, resource_subscriptions=["test://one"]) as events:
             await client.call_tool("grow", {"name": "grown"})
-            assert await next_of(events) == ToolsListChanged()
+            assert await next_of(events) == subscriptions.ToolsListChanged()
             assert "grown" in [tool.name for tool in (await client.list_tools()).tools]
             await client.call_tool("change_elsewhere", {"listing": "resources"})
-            assert await next_of(events) == ResourcesListChanged()
+            assert await next_of(events) == subscriptions.ResourcesListChanged()
             await client.call_tool("update", {"uri": "test://other"})
             await client.call_tool("update", {"uri": "test://one"})
-            assert await next_of(events) == ResourceUpdated("test://one")
+            assert await next_of(events) == subscriptions.ResourceUpdated("test://one")
 
 
 async def test_a_server_that_stops_ends_the_streams() -> None:
@@ -166,7 +160,7 @@ async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
         server.mount(inner, namespace="tea")
     async with Client(server._mcp_server) as client, client.listen(tools_list_changed=True) as events:
         provider.add_tool(create_tool_from_function(shout, "second"))
-        assert await next_of(events) == ToolsListChanged()
+        assert await next_of(events) == subscriptions.ToolsListChanged()
 
     told: asyncio.Queue[str] = asyncio.Queue()
 

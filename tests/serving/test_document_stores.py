@@ -204,18 +204,16 @@ class BrokenStore:
         return []
 
 
-@rows("error", [RuntimeError("password=hunter2"), FilterError("password=hunter2")])
-async def test_what_fails_in_a_store_stays_inside(error: Exception) -> None:
-    async with client_of(BrokenStore(error)) as client:
-        for uri in ("documents://kb", "documents://kb/x", search_uri(filters=FRENCH)):
-            with pytest.raises(MCPError) as caught:
-                await client.read_resource(uri)
-            assert "hunter2" not in str(caught.value)
-
-
-async def test_a_slow_store_runs_into_its_timeout() -> None:
+async def test_what_fails_in_a_store_stays_inside_and_a_slow_one_runs_into_its_timeout() -> None:
     may_answer = threading.Event()
-    async with client_of(BrokenStore(may_answer), ServeOptions(timeout=2)) as client:
-        with pytest.raises(MCPError, match=r"Reading from 'kb' took longer than 2.0 s"):
-            await client.read_resource("documents://kb/x")
+    for error, told in (
+        (RuntimeError("password=hunter2"), "."),
+        (FilterError("password=hunter2"), "."),
+        (may_answer, r"Reading from 'kb' took longer than 0.5 s"),
+    ):
+        async with client_of(BrokenStore(error), ServeOptions(timeout=0.5)) as client:
+            for uri in ("documents://kb", "documents://kb/x", search_uri(filters=FRENCH)):
+                with pytest.raises(MCPError, match=told) as caught:
+                    await client.read_resource(uri)
+                assert "hunter2" not in str(caught.value)
     may_answer.set()

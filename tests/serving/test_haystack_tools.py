@@ -18,7 +18,7 @@ from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
@@ -38,8 +38,12 @@ def paint(color: Color) -> dict[str, Any]:
     return {"color": color}
 
 
+class Priced(BaseModel):
+    price: int
+
+
 def pick(text: Color) -> str:
-    return text.name
+    return text.name if text is Color.RED else str(Priced(price="a-secret"))
 
 
 @component
@@ -122,12 +126,16 @@ def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
         create_mcp_server("shop", tools=[(tool, ServeOptions(inputs={"who": "greet.name"}))])
 
 
-async def test_a_value_that_fits_the_parameters_and_not_the_function_is_named_and_not_quoted():
-    server = create_mcp_server("shop", tools=[Tool("pick", "Picks.", TEXT, pick)])
+@rows("masked", [True, False])
+async def test_values_that_do_not_fit_the_types_of_a_function_are_named_and_not_quoted(masked: bool):
+    server = create_mcp_server("shop", tools=[Tool("pick", "Picks.", TEXT, pick)], mask_error_details=masked)
     assert (await called(server, "pick", text="red")).content[0].text == "RED"
     with pytest.raises(ToolError, match="'text': Input should be 'red' or 'blue'") as refused:
-        await called(server, "pick", text="not-a-secret")
-    assert "not-a-secret" not in str(refused.value)
+        await called(server, "pick", text="a-secret")
+    with pytest.raises(ToolError) as failed:
+        await called(server, "pick", text="blue")
+    assert ("'price': Input should be a valid integer" in str(failed.value)) is not masked
+    assert "a-secret" not in f"{refused.value} {failed.value}"
 
 
 async def test_a_function_whose_types_are_known_to_type_checkers_only_is_served():
@@ -358,6 +366,18 @@ def misspelt(name: "Strng") -> None:  # type: ignore[name-defined] # noqa: F821
     """Misspells."""
 
 
+class Odd:
+    pass
+
+
+class Holder(BaseModel, arbitrary_types_allowed=True):
+    odd: Odd
+
+
+def hold() -> Holder:
+    raise NotImplementedError
+
+
 def variable(**given: str) -> str:
     return str(given)
 
@@ -371,6 +391,7 @@ def variable(**given: str) -> str:
         ([functools.partial(paint, tags=["s3cret"])], "A partial of paint cannot be served as a tool"),
         ([variable], "'variable' cannot be served as a tool: Functions with"),
         ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
+        ([hold], "The function 'hold' cannot be served as a tool"),
         ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
         ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
         ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),

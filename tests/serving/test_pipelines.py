@@ -199,12 +199,10 @@ async def test_a_super_component_is_served_under_its_own_names(mapping: Any, opt
     assert result.structured_content == {"answer": "Berlin Berlin is in Germany."}
 
 
-async def test_yaml_is_served_as_text_and_as_file(tmp_path: Any):
-    text = chain(Shout()).dumps()
-    file = tmp_path / "shout.yaml"
+async def test_yaml_is_served_as_text_and_as_file(tmp_path: Path):
+    text, file = chain(Shout()).dumps(), tmp_path / "shout.yaml"
     file.write_text(text, encoding="utf-8")
-    server = create_mcp_server("shop", pipelines={"text": text, "path": file, "name": str(file)})
-    async with Client(server) as client:
+    async with Client(create_mcp_server("shop", pipelines={"text": text, "path": file, "name": str(file)})) as client:
         for name in ("text", "path", "name"):
             assert (await client.call_tool(name, {"text": "a"})).structured_content == {"text": "A!", "length": 1}
 

@@ -20,7 +20,6 @@ from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import ComponentTool, Tool, Toolset
-from pydantic import BaseModel
 
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
@@ -204,7 +203,6 @@ HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
     ("parameter", "value", "options", "reason"),
     [
         ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
-        ("tools", [Toolset([GREET])], {"gret": {}}, "`options` name 'gret', which is not served. There is greet."),
         (
             "tools",
             [greet],
@@ -212,7 +210,6 @@ HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
             "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
         ),
         ("tools", [greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a funct"),
-        ("tools", [greet], {"greet": {"outputs": ["result"]}}, "`outputs` cannot be chosen for 'greet', which is a"),
         ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
         ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
         ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
@@ -230,7 +227,6 @@ HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
         ("prompts", {"ask": PROMPT}, {"ask": {"bound": {"x": 1}}}, "names 'x', which is not among the variables"),
         ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
         ("skills", "store", {}, "must be a skill store of Haystack 3, or a list of them"),
-        ("skills", {"a": "store"}, {}, "must be a skill store of Haystack 3, or a list of them"),
         ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
     ],
 )
@@ -283,20 +279,3 @@ async def test_every_application_over_http_checks_host_and_origin(headers, statu
         async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as http:
             response = await http.post(f"http://127.0.0.1:8000{path}", json=body, headers=accepted)
             assert response.status_code == status
-
-
-class Priced(BaseModel):
-    price: int
-
-
-@rows("masked", [True, False])
-async def test_a_tool_that_makes_an_object_of_wrong_values_shows_none_of_them(masked):
-    def price(text: str) -> str:
-        return str(Priced(price="a-secret"))
-
-    server = create_mcp_server("shop", tools=[_tool("price", price)], mask_error_details=masked)
-    async with Client(server) as client:
-        with pytest.raises(ToolError) as failed:
-            await client.call_tool("price", {"text": "x"})
-    assert ("'price': Input should be a valid integer" in str(failed.value)) is not masked
-    assert "a-secret" not in str(failed.value)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections import UserString, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -209,19 +208,6 @@ async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents(
     assert written["x"][0]["content"] == [{"text": "\ufffd"}]
     # It is cut after its pairs were joined.
     assert said.structured_content == {"result": "\U0001f600..."}
-
-
-def test_a_function_whose_result_cannot_be_described_is_refused_by_its_name():
-    class Holder(BaseModel):
-        model_config = ConfigDict(arbitrary_types_allowed=True)
-        odd: threading.Event
-
-    def hold():  # type: ignore[no-untyped-def]
-        """Holds."""
-
-    hold.__annotations__["return"] = Holder
-    with pytest.raises(ValueError, match="The function 'hold' cannot be served as a tool"):
-        create_mcp_server("lab", tools=[hold])
 
 
 class Verdict(Enum):
