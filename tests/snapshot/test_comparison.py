@@ -96,8 +96,8 @@ def test_a_change_is_classified_by_what_it_means(change, expected):
 
 
 def test_annotations_that_call_for_more_caution_are_not_relaxed():
-    harmless, other = define(annotations={"readOnlyHint": True}), define(annotations=None)
-    assert [kind for kind, _ in kinds(harmless, other)] == ["annotations"]
+    harmless = define(annotations={"readOnlyHint": True})
+    assert [kind for kind, _ in kinds(harmless, define(annotations=None))] == ["annotations"]
 
 
 KEYWORDS = "type enum const default required properties patternProperties $defs items anyOf title x-server".split()
@@ -113,24 +113,21 @@ def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
 
 
 def test_what_a_server_may_say_in_any_order_is_no_difference():
-    plain = define(inputSchema=schema(required=["query", "limit"]))
     limit, query = {"maximum": 10, "minimum": 1, "type": "integer"}, dict(reversed(QUERY.items()))
-    properties = {"limit": limit, "query": query}
-    turned = define(
-        _meta={"fastmcp": {"tags": ["a"]}},
-        icons=[{"src": "https://example.com/a.png"}],
-        inputSchema={"required": ["limit", "query"], "properties": properties, "type": "object"},
-        title=None,
-    )
-    before, after = (MCPToolSnapshot.from_tools([each]) for each in (plain, turned))
+    turned = {"required": ["limit", "query"], "properties": {"limit": limit, "query": query}, "type": "object"}
+    unimportant = {
+        "_meta": {"fastmcp": {"tags": ["a"]}},
+        "icons": [{"src": "https://example.com/a.png"}],
+        "title": None,
+    }
+    plain = define(inputSchema=schema(required=["query", "limit"]))
+    before, after = (MCPToolSnapshot.from_tools([each]) for each in (plain, define(inputSchema=turned, **unimportant)))
     assert not before.compare(after)
     assert before.hashes == after.hashes
     assert str(before.compare(after)) == "no drift"
     # The order of the parameters is not compared, but kept: models write arguments in it.
-    assert [list(each.tools[0].as_tool().input_schema["properties"]) for each in (before, after)] == [
-        ["query", "limit"],
-        ["limit", "query"],
-    ]
+    shown = [list(each.tools[0].as_tool().input_schema["properties"]) for each in (before, after)]
+    assert shown == [["query", "limit"], ["limit", "query"]]
 
 
 def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
@@ -206,6 +203,9 @@ def test_invisible_characters_are_found_and_taken_out(text, visible, found):
     assert json.loads(escaped_text(json.dumps(text, ensure_ascii=False))) == text
 
 
-def test_hashes_are_those_of_other_processes_and_of_the_next_release():
+def test_what_is_stored_is_that_of_other_processes_and_of_the_next_release():
     expected = "sha256:2234edaf8c6a0350372c3e045c814ac9833967ccdcc865844d5b12b60aca645d"
-    assert MCPToolSnapshot.from_tools([define()]).hashes == {"search": expected}
+    snapshot = MCPToolSnapshot.from_tools([define()], instructions="Be brief.", server_name="notes")
+    definition = define().model_dump(by_alias=True, exclude_none=True)
+    stored = {"version": 1, "tools": [{"definition": definition, "hash": expected}]}
+    assert snapshot.to_dict() == {**stored, "server": {"name": "notes"}, "instructions": "Be brief."}

@@ -10,8 +10,6 @@ import pickle
 
 import pytest
 from haystack import Pipeline
-from haystack.core.pipeline.base import DEFAULT_MARSHALLER
-from mcp import types
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
@@ -54,50 +52,6 @@ def test_a_pipeline_with_a_snapshot_survives_yaml(snapshot, form, tmp_path, monk
     assert restored.connection.status().state == "idle"
 
 
-STORED = """\
-instructions: Add with care.
-server:
-  name: sums
-tools:
-- definition:
-    annotations:
-      readOnlyHint: false
-    description: "A\\u200Bdd."
-    inputSchema:
-      properties:
-        a:
-          type: number
-        b:
-          default: 1.5
-          maximum: 3.0
-          type:
-          - 'null'
-          - number
-      required:
-      - a
-      type: object
-    name: add
-  hash: sha256:668f1865dc10bbe27afc29015de9b65737b5c70c148cbaebe1a8a85790fa5b7b
-version: 1
-"""
-
-
-def test_the_yaml_of_a_snapshot_is_the_same_on_both_majors_of_haystack():
-    properties = {"b": {"type": ["number", "null"], "default": 1.5, "maximum": 3.0}, "a": {"type": "number"}}
-    schema = {"type": "object", "required": ["a"], "properties": properties}
-    definition = {"name": "add", "description": "A\u200bdd.", "inputSchema": schema}
-    definition["annotations"] = {"readOnlyHint": False}
-    snapshot = MCPToolSnapshot.from_tools(
-        [types.Tool.model_validate(definition)], server_name="sums", instructions="Add with care."
-    )
-    toolset = MCPToolset(InProcessServerInfo(SERVER), snapshot=snapshot)
-    assert DEFAULT_MARSHALLER.marshal(toolset.to_dict()["data"]["snapshot"]["snapshot"]) == STORED
-    loaded = MCPToolset.from_dict(DEFAULT_MARSHALLER.unmarshal(DEFAULT_MARSHALLER.marshal(toolset.to_dict())))
-    assert loaded.to_dict() == toolset.to_dict()
-    assert loaded["add"].tool_spec == toolset["add"].tool_spec
-    assert loaded["add"].description == "Add."
-
-
 def test_a_single_tool_and_a_tool_of_a_toolset_are_stored_with_their_snapshot(snapshot):
     check = SnapshotCheck(snapshot, on_drift="warn")
     info = InProcessServerInfo(SERVER)
@@ -113,14 +67,20 @@ def test_traces_have_the_hashes_and_not_the_texts(snapshot):
     assert "Add two numbers." not in str(traced)
 
 
-def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers():
-    server = build_server()
+@pytest.fixture
+def server():
+    return build_server()
+
+
+def registry_of(server, on_drift, **config):
     info = InProcessServerInfo(server)
     with MCPToolset(info) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    provider = MCPToolset(info, snapshot=SnapshotCheck(snapshot, on_drift="quarantine"))
-    configs = [ToolConfig("sums", ["shop"], allow_tools=["add", "note"], prefix="always")]
-    with MCPRegistry({"shop": provider}, configs) as registry:
+        check = SnapshotCheck(MCPToolSnapshot.capture(toolset), on_drift=on_drift)
+    return MCPRegistry({"shop": MCPToolset(info, snapshot=check)}, [ToolConfig("sums", ["shop"], **config)])
+
+
+def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers(server):
+    with registry_of(server, "quarantine", allow_tools=["add", "note"], prefix="always") as registry:
         alias = registry.toolset("sums")
         registry.warm_up()
         assert [tool.name for tool in alias] == ["shop_add", "shop_note"]
@@ -129,19 +89,14 @@ def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers():
         pull(server, "description")
         with pytest.raises(MCPDriftedCallError, match="'add'"):
             alias["shop_add"].invoke(a=1, b=2)
-        assert alias["shop_note"].call(text="a").text == "a"
         # What is allowed and in quarantine is hidden, and the rest goes on.
         assert [schema["function"]["name"] for schema in registry.tool_schemas("sums")] == ["shop_note"]
         assert registry.health_check(raise_on_failure=True).ok
         assert alias["shop_note"].call(text="b").text == "b"
 
 
-def test_a_health_check_connects_and_tells_of_drift():
-    server = build_server()
-    info = InProcessServerInfo(server)
-    with MCPToolset(info) as toolset:
-        snapshot = MCPToolSnapshot.capture(toolset)
-    with MCPRegistry({"shop": MCPToolset(info, snapshot=snapshot)}, [ToolConfig("sums", ["shop"])]) as registry:
+def test_a_health_check_connects_and_tells_of_drift(server):
+    with registry_of(server, "error") as registry:
         assert registry.health_check()["sums"].ok
         registry.close()
         pull(server, "schema")

@@ -528,6 +528,13 @@ class JsonClient(MCPClient):
         self.closed = True
 
 
+class PlainClient(JsonClient):
+    """One that answers in plain words."""
+
+    async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
+        return f"{self.greeting} {tool_args['name']}"
+
+
 class SessionOwningClient(MCPClient):
     """One that leaves calls and closing to the base class, as the clients of version 2 did."""
 
@@ -584,13 +591,13 @@ def recording_info() -> tuple[MCPServerInfo, list[JsonClient]]:
 
 
 class TestClientsOfTheUsersOwn:
-    @rows("client_class", [JsonClient, SessionOwningClient])
+    @rows("client_class", [JsonClient, PlainClient, SessionOwningClient])
     @every_executor
     def test_they_serve_tools(self, execute, client_class):
         with MCPToolset(OwnServerInfo("good day", client_class)) as toolset:
             assert execute(toolset, ("greet", {"name": "Ada"})).result == "good day Ada"
-            assert json.loads(toolset[0].invoke(name="Ada"))["content"][0]["text"] == "good day Ada"
-            assert json.loads(asyncio.run(toolset[0].ainvoke(name="Ada")))["content"][0]["text"] == "good day Ada"
+            assert toolset[0].call(name="Ada").text == "good day Ada"
+            assert asyncio.run(toolset[0].call_async(name="Ada")).text == "good day Ada"
 
     def test_each_tool_of_infos_without_fields_has_its_own_which_is_closed_with_it(self):
         (one, made_of_one), (other, made_of_other) = recording_info(), recording_info()

@@ -202,13 +202,16 @@ class TestOddServers:
             toolset.warm_up()
         toolset.close()
 
-    def test_names_are_made_safe_for_providers(self):
+    def test_names_are_made_safe_for_providers_and_of_a_tool_that_is_listed_twice_the_first_is_used(self):
         long = "a" * 70
-        server = ForeignServer(definition("repo/search.code"), definition(long), definition("größe"))
+        server = ForeignServer(
+            definition("repo/search.code", description="First."),
+            definition("repo/search.code", description="Second."),
+            definition(long),
+        )
         with MCPToolset(server.info) as toolset:
-            assert [tool.remote_name for tool in toolset] == [long, "größe", "repo/search.code"]
-            assert names(toolset)[1:] == ["gr__e", "repo_search_code"]
-            assert len(toolset[0].name) <= 64
+            assert [tool.remote_name for tool in toolset] == [long, "repo/search.code"]
+            assert (toolset["repo_search_code"].description, len(toolset[0].name) <= 64) == ("First.", True)
             toolset[0].invoke()
         assert server.calls == [(long, {})]
 
@@ -477,16 +480,6 @@ class TestTheToolsOfARun:
 def test_where_haystack_does_not_add_toolsets_neither_do_we():
     with pytest.raises(TypeError):
         MCPToolset(COUNTER) + MCPToolset(FASTMCP)
-
-
-def test_a_subclass_works_like_it():
-    class Mine(MCPToolset):
-        pass
-
-    with Mine(COUNTER, tool_names=["add"]) as toolset:
-        assert repr(toolset).startswith("Mine(")
-        assert copy.deepcopy(toolset) is toolset
-        assert toolset.to_dict()["type"].endswith("Mine")
 
 
 def test_toolsets_and_tools_of_one_server_share_its_session():

@@ -23,7 +23,6 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     call_budget,
 )
-from haystack_integrations.tools.mcp.connection.identities import MOST_LINKS, GivenLinks
 from tests.support.executors import every_executor
 from tests.support.rows import rows
 
@@ -178,15 +177,6 @@ def test_arguments_fit_as_those_of_other_tools(ask, info):
     assert ask(toolset, "list_resources", query=None, offset=4.0).result.startswith("template: ")
 
 
-def test_only_so_many_links_are_kept_the_newest_ones():
-    links = GivenLinks()
-    links.note("ada", ["a://first", "a://second"])
-    links.note("ada", ["a://first"])
-    links.note("bob", [f"a://{number}" for number in range(MOST_LINKS - 1)])
-    assert links.has("ada", "a://first")
-    assert not links.has("ada", "a://second")
-
-
 def test_a_budget_that_names_the_tools_holds_for_them(info):
     with MCPResourceToolset(info) as tools:
         read = tools[1]
@@ -252,13 +242,3 @@ def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
 def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
     with pytest.raises(ValueError, match=problem):
         MCPResourceToolset(StdioServerInfo(command="x"), **parameters)
-
-
-def test_what_is_derived_with_another_constructor_is_stored_with_the_parameters_of_its_base():
-    class Notes(MCPResourceToolset):
-        def __init__(self, **parameters):
-            super().__init__(uris=["notes://*"], **parameters)
-
-    reached = StdioServerInfo(command="x")
-    base = MCPResourceToolset(reached, uris=["notes://*"], max_size=500)
-    assert Notes(server_info=reached, max_size=500).to_dict()["data"] == base.to_dict()["data"]
