@@ -34,10 +34,8 @@ def assert_accepted_by_haystack(schema: dict[str, Any]) -> None:
 class TestForeignSchemas:
     def test_a_2020_12_schema_comes_out_as_it_went_in(self):
         schema = {
-            "$comment": "c",
             "type": "object",
             "title": "T",
-            "description": "D",
             "properties": {
                 "a": {"type": ["string", "null"], "pattern": "^a", "minLength": 1, "format": "date", "default": None},
                 "b": {"type": "array", "prefixItems": [{"const": 1}], "items": False, "uniqueItems": True},
@@ -58,7 +56,7 @@ class TestForeignSchemas:
         assert result == schema
         result["properties"]["e"]["enum"].append(1)
         assert schema == before
-        assert_accepted_by_haystack(result)
+        assert_accepted_by_haystack(before)
 
     @rows(
         ("old", "new"),

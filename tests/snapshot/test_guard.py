@@ -99,26 +99,23 @@ def test_a_cold_toolset_has_all_tools_and_asks_nobody(pinned, requests):
     assert "from a snapshot" in repr(toolset)
 
 
-def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests):
+def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests, snapshot, server):
     toolset = pinned()
     cold = described(toolset)
     assert toolset["add"].call(a=1, b=2).text == "3"
     assert requests.index("@tools/list") < requests.index("@tools/call")
-    toolset.warm_up()
-    assert described(toolset) == cold
     toolset.close()
-    assert asyncio.run(toolset["add"].call_async(a=1, b=2)).text == "3"
-    assert described(toolset) == cold
 
-
-def test_the_order_in_which_a_server_lists_parameters_does_not_change_what_models_see(snapshot, pinned, server):
     def add(b: int, a: int) -> int:
         return a + b
 
-    toolset = pinned()
+    # The order in which the server lists parameters is no difference.
     server.remove_tool("add")
     server.add_tool(add, description="Add two numbers.", annotations=snapshot.tools[0].as_tool().annotations)
+    toolset.warm_up()
     toolset.refresh()
+    assert asyncio.run(toolset["add"].call_async(a=1, b=2)).text == "3"
+    assert described(toolset) == cold
     assert list(toolset["add"].parameters["properties"]) == ["a", "b"]
 
 
@@ -411,8 +408,7 @@ def test_a_toolset_with_a_snapshot_that_nobody_holds_is_collected(server, snapsh
 
 
 def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
-    info = StdioServerInfo("no-such-server")
-    with MCPToolset(info, snapshot=snapshot, required=False) as toolset:
+    with MCPToolset(StdioServerInfo("no-such-server"), snapshot=snapshot, required=False) as toolset:
         assert names(toolset) == ALL
         with pytest.raises(MCPInvocationError, match="was not found"):
             toolset["add"].invoke(a=1, b=2)

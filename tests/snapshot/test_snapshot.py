@@ -8,9 +8,7 @@ Snapshots of real servers: what is captured, stored and loaded.
 
 import asyncio
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 
 import pytest
 from haystack.core.pipeline.base import DEFAULT_MARSHALLER
@@ -29,6 +27,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     ToolSelection,
 )
+from tests.support.background import together
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
@@ -106,10 +105,10 @@ def test_only_tools_that_the_toolset_has_are_captured():
 
 
 def test_instructions_can_be_left_out():
-    with MCPToolset(InProcessServerInfo(build_server())) as toolset:
-        assert MCPToolSnapshot.capture(toolset, instructions=False).instructions is None
-    with MCPToolset(InProcessServerInfo(build_server(None))) as toolset:
-        assert MCPToolSnapshot.capture(toolset).instructions == ""
+    for instructions, captured in (("Be brief.", None), (None, "")):
+        with MCPToolset(InProcessServerInfo(build_server(instructions))) as toolset:
+            given = {} if instructions is None else {"instructions": False}
+            assert MCPToolSnapshot.capture(toolset, **given).instructions == captured
 
 
 def test_a_snapshot_is_compared_with_what_a_server_has_now():
@@ -180,18 +179,9 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_old_one(tmp_path):
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_a_snapshot_may_be_written_by_several_at_once(tmp_path, monkeypatch):
-    snapshot = MCPToolSnapshot.from_tools([])
-    both, write = threading.Barrier(2, timeout=LIMIT), Path.write_text
-
-    def write_at_once(path, *arguments, **options):
-        written = write(path, *arguments, **options)
-        both.wait()
-        return written
-
-    monkeypatch.setattr(Path, "write_text", write_at_once)
-    with ThreadPoolExecutor(2) as pool:
-        for saving in [pool.submit(snapshot.save, tmp_path / "tools.json") for _ in range(2)]:
-            saving.result()
-    assert [file.name for file in tmp_path.iterdir()] == ["tools.json"]
-    assert MCPToolSnapshot.load(tmp_path / "tools.json") == snapshot
+def test_a_snapshot_may_be_written_by_several_at_once(tmp_path):
+    snapshot, path = MCPToolSnapshot.from_tools([]), tmp_path / "tools.json"
+    for saving in together([partial(snapshot.save, path) for _ in range(16)]):
+        saving.result(timeout=LIMIT)
+    assert list(tmp_path.iterdir()) == [path]
+    assert MCPToolSnapshot.load(path) == snapshot

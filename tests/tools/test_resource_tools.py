@@ -218,12 +218,17 @@ def test_it_is_a_toolset_that_opens_nothing_before_it_is_used(info):
 
 
 def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
+    class Derived(MCPResourceToolset):
+        def __init__(self, **parameters):
+            super().__init__(uris=["a://*"], **parameters)
+
     monkeypatch.setenv("NOTES_TOKEN", "s3ntinel")
     reached = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("NOTES_TOKEN"))
-    toolset = MCPResourceToolset(reached, uris=["a://*"], max_size=300, max_listed=3, result_format="content")
+    options = {"max_size": 300, "max_listed": 3, "result_format": "content"}
+    toolset = MCPResourceToolset(reached, uris=["a://*"], **options)
     stored = toolset.to_dict()
-    loaded = MCPResourceToolset.from_dict(stored)
-    assert loaded.to_dict() == stored
+    assert MCPResourceToolset.from_dict(stored).to_dict() == stored
+    assert Derived(server_info=reached, **options).to_dict()["data"] == stored["data"]
     assert "s3ntinel" not in f"{stored}{toolset!r}"
     plain = MCPResourceToolset(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", headers={"X-Key": "s3ntinel"}))
     assert "s3ntinel" not in str(plain._to_trace_dict())

@@ -18,18 +18,15 @@ from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPRegistry,
     MCPResourceToolset,
-    MCPSampling,
     MCPSearchableToolset,
     MCPTool,
     MCPToolset,
     OAuthConfig,
-    SSEServerInfo,
     StdioServerInfo,
     ToolConfig,
     serving,
 )
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
-from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -49,17 +46,15 @@ async def test_a_call_gives_a_typed_result():
 
 def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
     server = ForeignServer(definition("look"))
-    image = types.ImageContent(type="image", data="aGVsbG8=", mime_type="image/png")
     for_user = types.TextContent(type="text", text="for you", annotations=types.Annotations(audience=["user"]))
-    server.answer = types.CallToolResult(content=[for_user, image], _meta={"cost": 3})
+    server.answer = types.CallToolResult(content=[for_user, PIXEL], _meta={"cost": 3})
     with MCPTool("look", server.info, outputs_to_state={"x": {"source": "result"}}) as tool:
         result = tool.call()
         assert (result.text, result.structured, result.meta["cost"]) == ("for you", None, 3)
-        assert result.content[0] == TextContent("for you")
-        assert isinstance(result.content[1], ImageContent)
-        server.answer = types.CallToolResult(content=[], structured_content={"a": 1})
+        assert [type(part) for part in result.content] == [TextContent, ImageContent]
+        server.answer = text_result(structured_content={"a": 1})
         result = tool.call()
-        assert (result.text, result.structured, result.content) == ("", {"a": 1}, [])
+    assert (result.text, result.structured, result.content) == ("", {"a": 1}, [])
 
 
 @rows(
@@ -175,12 +170,9 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     ("shown", "expected"),
     [
         (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
-        (SSEServerInfo("https://h/sse", timeout=9), "SSEServerInfo(url='https://h/sse', timeout=9.0)"),
         (MCPHandlers(), "MCPHandlers()"),
-        (MCPSampling(function=len), "MCPSampling(function=<built-in function len>)"),
         (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me', grant_type='authorization_code')"),
         (ToolConfig("x", ["a"]), "ToolConfig(tool_alias='x', providers=['a'])"),
-        (LocalStdioMCPProvider("a", "x"), "LocalStdioMCPProvider(name='a', command='x')"),
         (MCPRequestContext(user="me", token="t0ken-of-me"), "MCPRequestContext(user='me')"),
         (MCPConnectionStatus(state="closed", users=1), "MCPConnectionStatus(state='closed', users=1)"),
         (serving.ServeOptions(title="T"), "ServeOptions(title='T')"),
