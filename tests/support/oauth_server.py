@@ -9,7 +9,6 @@ People log in at a page with a button, as `allow` does without a browser.
 """
 
 import asyncio
-import contextlib
 import html
 import re
 import secrets
@@ -37,7 +36,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
-from tests.servers.counter_server import serve_handshake_era_only
 from tests.support import secrecy
 from tests.support.reachable import AppThread
 from tests.support.waiting import LIMIT
@@ -113,7 +111,7 @@ class OAuthProvider:
         return OAuthToken(
             access_token=token,
             expires_in=self.server.lifetime,
-            refresh_token=refresh if self.server.refreshes else None,
+            refresh_token=refresh,
             scope=" ".join(granted),
         )
 
@@ -161,9 +159,7 @@ class OAuthServer(AppThread):
     def __init__(
         self,
         *,
-        handshake: bool = False,
         transport: str = "streamable-http",
-        lifetime: int = 3600,
         revokes: bool = False,
     ) -> None:
         super().__init__(self._serve)
@@ -173,8 +169,7 @@ class OAuthServer(AppThread):
         secrecy.issued.append(self.issued)
         # What the answer to the browser has in place of what is right.
         self.answer: dict[str, str | None] = {}
-        self.lifetime = lifetime
-        self.refreshes = True
+        self.lifetime = 3600
         self.refuses_refresh = False
         self.refresh_takes = 0.0
         # Requests with a token are answered with 500.
@@ -199,8 +194,6 @@ class OAuthServer(AppThread):
             ),
         )
         self._add_tools(server)
-        if handshake:
-            serve_handshake_era_only(server)
         self._app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
 
     def _add_tools(self, server: MCPServer) -> None:
@@ -224,10 +217,6 @@ class OAuthServer(AppThread):
             assert token is not None
             msg = f"no access for {token.token}"
             raise ToolError(msg)
-
-    @contextlib.asynccontextmanager
-    async def _page(self) -> Any:
-        yield
 
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.support.measured import measured
 from tests.support.prepared import PreparedProcess, prepared_python
-from tests.support.processes import end, run_to_end
+from tests.support.processes import end
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "haystack_integrations.tools.mcp.cli"]
@@ -66,14 +66,6 @@ class Ran:
     code: int
     screen: str
     errors: str = ""
-
-
-def in_a_pipe(*words: str, cwd: Path = ROOT) -> Ran:
-    """
-    Run the command without a terminal.
-    """
-    ran = run_to_end([*COMMAND, *words], limit=LIMIT, start=_start, text="", cwd=cwd, env=environment())
-    return Ran(ran.returncode, ran.stdout, ran.stderr)
 
 
 class Terminal:
