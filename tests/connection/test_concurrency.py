@@ -4,26 +4,113 @@
 
 """
 Many calls of one session at the same time, from threads and event loops: everybody gets their own result, and whoever
-gives up disturbs nobody.
+gives up disturbs nobody. Users that are closed or dropped, and the shutdown of their executor: it blocks nobody and
+leaves no process.
 """
 
 import asyncio
 import contextvars
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     InProcessServerInfo,
-    MCPCallTimeoutError,
     MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
     MCPTool,
     MCPToolset,
+    StdioServerInfo,
     StreamableHttpServerInfo,
+    warm_up_toolsets,
 )
 from tests.support.background import in_loop_of_its_own, text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
+
+
+async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
+    server = stdio_server()
+    connection = MCPConnection(server.info())
+    await connection.open_async()
+    closing = asyncio.create_task(connection.close_async())
+    asyncio.get_running_loop().call_soon(closing.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    wait_until(lambda: not server.alive(), "the end of the server process")
+
+
+def test_shutting_the_executor_down_fails_calls_in_flight_ends_the_servers_and_tools_reconnect(stdio_server):
+    server = stdio_server()
+    with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool, MCPToolset(server.info()) as toolset:
+        calls = together([lambda: tool.invoke(seconds=LONG)] * 3)
+        server.wait_for("sleep", 3)
+        AsyncExecutor.get_instance().shutdown()
+        for call in calls:
+            with pytest.raises(MCPInvocationError, match=r"(shut down|closed).*may have run"):
+                call.result(timeout=LIMIT)
+        server.wait_until_gone()
+        assert tool.connection.status().state == "lost"
+        assert "slept" in tool.invoke(seconds=0)
+        toolset.warm_up()
+        assert "hello" in toolset["echo"].invoke(text="hello")
+    assert len(server.pids()) == 2
+
+
+def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
+    server = stdio_server()
+    toolset = MCPToolset(server.info(), tool_names=["echo"])
+    toolset.warm_up()
+    tool = toolset[0]
+    del toolset
+    gc.collect()
+    assert "hello" in tool.invoke(text="hello")
+    assert len(server.pids()) == 1
+    del tool
+    gc.collect()
+    server.wait_until_gone()
+
+
+@pytest.mark.parametrize("way", ["closed", "collected"])
+def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_server, way):
+    server = stdio_server()
+    users = [MCPTool("add", server.info()), MCPToolset(server.info())]
+    for user in users:
+        user.warm_up()
+    del user
+
+    async def forget() -> None:
+        if way == "closed":
+            for each in users:
+                each.close()
+        users.clear()
+        gc.collect()
+
+    AsyncExecutor.get_instance().run(forget(), timeout=LIMIT)
+    server.wait_until_gone()
+    with MCPConnection(server.info()) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
+
+
+def test_a_failed_connect_keeps_nothing_of_its_caller_alive():
+    def fail(use: Callable[[StdioServerInfo], object]) -> weakref.ref[Any]:
+        held = {"something in a local variable"}
+        with pytest.raises((MCPConnectionError, MCPInvocationError)):
+            use(StdioServerInfo("no-such-command"))
+        return weakref.ref(held)
+
+    held = [
+        fail(lambda info: MCPTool("x", info).invoke()),
+        fail(lambda info: asyncio.run(MCPTool("x", info).ainvoke())),
+        fail(lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)])),
+    ]
+    wait_until(lambda: gc.collect() >= 0 and not any(each() for each in held), "the end of the callers' frames")
 
 
 @pytest.fixture(params=["stdio", "streamable-http"])
@@ -86,26 +173,6 @@ async def test_cancelling_a_warm_up_leaves_it_to_the_others_and_that_of_the_last
     server.wait_until_gone()
     await cancel_warm_up(toolsets[2], 2)
     server.wait_until_gone()
-
-
-def test_a_tool_in_process_that_calls_another_of_its_server_is_held_to_its_own_deadline():
-    server = MCPServer("nested", log_level="WARNING")
-
-    @server.tool()
-    async def inner() -> str:
-        await asyncio.sleep(60)
-        return "inner"
-
-    @server.tool()
-    async def outer() -> str:
-        await connection.call_tool_async("inner", invocation_timeout=60)
-        await asyncio.sleep(60)
-        return "outer"
-
-    with MCPConnection(InProcessServerInfo(server), invocation_timeout=0.3) as connection:
-        with pytest.raises(MCPCallTimeoutError, match=r"`outer`: timed out after 0\.3 seconds"):
-            connection.call_tool("outer")
-        wait_until(lambda: not connection.status().in_flight, "the end of the inner call, too")
 
 
 name: contextvars.ContextVar[str] = contextvars.ContextVar("name", default="nobody")

@@ -72,8 +72,7 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
         tool = MCPTool("echo", server_info, invocation_timeout=30)
         sleep = MCPTool("sleep", server_info, invocation_timeout=30)
         tool.warm_up()
-        stop = threading.Event()
-        failures = []
+        stop, failures, codes = threading.Event(), [], []
 
         def call():
             while not stop.is_set():
@@ -85,16 +84,14 @@ def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
         threads = [threading.Thread(target=call) for _ in range(4)]
         for thread in threads:
             thread.start()
-        codes = []
-        for number in range(3):
+        for _ in range(3):
             # In flight, all of them: what is validated during a fork may leave a lock of Pydantic's shut in the child.
             while tool._connection.status().in_flight < len(threads):
                 time.sleep(0.005)
             child = os.fork()
             if not child:
-                answer = tool.invoke(text="hello")
+                report(answered="hello" in tool.invoke(text="hello"))
                 tool.close()
-                report(answered="hello" in answer)
                 os._exit(0)
             codes.append(wait_for_end_of(child))
         stop.set()

@@ -6,21 +6,18 @@
 The import of the MCP SDK: not in the thread of an event loop, in the background if one wishes, and whole after a fork.
 """
 
-import json
-import os
-import sys
-import textwrap
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import StdioServerFactory
-from tests.support.processes import run_to_end
-from tests.support.scripts import SOURCE
-from tests.support.waiting import LIMIT
+from tests.support.processes import leader
+from tests.support.scripts import Script
 
-# The scripts of `conftest.py` import all names, and the SDK with them.
+# That of other scripts imports all names, and the SDK with them.
 PREAMBLE = """
 import asyncio, contextlib, json, os, sys, threading
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPTool, StdioServerInfo, preload
@@ -36,24 +33,14 @@ sys.meta_path.insert(0, Watch())
 def report(**facts):
     os.write(1, (json.dumps(facts) + "\\n").encode())
 
-server_info = StdioServerInfo(sys.argv[1], json.loads(sys.argv[2]))
+arguments = json.loads(sys.argv[1])
+server_info = StdioServerInfo(arguments["command"], arguments["args"])
 """
 
 
 @pytest.fixture
-def run(stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]]]:
-    server = stdio_server()
-
-    def run(script: str) -> list[dict[str, Any]]:
-        code = PREAMBLE + textwrap.dedent(script)
-        command = [sys.executable, "-W", "ignore", "-c", code, server.command, json.dumps(server.args)]
-        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "HAYSTACK_TELEMETRY_ENABLED": "False"}
-        done = run_to_end(command, limit=LIMIT, env=environment)
-        assert (done.returncode, done.stderr) == (0, "")
-        server.wait_until_gone()
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    return run
+def run(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]]]:
+    return partial(Script(tmp_path, stdio_server(), "uvloop", PREAMBLE).run, start=leader)
 
 
 def test_the_first_use_from_an_event_loop_imports_of_the_sdk_its_types_only_in_another_thread(run):
@@ -115,8 +102,7 @@ def test_an_import_that_hangs_or_finds_no_thread_fails_what_waits_for_it(run):
         refused = failure_of(tool.warm_up)
         threading.Thread.start = start
         failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
-        child = os.fork()
-        if not child:
+        if not (child := os.fork()):
             os._exit(0)
         os.waitpid(child, 0)
         report(refused=refused, failures=failures)

@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPTool,
 )
-from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from haystack_integrations.tools.mcp.handlers import MCPProgress
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
@@ -54,24 +53,6 @@ def server():
     return InProcessServerInfo(server)
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
-def test_an_asynchronous_handler_is_awaited_report_by_report_in_the_loop_of_the_caller(server, is_awaited):
-    steps, threads = [], set()
-
-    async def handler(report):
-        await asyncio.sleep(0)
-        steps.append(report.progress)
-        threads.add(threading.current_thread().name)
-
-    with MCPConnection(server, handlers=MCPHandlers(progress=handler)) as connection:
-        if is_awaited:
-            asyncio.run(connection.call_tool_async("steps", {"count": 10}))
-        else:
-            connection.call_tool("steps", {"count": 10})
-    assert steps == list(range(1, 11))
-    assert threads == {threading.current_thread().name if is_awaited else THREAD_NAME}
-
-
 async def test_a_server_of_fastmcp_in_process_is_heard_by_whoever_made_the_call():
     made = fastmcp.FastMCP("steps")
 
@@ -81,20 +62,16 @@ async def test_a_server_of_fastmcp_in_process_is_heard_by_whoever_made_the_call(
             await ctx.report_progress(step, count, f"step {step}")
         return "done"
 
-    reports, of_calls = [], {2: [], 3: []}
-    handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.total, report.message)))
-    async with MCPConnection(InProcessServerInfo(made), handlers=handlers) as connection:
-        assert text(await connection.call_tool_async("steps", {"count": 2})) == "done"
-        assert reports == [(1, 2, "step 1"), (2, 2, "step 2")]
-
-        def call(count):
-            heard = of_calls[count]
-            return connection.call_tool_async(
-                "steps", {"count": count}, on_progress=lambda report: heard.append(report.total)
-            )
-
-        await asyncio.gather(*map(call, of_calls))
-    assert of_calls == {2: [2, 2], 3: [3, 3, 3]}
+    reports = {2: [], 3: []}
+    async with MCPConnection(InProcessServerInfo(made)) as connection:
+        calls = [
+            connection.call_tool_async("steps", {"count": count}, on_progress=heard.append)
+            for count, heard in reports.items()
+        ]
+        await asyncio.gather(*calls)
+    for count, heard in reports.items():
+        expected = [(step, count, f"step {step}") for step in range(1, count + 1)]
+        assert [(report.progress, report.total, report.message) for report in heard] == expected
 
 
 def test_a_handler_may_call_the_same_server_and_sees_the_context_of_the_call(server):

@@ -62,21 +62,6 @@ def test_16_threads_whose_server_does_not_start_share_one_attempt_and_its_error(
     toolset.close()
 
 
-def test_users_with_share_false_have_a_session_of_their_own(stdio_server):
-    server = stdio_server()
-    with (
-        MCPConnection(server.info()) as shared,
-        MCPConnection(server.info(), share=False) as one,
-        MCPConnection(server.info(), share=False) as another,
-    ):
-        pids = [text(connection.call_tool("pid")) for connection in (shared, one, another)]
-        assert len(set(pids)) == 3
-        one.close()
-        wait_until(lambda: len(server.alive()) == 2, "the end of one")
-        assert text(another.call_tool("add", {"a": 1, "b": 1})) == "2"
-        assert text(shared.call_tool("pid")) == pids[0]
-
-
 def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatch):
     monkeypatch.setenv("ONE", "1")
     one, two = Secret.from_env_var("ONE"), Secret.from_token("2")

@@ -7,7 +7,6 @@ Servers of every kind for the stories of this folder.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +88,7 @@ def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
         server.close()
 
 
-@contextmanager
-def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
+def raw_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
     servers: dict[tuple[str, ...], HttpServer] = {}
 
     def reach(way: str, *options: str, **parameters: Any) -> MCPServerInfo:
@@ -99,7 +97,7 @@ def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
             return StdioServerInfo(command[0], command[1:], **QUICKLY, **parameters)
         key = (way, *options)
         if key not in servers:
-            folder = folders.mktemp("raw")
+            folder = tmp_path_factory.mktemp("raw")
             servers[key] = HttpServer(command, f"/{way}", folder, CallLog(folder / "calls.txt")).start()
         kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
         return kind(url=servers[key].url, **QUICKLY, **parameters)
@@ -109,13 +107,5 @@ def raw_servers(folders: pytest.TempPathFactory) -> Iterator[RawServer]:
         server.close()
 
 
-@pytest.fixture(scope="module")
-def shared_raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_servers(tmp_path_factory) as reach:
-        yield reach
-
-
-@pytest.fixture
-def raw_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    with raw_servers(tmp_path_factory) as reach:
-        yield reach
+raw_server = pytest.fixture(raw_servers, name="raw_server")
+shared_raw_server = pytest.fixture(raw_servers, name="shared_raw_server", scope="module")

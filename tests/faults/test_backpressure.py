@@ -4,7 +4,7 @@
 
 """
 Servers that refuse, are too busy, or fail again and again are not made worse: over every transport where that can
-happen. Errors of HTTP are reported with their status, unknown sessions opened anew, redirects followed.
+happen. Errors of HTTP are reported with their status, unknown sessions opened anew.
 """
 
 import asyncio
@@ -227,17 +227,6 @@ def test_an_http_error_of_a_call_is_reported_with_its_status(refusing_server, ki
                 assert text(connection.call_tool("echo", {"text": "well"})) == "well"
 
 
-@kinds("sessions", "sse")
-def test_an_http_error_of_the_handshake_fails_the_connect_at_once(refusing_server, kind):
-    # Over SSE the SDK goes on waiting for an answer.
-    server = refusing_server("--transport", kind.transport, "--protocol", "legacy", "--handshakes", "403")
-    with (
-        pytest.raises(MCPConnectionError, match="HTTP 403 Forbidden"),
-        MCPConnection(kind.reach(server.url), connection_timeout=LONG),
-    ):
-        pass
-
-
 @pytest.mark.parametrize("max_retries", [0, 2])
 def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_says(refusing_server, max_retries):
     server = refusing_server("--protocol", "legacy")
@@ -247,15 +236,6 @@ def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_say
         assert "does not know the session" in str(failure.value)
     assert len(server.log.events("@post")) == 1 + max_retries
     assert server.calls() == []
-
-
-@every_http_transport
-def test_a_redirect_to_the_path_with_a_slash_is_followed(shared_http_server, kind):
-    server = shared_http_server(kind.transport, *kind.options, "--mounted")
-    before = len(server.calls())
-    with MCPConnection(kind.reach(server.url)) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
-    assert server.calls()[before:] == ["add"]
 
 
 @rows(

@@ -411,21 +411,6 @@ class HandshakeEraOnly:
         await self._app(scope, receive, send)
 
 
-class Mounted:
-    """Redirects its path to the one with a slash at the end, as frameworks do with an application that is mounted."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        path = scope.get("path", "")
-        if path in ("/mcp", "/sse"):
-            await send({"type": "http.response.start", "status": 307, "headers": [(b"location", f"{path}/".encode())]})
-            await send({"type": "http.response.body"})
-            return
-        await self._app({**scope, "path": path.rstrip("/")} if path in ("/mcp/", "/sse/") else scope, receive, send)
-
-
 class TokenRequired:
     """Answers with 401 what does not carry the bearer token."""
 
@@ -506,9 +491,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
     parser.add_argument(
-        "--mounted", action="store_true", help="over HTTP, redirect to the path with a slash at its end"
-    )
-    parser.add_argument(
         "--tls", nargs="+", default=[], metavar="FILE", help="certificate, key, and the CA of client certificates"
     )
     parser.add_argument("--hang-at-start", action="store_true", help="be there and never answer")
@@ -546,8 +528,6 @@ def main() -> None:
         app = server.streamable_http_app(json_response=options.json, stateless_http=options.stateless)
     if options.protocol == "legacy":
         app = HandshakeEraOnly(app)
-    if options.mounted:
-        app = Mounted(app)
     if options.token:
         app = TokenRequired(app, options.token)
     serve_http(app, options.port, options.tls)

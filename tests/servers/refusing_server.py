@@ -59,9 +59,6 @@ class Refusing:
                 empty, page = (b"text/plain", b""), (b"text/html", b"<html>The gateway is not in the mood</html>")
                 await _respond(send, int(match[1]), empty if match[2] else page)
                 return
-        if options.handshakes and b'"initialize"' in body:
-            await _respond(send, options.handshakes, (b"text/plain", b""))
-            return
         given = False
 
         async def replay() -> Any:
@@ -80,7 +77,6 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--calls-file", type=Path)
     parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
-    parser.add_argument("--handshakes", type=int, metavar="STATUS", help="answer every handshake with this status")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="answer the first calls with 429 and 503")
     parser.add_argument("--retry-after", default="1", help="what these say")
     parser.add_argument("--failing", action="store_true", help="answer nine of ten calls with 500")

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.prepared import SOURCE, PreparedProcess
 from tests.support.processes import StdioServer, end, run_to_end
 
-_PREAMBLE = """
+PREAMBLE = """
 import atexit, gc, json, os, signal, sys, threading, time, weakref
 
 _arguments = json.loads(sys.argv[1])
@@ -58,7 +58,8 @@ class Script:
     Runs scripts that have `server_info` in a process of their own, with the event loop of asyncio or uvloop.
     """
 
-    def __init__(self, folder: Path, server: StdioServer, loop: str) -> None:
+    def __init__(self, folder: Path, server: StdioServer, loop: str, preamble: str = PREAMBLE) -> None:
+        self._preamble = preamble
         self._folder = folder
         self._loop = loop
         self.server = server
@@ -95,7 +96,7 @@ class Script:
 
     def _command(self, script: str) -> list[str]:
         file = self._folder / "script.py"
-        file.write_text(_PREAMBLE + textwrap.dedent(script))
+        file.write_text(self._preamble + textwrap.dedent(script))
         arguments = {"command": self.server.command, "args": self.server.args, "uvloop": self._loop == "uvloop"}
         # Python 3.12 warns of every fork of a process with threads.
         warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]
