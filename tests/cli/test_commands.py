@@ -198,6 +198,8 @@ def test_what_was_read_and_files_of_a_result_are_saved(run: Run, tmp_path: Path)
     assert ran.code == 1
     assert "the files of the result are not saved: LICENSE/new cannot be used: Not a directory" in ran.errors
     assert json.loads(ran.screen)["content"]
+    assert run("read", IN_PROCESS, "memo://hello").screen == "hello\n"
+    assert run("prompt", IN_PROCESS, "greet", "name=Ada").screen == "user:\nPlease greet Ada.\n"
     ran = run("read", IN_PROCESS, "memo://hello", "--save", str(folder / "hello.txt"), "--json")
     assert json.loads(ran.screen)["contents"][0]["text"] == (folder / "hello.txt").read_text() == "hello"
 
