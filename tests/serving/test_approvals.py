@@ -22,7 +22,6 @@ from haystack.utils import Secret
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.approvals import Question
@@ -183,17 +182,12 @@ async def test_what_one_client_approved_is_not_approved_for_another(era: str):
     assert (len(shop.questions), shop.did) == (3, [1, 1])
 
 
-class LockedPolicy(hitl.AlwaysAskPolicy):  # type: ignore[misc, unused-ignore]
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-@ERAS
-async def test_a_policy_that_cannot_be_copied_for_each_run_is_named(era: str):
-    shop = Shop(call("pay", amount=1), say("Done."), strategy=ClientConfirmationStrategy(LockedPolicy()))
-    async with shop.client(shop.server(), era) as client:
-        with pytest.raises(ToolError, match=r"`confirmation_policy` \(LockedPolicy\) cannot be copied"):
-            await client.call_tool("shop", {"task": "Shop."})
+async def test_a_policy_that_cannot_be_copied_for_each_run_is_named():
+    policy = hitl.AlwaysAskPolicy()
+    policy.lock = threading.Lock()
+    shop = Shop(call("pay", amount=1), say("Done."), strategy=ClientConfirmationStrategy(policy))
+    with pytest.raises(ToolError, match=r"`confirmation_policy` \(AlwaysAskPolicy\) cannot be copied"):
+        await pays(shop, MODERN)
     assert (shop.questions, shop.did) == ([], [])
 
 
@@ -439,19 +433,6 @@ async def test_a_cancelled_call_waits_for_no_answer():
         await wait_until_async(lambda: not server.haystack.pool.limiter.borrowed_tokens, "the run to end")
 
     assert shop.did == []
-
-
-async def test_the_handlers_of_this_package_answer():
-    shop = Shop(call("pay", amount=1), say("Done."))
-
-    def answer(params: Any) -> dict[str, Any]:
-        shop.questions.append(params.message)
-        return {"approve": True}
-
-    handlers = MCPHandlers(elicitation=answer)
-    async with MCPToolset(InProcessServerInfo(server=shop.server()), handlers=handlers) as toolset:
-        assert "Done." in await toolset["shop"].invoke_async(task="Shop.")
-    assert (shop.questions, shop.did) == ([question(1)], [1])
 
 
 def test_a_strategy_is_stored_and_loaded():

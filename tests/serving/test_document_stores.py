@@ -25,9 +25,21 @@ PNG = b"\x89PNG\r\n"
 FRENCH = {"field": "meta.language", "operator": "==", "value": "fr"}
 
 
+class CountingStore(InMemoryDocumentStore):
+    """
+    A store that counts how often it is asked for documents.
+    """
+
+    asked = 0
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        self.asked += 1
+        return super().filter_documents(filters)
+
+
 @pytest.fixture
-def store() -> InMemoryDocumentStore:
-    store = InMemoryDocumentStore()
+def store() -> CountingStore:
+    store = CountingStore()
     store.write_documents(
         [
             Document(id="hello", content="# Hello\nworld", meta={"language": "en", "file_path": "/srv/docs/hello.md"}),
@@ -55,13 +67,15 @@ async def found(client: Client, uri: str) -> dict[str, Any]:
     return json.loads(content.text)
 
 
-async def test_a_store_is_listed_with_the_ways_to_read_it_and_read_by_ids(store: InMemoryDocumentStore) -> None:
+async def test_a_store_is_listed_with_the_ways_to_read_it_and_read_by_ids(store: CountingStore) -> None:
     async with client_of(store) as client:
         assert [resource.uri for resource in await client.list_resources()] == ["documents://kb"]
         assert {template.uri_template for template in await client.list_resource_templates()} == {
             "documents://kb/{document_id}",
             "documents://kb{?filters,limit,offset}",
         }
+        # Neither when the server starts, nor for a list.
+        assert store.asked == 0
         [text] = await client.read_resource("documents://kb/hello")
         assert (text.text, text.mime_type) == ("# Hello\nworld", "text/markdown")
         assert text.meta["haystack"]["meta"]["language"] == "en"
@@ -71,6 +85,9 @@ async def test_a_store_is_listed_with_the_ways_to_read_it_and_read_by_ids(store:
         assert (text.text, base64.b64decode(blob.blob), blob.mime_type) == ("caption", PNG, "application/octet-stream")
         store.write_documents([Document(id="late", content="late")])
         assert (await client.read_resource("documents://kb/late"))[0].text == "late"
+        with pytest.raises(MCPError, match="Resource not found"):
+            await client.read_resource("documents://kb/nothing")
+        assert store.asked == 5
 
 
 async def test_a_store_is_searched_by_filter(store: InMemoryDocumentStore) -> None:
@@ -138,30 +155,6 @@ async def test_bad_input_is_refused_and_the_server_goes_on(store: InMemoryDocume
             await client.read_resource(uri)
         assert caught.value.code == -32602
         assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
-
-
-class CountingStore(InMemoryDocumentStore):
-    """
-    A store that counts how often it is asked for documents.
-    """
-
-    asked = 0
-
-    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
-        self.asked += 1
-        return super().filter_documents(filters)
-
-
-async def test_a_document_is_read_without_listing_any_store() -> None:
-    store, other = CountingStore(), CountingStore()
-    store.write_documents([Document(id="a/b", content="text")])
-    async with Client(create_mcp_server("Library", document_stores={"kb": store, "other": other})) as client:
-        # Nor when the server starts.
-        assert store.asked == 0
-        assert (await client.read_resource("documents://kb/a%2Fb"))[0].text == "text"
-        with pytest.raises(MCPError, match="Resource not found"):
-            await client.read_resource("documents://kb/nothing")
-        assert (store.asked, other.asked) == (2, 0)
 
 
 async def test_a_store_that_is_disabled_is_shown_once_the_server_enables_it(store: InMemoryDocumentStore) -> None:

@@ -5,6 +5,7 @@
 import asyncio
 import enum
 import functools
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -366,12 +367,8 @@ def misspelt(name: "Strng") -> None:  # type: ignore[name-defined] # noqa: F821
     """Misspells."""
 
 
-class Odd:
-    pass
-
-
 class Holder(BaseModel, arbitrary_types_allowed=True):
-    odd: Odd
+    odd: threading.Event
 
 
 def hold() -> Holder:

@@ -38,12 +38,7 @@ def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-GREET = Tool(
-    name="greet",
-    description="Greets somebody.",
-    parameters={"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
-    function=greet,
-)
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
 def test_without_fastmcp_the_error_says_what_to_install():
@@ -57,15 +52,15 @@ def test_without_fastmcp_the_error_says_what_to_install():
     assert 'pip install "mcp-haystack[serve]"' in ended.stderr
 
 
-TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-
-
 def shout(text: str) -> str:
     return text.upper()
 
 
 def _tool(name: str, function=shout) -> Tool:
     return Tool(name, "Does something.", TEXT, function)
+
+
+GREET = _tool("greet")
 
 
 def test_a_key_of_no_known_kind_is_refused():
