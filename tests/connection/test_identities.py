@@ -278,24 +278,22 @@ def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
 @rows("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])
 def test_servers_without_headers_refuse_them(identity: dict[str, Any]) -> None:
     server = ForeignServer(definition("a"))
+    refused = "cannot get the `token` and `headers`.*or of an interceptor"
     with MCPConnection(server.info) as connection, mcp_request_context(**identity):
-        with pytest.raises(MCPInvocationError, match="cannot get the `token` and `headers`"):
+        with pytest.raises(MCPInvocationError, match=f"{refused}.*did not run"):
             connection.call_tool("a")
-        with pytest.raises(MCPConnectionError, match="cannot get the `token` and `headers`"):
+        with pytest.raises(MCPConnectionError, match=refused):
             connection.list_tools()
     assert server.calls == []
 
 
-@rows(
-    ("parameters", "message"),
-    [
+def test_an_invalid_context_is_refused() -> None:
+    for parameters, message in (
         ({"user": 1}, "`user` must be a string, or None, got int"),
         ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
-    ],
-)
-def test_an_invalid_context_is_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):
-        pass
+    ):
+        with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):
+            pass
 
 
 def test_a_block_that_began_in_another_thread_says_where_it_holds() -> None:

@@ -29,7 +29,6 @@ from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
     MCPConnectionError,
-    MCPServerInfo,
     MCPToolset,
     SSEServerInfo,
     StdioServerInfo,
@@ -52,32 +51,20 @@ ROOT = SERVERS.parent.parent
 WAYS = ["in process", "stdio", "2026", "sessions", "sse"]
 
 
-class Reached:
-    """How to reach a server that changes, and what it was asked."""
-
-    def __init__(self, info: MCPServerInfo, asked: Callable[[str], int], server: HttpServer | None = None) -> None:
-        self.info = info
-        self.asked = asked
-        self.server = server
-
-
 @pytest.fixture
 def reach(tmp_path) -> Iterator[object]:
     started: list[HttpServer] = []
 
-    def start(way: str) -> Reached:
+    def start(way: str) -> SimpleNamespace:
         if way == "in process":
             events: list[str] = []
             server = build_server(lambda event, **_: events.append(event))
-            return Reached(InProcessServerInfo(server), events.count)
+            return SimpleNamespace(info=InProcessServerInfo(server), asked=events.count)
         log = CallLog(tmp_path / "calls.txt")
         arguments = (CHANGING_SERVER, "--calls-file", str(log.path))
         if way == "stdio":
             command = prepared_script(*arguments)
-            return Reached(
-                StdioServerInfo(command[0], command[1:], env={"PYTHONPATH": str(ROOT)}, base_delay=0.05),
-                lambda event: len(log.events(event)),
-            )
+            return SimpleNamespace(info=StdioServerInfo(command[0], command[1:], env={"PYTHONPATH": str(ROOT)}))
         transport = "sse" if way == "sse" else "streamable-http"
         era = ["--protocol", "auto" if way == "2026" else "legacy"]
         path = "/sse" if way == "sse" else "/mcp"
@@ -86,7 +73,7 @@ def reach(tmp_path) -> Iterator[object]:
         started.append(server)
         server.start()
         kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
-        return Reached(kind(server.url, base_delay=0.05, max_delay=0.2), lambda event: len(log.events(event)), server)
+        return SimpleNamespace(info=kind(server.url, base_delay=0.05, max_delay=0.2), server=server)
 
     yield start
     for server in started:

@@ -119,8 +119,6 @@ class Figures:
     runs: int = 0
     in_doubt: int = 0
     had_run: int = 0
-    elsewhere: int = 0
-    lost_leases: int = 0
     payments: int = 0
     twice: int = 0
     missing: int = 0
@@ -184,8 +182,6 @@ def finish(journal: RunJournal, setting: Setting, run: str, rng: random.Random, 
                 figures.kills += 1
             else:
                 codes.append(os.WEXITSTATUS(status))
-        figures.elsewhere += codes.count(ELSEWHERE)
-        figures.lost_leases += codes.count(LOST)
         if FAILED in codes:
             raise RuntimeError(f"a worker of {run} failed")
         if DONE in codes:

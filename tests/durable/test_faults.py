@@ -9,6 +9,7 @@ Faults around a durable run: a worker that is stopped, a machine that is suspend
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,20 +167,18 @@ def test_a_run_begins_on_a_database_that_was_started_again_meanwhile():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 def test_workers_that_begin_with_a_new_database_at_once_do_not_disturb_each_other(tmp_path):
+    def work(name: str, gate: Path) -> None:
+        try:
+            own = RunJournal(f"sqlite:///{gate}.db")
+            wait_until(gate.exists, lambda: "gate")
+            with own.run(name):
+                pass
+            os._exit(0)
+        finally:
+            os._exit(1)
+
     for number in range(5):
-        workers = []
         gate = tmp_path / f"gate{number}"
-        for name in "abcd":
-            if pid := os.fork():
-                workers.append(pid)
-                continue
-            try:
-                own = RunJournal(f"sqlite:///{tmp_path}/{number}.db")
-                wait_until(gate.exists, lambda: "gate")
-                with own.run(name):
-                    pass
-                os._exit(0)
-            finally:
-                os._exit(1)
+        workers = [os.fork() or work(name, gate) for name in "abcd"]
         gate.touch()
         assert [ended(worker) for worker in workers] == [0, 0, 0, 0]
