@@ -81,10 +81,12 @@ async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_cl
 
     @asynccontextmanager
     async def opened():
-        async with anyio.create_task_group():
-            yield "tea"
+        try:
+            async with anyio.create_task_group():
+                yield "tea"
+        finally:
             await asyncio.sleep(0)
-        closed.set()
+            closed.set()
 
     try:
         for injected in (too_slow, opened):

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging as python_logging
+import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncExitStack,
     asynccontextmanager,
     contextmanager,
     nullcontext,
@@ -105,9 +105,10 @@ class CallPool:
         The limiter of the running event loop.
         """
         loop = asyncio.get_running_loop()
-        if loop not in self._limiters:
-            self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
-        return self._limiters[loop]
+        limiter = self._limiters.get(loop)
+        if limiter is None:
+            limiter = self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
+        return limiter
 
 
 class ServedCall:
@@ -204,18 +205,29 @@ class ServedCall:
         :returns: What it returns.
         """
 
-        def call() -> T:
+        # Each is taken once: by whoever is first to let it begin or to give it up, and by whoever ends first.
+        begin, end = threading.Lock(), threading.Lock()
+        loop = asyncio.get_running_loop()
+
+        def call() -> Any:
+            if not begin.acquire(blocking=False):
+                return None
             try:
                 return function(*args)
             except (*_EXITS, GeneratorExit, asyncio.CancelledError) as error:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
+            finally:
+                if not end.acquire(blocking=False):  # the call was cancelled
+                    loop.call_soon_threadsafe(self._leave)
 
-        # A task of its own, which ends with the thread.
-        running = asyncio.ensure_future(anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_UNLIMITED))
         self._users += 1
-        running.add_done_callback(self._thread_ended)
-        return await asyncio.shield(running)
+        try:
+            result: T = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_UNLIMITED)
+        finally:
+            if begin.acquire(blocking=False) or not end.acquire(blocking=False):
+                self._leave()
+        return result
 
     async def listed(self, value: Any) -> Any:
         """
@@ -227,12 +239,6 @@ class ServedCall:
         if inspect.isasyncgen(value):
             return [each async for each in value]
         return await self.in_thread(list, value) if inspect.isgenerator(value) else value
-
-    def _thread_ended(self, running: asyncio.Future[Any]) -> None:
-        self._leave()
-        if not running.cancelled():
-            # Nobody may have waited for it: then it is lost.
-            running.exception()
 
 
 # The call that the running code belongs to.
@@ -281,6 +287,8 @@ class ProgressReporter:
         self._loop = asyncio.get_running_loop()
         self._any_news = asyncio.Event()
         self._sending = asyncio.Lock()
+        self._is_open = False
+        self._timer: asyncio.TimerHandle | None = None
         self._sender: asyncio.Task[None] | None = None
 
     def step(self, message: str) -> None:
@@ -300,17 +308,26 @@ class ProgressReporter:
         self._report(text, is_step=False)
 
     def _report(self, message: str, *, is_step: bool) -> None:
-        if self._sender is not None:
+        if self._is_open:
             self._news.append((message, is_step))
-            self._loop.call_soon_threadsafe(self._any_news.set)
+            if self._sender is not None:
+                self._loop.call_soon_threadsafe(self._any_news.set)
 
     async def __aenter__(self) -> ProgressReporter:
         """
         Begin to report.
         """
-        if self.is_wanted:
-            self._sender = asyncio.create_task(self._send())
+        self._is_open = self.is_wanted
+        if self.is_wanted and self._patience:
+            self._timer = self._loop.call_later(self._patience, self._begin)
+        elif self.is_wanted:
+            self._begin()
         return self
+
+    def _begin(self) -> None:
+        self._sender = self._loop.create_task(self._send())
+        if self._news:
+            self._any_news.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -318,20 +335,20 @@ class ProgressReporter:
         """
         Send what is left, unless the work failed, or was too short to be worth a report.
         """
+        self._is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
         sender, self._sender = self._sender, None
         if sender is None:
             return
         try:
-            if error is None and not self._patience:
+            if error is None:
                 await self._send_news()
         finally:
             sender.cancel()
         await asyncio.wait([sender])
 
     async def _send(self) -> None:
-        if self._patience:
-            await asyncio.sleep(self._patience)
-            self._patience = 0.0
         while True:
             try:
                 async with asyncio.timeout(HEARTBEAT):
@@ -466,19 +483,16 @@ class ServedTool(Tool):
             gets to see the message.
         """
         parts, current = self._parts, cast("Any", OptionalCurrentContext())
-        # What the dependencies opened is closed after the time is over, too.
-        async with current as context, AsyncExitStack() as opened:
+        async with current as context:
             strict = parts.options.strict_validation
             if strict is None:
                 strict = context is not None and context.fastmcp.strict_input_validation
             # A background task has all the time that it needs.
             is_limited = not (context is not None and context.is_background_task)
-            # Not a scope of anyio, which must not be left before those that the dependencies opened.
+            # Not a scope of anyio, which would also cancel the closing of what dependencies opened.
             limit = asyncio.timeout(self.timeout if is_limited else None)
             try:
-                async with limit:
-                    bound = await opened.enter_async_context(parts.bound())
-                with anyio.CancelScope(deadline=limit.when() or inf):
+                async with limit, parts.bound() as bound:
                     check = partial(parts.arguments.check, arguments, strict=strict)
                     is_long = len(repr(arguments)) > _LONG_ARGUMENTS
                     checked = await anyio.to_thread.run_sync(check, abandon_on_cancel=True) if is_long else check()
@@ -713,24 +727,49 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     if loop in _watched_loops:
         return
     _watched_loops.add(loop)
-    before: Any = loop.get_task_factory() or (lambda loop, each, **options: asyncio.Task(each, loop=loop, **options))
+    before = loop.get_task_factory()
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if not _in_call.get():
-            return before(loop, coroutine, **options)
-        task = before(loop, _without_exit(coroutine), **options)
-        # One that was cancelled before it began was never awaited.
-        task.add_done_callback(lambda _: coroutine.close())
-        return task
+        if _in_call.get():
+            coroutine = _WithoutExit(coroutine)
+        if before is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
+        return before(loop, coroutine, **options)
 
     loop.set_task_factory(factory)
 
 
-async def _without_exit(coroutine: Any) -> Any:
-    try:
-        return await coroutine
-    except _EXITS as error:
-        raise CodeExitedError(error) from error
+class _WithoutExit(Coroutine[Any, Any, Any]):
+    """
+    A coroutine that fails where it would exit.
+
+    It does not await the other one, which would stay unawaited if its task was cancelled before it began.
+    """
+
+    def __init__(self, coroutine: Any) -> None:
+        self._coroutine = coroutine
+
+    def __getattr__(self, name: str) -> Any:
+        # What anyio and asyncio ask of a coroutine: its state and its name.
+        return getattr(self._coroutine, name)
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._coroutine.send(value)
+        except _EXITS as error:
+            raise CodeExitedError(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._coroutine.throw(*error)
+        except _EXITS as exit_error:
+            raise CodeExitedError(exit_error) from exit_error
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
 
 
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
@@ -748,7 +787,7 @@ class CallGuard(Middleware):
     """
     Ends the calls of one server when it stops, and fails those whose code would end the process.
 
-    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called.
+    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called, if that.
     """
 
     def __init__(self) -> None:
@@ -767,8 +806,9 @@ class CallGuard(Middleware):
         :returns: The answer.
         :raises FastMCPError: If the server stops, or the code calls `sys.exit`.
         """
-        if context.method == "tools/list" and (called := await _tool_of_call(context)) is not None:
-            return [called]
+        if context.method == "tools/list" and (name := _called_name(context)) is not None:
+            called = await context.fastmcp_context.fastmcp.get_tool(name)
+            return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
         failure = _FAILURES.get(context.method)
         if failure is None:
             return await call_next(context)
@@ -814,23 +854,16 @@ class CallGuard(Middleware):
         self.is_stopping = False
 
 
-async def _tool_of_call(context: MiddlewareContext[Any]) -> Tool | None:
+def _called_name(context: MiddlewareContext[Any]) -> str | None:
     """
-    Return the tool that is being called, if it is the SDK that lists all of them.
+    Return the name of the tool that is being called, if it is the SDK that lists all of them.
 
     Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
     client's own listing names `tools/list` in its headers.
     """
     request: Any = context.fastmcp_context and context.fastmcp_context.request_context
     headers = getattr(request and request.request, "headers", {})
-    name = decode_header_value(headers.get(MCP_NAME_HEADER))
-    if name is None or headers.get(MCP_METHOD_HEADER) != "tools/call" or context.fastmcp_context is None:
-        return None
-    tool = await context.fastmcp_context.fastmcp.get_tool(name)
-    if tool is None or X_MCP_HEADER_KEY in str(tool.parameters):
-        return tool
-    # All that is looked for; writing the schema of each called tool would take longer.
-    return Tool(name=name, parameters={"type": "object"})
+    return decode_header_value(headers.get(MCP_NAME_HEADER)) if headers.get(MCP_METHOD_HEADER) == "tools/call" else None
 
 
 def guard_of(server: FastMCP[Any]) -> CallGuard:
