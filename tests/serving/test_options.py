@@ -20,7 +20,7 @@ from tests.support.rows import rows
         ({"task": "maybe"}, "must be True, False or 'required'"),
         ({"timeout": 0}, "must be greater than 0"),
         ({"tags": "public"}, "must be"),
-        ({"icons": "a.png"}, "must be a list of icons, dictionaries or URLs"),
+        ({"icons": "a.png"}, "must be a valid list"),
         ({"meta": {1: 2}}, "must be a valid string"),
         ({"bound": [("key", "a-secret")]}, "must be"),
         ({"outputs": {"answer": ["llm.replies"]}}, "must be a valid string"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, List, Union  # noqa: UP035
@@ -58,19 +58,6 @@ class Source:
     tags: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Tree:
-    branches: list[Tree] = field(default_factory=list)
-
-
-def nested(levels: int) -> Any:
-    """A dataclass in a dataclass in a dataclass ..."""
-    kind: Any = int
-    for level in range(levels):
-        kind = make_dataclass(f"Level{level}", [("one", kind | None), ("more", list[kind] | None, None)])
-    return kind
-
-
 def converted(declared: Any, value: Any) -> Any:
     """Check the value against the schema that a client sees, and convert it."""
     schema = InputSchema({"value": ServedInput(declared)})
@@ -115,15 +102,11 @@ def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected
     assert converted(declared, value) == expected
 
 
-@rows("declared", [Secret, list[Tool] | Toolset, Callable | None, Tree, InMemoryDocumentStore, "NotDefined"])
+@rows("declared", [Secret, list[Tool] | Toolset, Callable | None, InMemoryDocumentStore, "NotDefined"])
 def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
     assert not is_servable(declared)
     with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
         InputSchema({"x": ServedInput(declared)})
-
-
-def test_dataclasses_in_dataclasses_are_described_in_a_time_that_does_not_double_with_each_level() -> None:
-    assert converted(nested(8), {"one": {"one": None}}).one.more is None
 
 
 @rows(

@@ -102,7 +102,6 @@ def test_a_text_is_no_list_of_its_letters():
         (OAuthConfig, {"scopes": "ab"}),
         (ToolConfig, {"tool_alias": "x", "providers": "ab"}),
         (serving.ServeOptions, {"tags": "ab"}),
-        (serving.create_mcp_server, {"name": "x", "request_state_keys": "ab"}),
         (serving.run_server, {"server": server, "transport": "http", "allowed_origins": "ab"}),
     ]:
         with pytest.raises(ValueError, match=r"must be a (valid )?list|must be a dict|not allowed as a Sequence"):

@@ -806,9 +806,11 @@ class CallGuard(Middleware):
         :returns: The answer.
         :raises FastMCPError: If the server stops, or the code calls `sys.exit`.
         """
-        if context.method == "tools/list" and (name := _called_name(context)) is not None:
-            called = await context.fastmcp_context.fastmcp.get_tool(name)
-            return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
+        if context.method == "tools/list" and context.fastmcp_context is not None:
+            name = _name_of_call(context.fastmcp_context)
+            if name is not None:
+                called = await context.fastmcp_context.fastmcp.get_tool(name)
+                return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
         failure = _FAILURES.get(context.method)
         if failure is None:
             return await call_next(context)
@@ -854,15 +856,15 @@ class CallGuard(Middleware):
         self.is_stopping = False
 
 
-def _called_name(context: MiddlewareContext[Any]) -> str | None:
+def _name_of_call(context: Context) -> str | None:
     """
     Return the name of the tool that is being called, if it is the SDK that lists all of them.
 
     Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
     client's own listing names `tools/list` in its headers.
     """
-    request: Any = context.fastmcp_context and context.fastmcp_context.request_context
-    headers = getattr(request and request.request, "headers", {})
+    request: Any = context.request_context and context.request_context.request
+    headers = getattr(request, "headers", {})
     return decode_header_value(headers.get(MCP_NAME_HEADER)) if headers.get(MCP_METHOD_HEADER) == "tools/call" else None
 
 

@@ -41,7 +41,6 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 # What changed: which list a client has to get anew.
 Listing = Literal["tools", "resources", "prompts"]
-Unsubscribe = Callable[[], None]
 
 # How many sessions are notified, the newest ones.
 _MOST_SESSIONS = 1000
@@ -79,22 +78,15 @@ class Changes:
         self._callbacks: tuple[Callable[[Listing], None], ...] = ()
         self._lock = threading.Lock()
 
-    def on_change(self, callback: Callable[[Listing], None]) -> Unsubscribe:
+    def on_change(self, callback: Callable[[Listing], None]) -> None:
         """
         Call a function when something was added, removed or changed.
 
         :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
             must neither block nor raise.
-        :returns: Ends that.
         """
         with self._lock:
             self._callbacks = (*self._callbacks, callback)
-
-        def unsubscribe() -> None:
-            with self._lock:
-                self._callbacks = tuple(each for each in self._callbacks if each is not callback)
-
-        return unsubscribe
 
     def changed(self, listing: Listing) -> None:
         """

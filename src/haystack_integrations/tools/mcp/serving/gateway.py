@@ -42,8 +42,8 @@ from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, Progre
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
-from haystack_integrations.tools.mcp.serving.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -241,11 +241,6 @@ def _load(name: str, given: str | Path) -> Pipeline:
         mark = getattr(malformed, "problem_mark", None)
         if mark is not None:
             reason = f"it is malformed in line {mark.line + 1}, column {mark.column + 1}: {malformed.problem}"
-        elif malformed is None and not isinstance(yaml.safe_load(text), Mapping):
-            reason = (
-                "it has no `components`, so it is no pipeline. Pass what `Pipeline.dumps` gives, or the path of a file "
-                "with that, which ends with .yaml or .yml"
-            )
         msg = f"{tried}: {reason}"
         raise DeserializationError(msg) from error
 

@@ -29,9 +29,10 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.agents import AgentSource
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
-from haystack_integrations.tools.mcp.serving.changes import Changes, Unsubscribe, announcer_of
+from haystack_integrations.tools.mcp.serving.changes import Changes, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool

@@ -20,7 +20,6 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from enum import Enum
 from itertools import islice
 from math import isfinite
@@ -243,8 +242,8 @@ def _input_type(declared: Any) -> Any:
         return Any
     if declared in _FROM_JSON:
         return _FROM_JSON[declared]
-    if dataclasses.is_dataclass(declared):
-        return _dataclass(cast("Any", declared))
+    if dataclasses.is_dataclass(declared) and declared.__module__.startswith("haystack."):
+        return _of_haystack(cast("Any", declared))
     origin, parts = get_origin(declared) or declared, get_args(declared)
     if origin in (Union, UnionType):
         return Union[tuple(map(_input_type, _arms(parts)))]  # noqa: UP007
@@ -289,47 +288,22 @@ def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     return servable
 
 
-# Those that are being described, from the outermost one on.
-_describing: ContextVar[tuple[Any, ...]] = ContextVar("mcp_haystack_describing", default=())
-
-
 # Each is described once: one within others is looked at again for each of them, and each union around it.
 @functools.cache
-def _dataclass(declared: Any) -> Any:
+def _of_haystack(declared: Any) -> Any:
     """
-    Any other dataclass: an object with its fields.
+    Any other dataclass of Haystack: an object with its fields. Those of the user are described by pydantic.
     """
-    if declared in _describing.get():
-        msg = f"{declared} refers to itself; a pydantic model may."
-        raise UnservableTypeError(msg)
-    token = _describing.set((*_describing.get(), declared))
-    try:
-        return _object_with_fields(declared)
-    finally:
-        _describing.reset(token)
-
-
-def _object_with_fields(declared: Any) -> Any:
     hints = get_type_hints(declared, include_extras=True)
-    is_of_haystack = declared.__module__.startswith("haystack.")
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(declared):
         # Haystack's contents can be told not to validate themselves.
-        if field.init and not (is_of_haystack and field.name == "validation"):
+        if field.init and field.name != "validation":
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             default = _MISSING if field.default is dataclasses.MISSING else field.default
-            description = _DESCRIPTIONS.get(field.name, "") if is_of_haystack else ""
+            description = _DESCRIPTIONS.get(field.name, "")
             fields[field.name] = _field(field.name, ServedInput(hints[field.name], required, default, description))
-    if not fields:
-        msg = f"{declared} has no fields that a client can send."
-        raise UnservableTypeError(msg)
-
-    def make(values: dict[str, Any]) -> Any:
-        return declared(**values)
-
-    if is_of_haystack:
-        return _given(declared, make, **fields)
-    return Annotated[_typed_dict(declared.__name__, fields), AfterValidator(make)]
+    return _given(declared, lambda values: declared(**values), **fields)
 
 
 # Haystack's own classes, whose messages contain values. Clients send these otherwise than their fields say.
@@ -384,7 +358,7 @@ _FROM_JSON[Document] = _given(
     score=float | None,
     blob=_FROM_JSON[ByteStream] | None,
     embedding=list[float] | None,
-    sparse_embedding=_dataclass(SparseEmbedding) | None,
+    sparse_embedding=_of_haystack(SparseEmbedding) | None,
 )
 
 

@@ -103,9 +103,6 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
     if keys is None:
         found = _keys_of_environment()
     else:
-        if isinstance(keys, str | Secret):
-            msg = "`request_state_keys` must be a list of strings or Secrets, got one"
-            raise ValueError(msg)
         found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
     found = [each for each in found if each]
     return RequestStateSecurity(keys=found) if found else None

@@ -84,9 +84,6 @@ def check_methods(parameter: str, thing: object, kind: str, methods: Sequence[st
 
 
 def _icons(given: Any) -> list[Icon]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        msg = "`icons` must be a list of icons, dictionaries or URLs"
-        raise ValueError(msg)
     return [Icon(src=each) if isinstance(each, str) else Icon.model_validate(each) for each in given]
 
 
@@ -170,7 +167,7 @@ class ServeOptions:
     title: _Text | None = None
     description: _Text | None = None
     tags: Sequence[_Text] | AbstractSet[_Text] = frozenset()
-    icons: Annotated[Sequence[Icon | Mapping[str, Any] | str], BeforeValidator(_icons)] = ()
+    icons: Annotated[Sequence[Icon | Mapping[str, Any] | str], AfterValidator(_icons)] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     annotations: Annotated[ToolAnnotations | Mapping[str, Any] | None, BeforeValidator(_annotations)] = None
     version: Annotated[str | int | None, AfterValidator(_version)] = None
