@@ -70,11 +70,9 @@ async def test_a_listing_that_is_refused_is_not_asked_for_again():
 @rows(
     ("version", "result", "ttl"),
     [
-        (NEWEST, {"contents": []}, 0),
         (NEWEST, {"contents": [], "ttlMs": -5, "cacheScope": "whatever"}, 0),
         (NEWEST, {"contents": [], "ttlMs": 7, "cacheScope": "public", "resultType": "complete"}, 7),
         (OLDER, {"contents": [], "ttlMs": "soon", "cacheScope": 3}, 0),
-        (OLDER, {"contents": [], "resultType": "odd"}, 0),
     ],
 )
 async def test_what_a_server_says_of_keeping_never_fails_a_reading(version, result, ttl):

@@ -95,8 +95,6 @@ async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_
     ("method", "params", "got"),
     [
         ("notifications/message", {"level": "info", "data": "x"}, ["LoggingMessageNotification"]),
-        ("notifications/tools/list_changed", {}, ["ToolListChangedNotification"]),
-        ("notifications/resources/updated", {"uri": "memo://a"}, ["ResourceUpdatedNotification"]),
         ("notifications/message", {"level": "odd"}, []),
         ("notifications/unknown", {}, []),
         ("notifications/subscriptions/acknowledged", {"notifications": {}}, []),

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
+
 """
-What the HTTP client of a connection and that of `diagnose` have in common: proxy, trust, keep-alive, redacted logs.
+What holds whatever carries the requests, httpx2's own transport or aiohttp: cookies, proxies, trust, failures and logs.
 """
 
 import asyncio
@@ -10,8 +11,11 @@ import logging
 import os
 import socket
 import ssl
+import sys
 import threading
-from contextlib import aclosing
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -19,6 +23,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
+from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
 from haystack_integrations.tools.mcp.transports import http_route
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http_route import (
@@ -29,12 +34,281 @@ from haystack_integrations.tools.mcp.transports.http_route import (
     open_transport,
 )
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
+from tests.support.forward_proxy import ForwardProxy
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
+from tests.support.waiting import wait_until_async
 
 SECRET = "query-5ecret"
 
-pytestmark = pytest.mark.usefixtures("no_proxies")
+pytestmark = pytest.mark.usefixtures("no_proxies", "http_stack")
+
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'
+PHASES: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
+
+
+def new_sender(verify: ssl.SSLContext | bool = True, **options: Any) -> HttpSender:
+    return HttpSender(open_transport(Route(verify), of_session=True), **{"headers": {}, "timeout": PHASES, **options})
+
+
+@asynccontextmanager
+async def opened(sender: HttpSender) -> AsyncIterator[HttpSender]:
+    await sender.open()
+    async with aclosing(sender):
+        yield sender
+
+
+async def post(sender: HttpSender, url: str) -> httpx2.Response:
+    answered = await sender.send("POST", httpx2.URL(url), {"Content-Type": "application/json"}, BODY)
+    await sender.read(answered)
+    return answered
+
+
+async def accept(_: HttpRequest) -> bytes:
+    return response("200 OK", {})
+
+
+class TestCookies:
+    async def test_a_load_balancer_gets_its_cookies_back_within_the_session(self) -> None:
+        async def answer(request: HttpRequest) -> bytes:
+            number = len(peer.requests)
+            second = b"Set-Cookie: zone=b; Path=/; HttpOnly\r\n" if number == 1 else b""
+            cookie = b"Set-Cookie: node=%d; Path=/\r\n" % number if number < 3 else b""
+            return response("200 OK", {}).replace(b"\r\n\r\n", b"\r\n" + cookie + second + b"\r\n", 1)
+
+        async with ScriptedPeer(answer) as peer:
+            async with opened(sender := new_sender()):
+                for _ in range(4):
+                    await post(sender, peer.url)
+            async with opened(other := new_sender()):
+                await post(other, peer.url)
+        sent = [request.headers.get("cookie") for request in peer.requests]
+        assert [sorted(each.split("; ")) if each else [] for each in sent] == [
+            [],
+            ["node=1", "zone=b"],
+            ["node=2", "zone=b"],
+            ["node=2", "zone=b"],
+            [],
+        ]
+
+
+class TestProxiesOfTheEnvironment:
+    @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
+    async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+        with ForwardProxy("alice:pa55") as proxy:
+            monkeypatch.setenv(variable, f"http://alice:pa55@127.0.0.1:{proxy.port}")
+            async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
+                assert (await post(sender, peer.url)).status_code == 200
+                monkeypatch.setenv("NO_PROXY", "other.test,127.0.0.1")
+                async with opened(direct := new_sender()):
+                    await post(direct, peer.url)
+            assert proxy.requests == [f"POST {peer.url}"]
+
+    @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "all_proxy"])
+    async def test_requests_with_tls_are_tunnelled(self, monkeypatch, certificate, server_context, variable):
+        trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        async with ScriptedPeer(accept, ssl=server_context) as peer:
+            with ForwardProxy() as proxy:
+                monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
+                async with opened(sender := new_sender(trusted)):
+                    assert (await post(sender, with_tls(peer))).status_code == 200
+                assert proxy.requests == [f"CONNECT 127.0.0.1:{peer.port}"]
+
+
+def with_tls(peer: ScriptedPeer) -> str:
+    return peer.url.replace("http:", "https:")
+
+
+async def test_the_user_info_of_a_url_becomes_basic_authentication_without_an_auth() -> None:
+    class Token(httpx2.Auth):
+        def auth_flow(self, request: httpx2.Request) -> Any:
+            request.headers["Authorization"] = "Bearer t0ken"
+            yield request
+
+    async with ScriptedPeer(accept) as peer:
+        for auth in (None, Token()):
+            async with opened(sender := new_sender(auth=auth)):
+                await post(sender, f"http://alice:p%40ss@127.0.0.1:{peer.port}/mcp?a=b%20c")
+    request, other = peer.requests
+    assert request.headers["authorization"] == "Basic YWxpY2U6cEBzcw=="
+    assert (request.target, request.headers["host"]) == ("/mcp?a=b%20c", f"127.0.0.1:{peer.port}")
+    assert other.headers["authorization"] == "Bearer t0ken"
+
+
+async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = True, **phases: float) -> str:
+    """
+    Post a request that fails; return with what, and what that proves.
+    """
+    exchange = Exchange(1, "tools/call")
+    async with opened(sender := new_sender(verify, timeout={**PHASES, **phases})):
+        try:
+            answered = await sender.send("POST", httpx2.URL(url), {}, content, exchange=exchange)
+            await sender.read(answered)
+        except httpx2.TransportError as error:
+            sender.settle(exchange, error)
+            assert "s3cret" not in str(exchange.answer.exception()) + "".join(traceback.format_exception(error))
+            return f"{type(error).__name__}, {exchange.fate.name}"
+    return "it did not fail"
+
+
+class TestFailures:
+    async def test_what_proves_that_nothing_was_sent(self, server_context: ssl.SSLContext) -> None:
+        assert await fail("http://127.0.0.1:9/mcp?key=s3cret") == "ConnectError, REFUSED"
+        assert await fail("http://nowhere.invalid/mcp?key=s3cret") == "ConnectError, REFUSED"
+        assert await fail("ftp://127.0.0.1/mcp") == "UnsupportedProtocol, REFUSED"
+        async with ScriptedPeer(accept) as peer:
+            assert await fail(with_tls(peer), connect=0.2) == "ConnectTimeout, REFUSED"
+        async with ScriptedPeer(accept, ssl=server_context) as peer:
+            async with opened(sender := new_sender()):
+                with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+                    await post(sender, with_tls(peer))
+            assert await fail(with_tls(peer)) == "ConnectError, REFUSED"
+
+    @rows(
+        "written",
+        [
+            b"",
+            b"HTTP/1.1 200 OK\r\nContent-",
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{",
+        ],
+    )
+    async def test_what_is_closed_early_or_no_http(self, written: bytes) -> None:
+        async def answer(request: HttpRequest) -> None:
+            request.writer.write(written)
+
+        async with ScriptedPeer(answer) as peer:
+            assert await fail(f"{peer.url}?key=s3cret") == "RemoteProtocolError, LOST"
+
+    @rows("written", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+    async def test_tls_that_breaks_after_the_handshake(self, certificate, server_context, written):
+        async def answer(request: HttpRequest) -> None:
+            request.writer.write(written)
+            os.write(request.writer.get_extra_info("socket").fileno(), b"no record of TLS")
+            await asyncio.Event().wait()
+
+        trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        async with ScriptedPeer(answer, ssl=server_context) as peer:
+            assert await fail(with_tls(peer), verify=trusted) == "ReadError, LOST"
+
+    async def test_a_server_that_says_nothing(self) -> None:
+        async def answer(request: HttpRequest) -> None:
+            if request.target == "/begin":
+                request.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+            await asyncio.Event().wait()
+
+        async with ScriptedPeer(answer) as peer:
+            assert await fail(peer.url, read=0.2) == "ReadTimeout, LOST"
+            assert await fail(peer.url.replace("mcp", "begin"), read=0.2) == "ReadTimeout, LOST"
+
+    async def test_a_server_that_takes_no_large_body(self) -> None:
+        async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.transport.abort()
+
+        async with await asyncio.start_server(abort, "127.0.0.1", 0, limit=1024) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+            assert await fail(url, b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
+
+
+class TestConnections:
+    async def test_a_post_is_never_sent_twice(self) -> None:
+        async def answer(_: HttpRequest) -> bytes | None:
+            # The connection that is used again is closed.
+            return None if len(peer.requests) == 2 else response("200 OK", {})
+
+        async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
+            await post(sender, peer.url)
+            exchange = Exchange(1, "tools/call")
+            with pytest.raises(httpx2.RemoteProtocolError) as raised:
+                await sender.send("POST", httpx2.URL(peer.url), {}, BODY, exchange=exchange)
+            sender.settle(exchange, raised.value)
+            assert exchange.fate is Fate.LOST and exchange.answer.exception() is not None
+            assert (len(peer.requests), peer.connections) == (2, 1)
+            await post(sender, peer.url)
+        assert len(peer.requests) == 3
+
+    @rows(
+        "late",
+        [
+            None,
+            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
+        ],
+    )
+    @rows("is_read", [False, True])
+    async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None, is_read: bool) -> None:
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
+            await post(sender, peer.url)
+            connection = peer.requests[0].writer
+            if late is None:
+                connection.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            else:
+                connection.write(late)  # the event loop has not told the client yet
+            for _ in range(10 if is_read else 0):  # now it has
+                await asyncio.sleep(0)
+            for _ in range(3):
+                later = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
+                assert (later.status_code, await sender.read(later)) == (200, b"{}")
+        assert peer.connections == 2
+
+    async def test_interim_responses_are_passed_over(self) -> None:
+        async def answer(_: HttpRequest) -> bytes:
+            interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+            return interim + response("200 OK", {"n": 1})
+
+        async with ScriptedPeer(answer) as peer:
+            async with opened(sender := new_sender()):
+                for _ in range(2):
+                    answered = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
+                    assert (answered.status_code, await sender.read(answered)) == (200, b'{"n": 1}')
+                assert peer.connections == 1
+            await wait_until_async(lambda: peer.closed, "the end of the connection")
+
+
+class TestWhatIsCarried:
+    @rows(
+        "target",
+        ["/mcp", "/", "/a/../b", "/a%2Fb?x=a%20b+c&y=%C3%BC", "//double", "/mcp?url=http://x.test/?a=b", "/mcp;v=1?&&"],
+    )
+    async def test_a_target_arrives_as_it_is(self, target: str) -> None:
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
+            url = httpx2.URL(f"http://127.0.0.1:{peer.port}{target}#fragment")
+            await post(sender, str(url))
+        assert peer.requests[0].target == url.raw_path.decode()
+
+    async def test_headers_arrive_as_they_are(self) -> None:
+        headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
+        async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
+            await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
+            request = httpx2.Request("POST", peer.url, headers=headers, content=b"{}")
+            await (await sender.transport.handle_async_request(request)).aread()
+        get, sent = (request.headers for request in peer.requests)
+        assert set(get) == {"host", "accept", "accept-encoding", "connection", "user-agent"}
+        assert sent == {
+            "host": f"127.0.0.1:{peer.port}", "x-twice": "2", "x-empty": "", "user-agent": "mine",
+            "accept": "a/b", "content-length": "2",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", [None, "aiohttp", "uvloop"])
+def test_aiohttp_is_used_where_the_extra_is_installed(monkeypatch, http_stack, missing):
+    if missing is not None:
+        monkeypatch.setitem(sys.modules, missing, None)
+    custom = httpx2.AsyncHTTPTransport()
+    names = [
+        type(opened).__name__
+        for opened in (
+            open_transport(of_session=True),
+            open_transport(Route(proxy=httpx2.Proxy("http://127.0.0.1:9")), of_session=True),
+            open_transport(Route(transport=custom), of_session=True),
+            open_transport(),
+        )
+    ]
+    is_fast = http_stack == "aiohttp" and missing is None
+    assert names == ["AiohttpTransport" if is_fast else "_Transport", "_Transport", "AsyncHTTPTransport", "_Transport"]
 
 
 async def not_found(_: HttpRequest) -> bytes:
@@ -45,32 +319,11 @@ def client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=open_transport(), timeout=5)
 
 
-async def get(url: str) -> int:
-    """
-    Request what a connection requests.
-    """
-    phases = dict.fromkeys(("connect", "write", "pool", "read"), 5.0)
-    sender = HttpSender(open_transport(), headers={}, timeout=phases)
-    await sender.open()
-    async with aclosing(sender):
-        response = await sender.send("GET", httpx2.URL(url), {})
-        await sender.read(response)
-    return response.status_code
-
-
 # Values of NO_PROXY that name mcp.test, at port 8080.
 EXEMPT = ("*", "mcp.test", "MCP.TEST", ".mcp.test", "mcp.test:8080", "other.test, mcp.test", ".test")
 
 
 class TestProxies:
-    async def test_the_connection_and_diagnose_go_through_the_proxy_of_the_environment(self, monkeypatch):
-        async with ScriptedPeer(not_found) as proxy:
-            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
-            await get("http://mcp.test/mcp")
-            said = await diagnose("http://mcp.test/mcp", {}, transport="sse")
-        assert [request.target for request in proxy.requests][:2] == ["http://mcp.test/mcp"] * 2
-        assert said == "http://mcp.test/mcp answers 404 Not Found, not MCP: check the URL."
-
     async def test_no_proxy_alone_does_not_turn_tcp_keepalive_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
         assert isinstance(open_transport(), PinnedTransport)
@@ -108,7 +361,7 @@ async def test_sessions_share_what_is_trusted_by_default_until_it_changes(certif
     other = await trusted()
     assert other is not shared and other.cert_store_stats()["x509"] == 1
     assert await trusted() is other
-    os.utime(bundle, (0, 0))
+    os.utime(bundle, (0, bundle.stat().st_mtime + 1))
     assert await trusted() is not other
     for parameters in ({}, {"client_cert": tuple(map(str, certificate))}):
         monkeypatch.setenv("SSL_CERT_FILE", "/none.pem")
@@ -117,8 +370,8 @@ async def test_sessions_share_what_is_trusted_by_default_until_it_changes(certif
 
 
 async def test_connections_are_probed_by_tcp_keepalive() -> None:
-    async with ScriptedPeer(not_found) as peer, client() as http, http.stream("GET", peer.url) as response:
-        connected = response.extensions["network_stream"].get_extra_info("socket")
+    async with ScriptedPeer(not_found) as peer, client() as http, http.stream("GET", peer.url) as answered:
+        connected = answered.extensions["network_stream"].get_extra_info("socket")
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
@@ -127,13 +380,14 @@ class TestLogs:
         caplog.set_level(logging.DEBUG)
         async with ScriptedPeer(not_found) as peer:
             url = f"http://alice:{SECRET}@127.0.0.1:{peer.port}/mcp?api_key={SECRET}"
-            await get(url)
+            async with opened(sender := new_sender()):
+                await post(sender, url)
             await diagnose(url, {}, transport="streamable-http")
             async with open_client(Route(), 5.0) as http:  # as for tokens
                 await http.get(url)
             async with httpx2.AsyncClient() as http:  # that of somebody else
                 await http.get(f"{peer.url}?page=1")
-        assert f"GET {peer.url}?api_key=***" in caplog.text
+        assert f"POST {peer.url}?api_key=***" in caplog.text
         assert SECRET not in caplog.text
         assert "/mcp?page=1" in caplog.text
 

@@ -98,18 +98,6 @@ class TestAnswers:
             exchange = channel.exchange(params={"a": [float("nan"), float("inf"), 1.5]})
             assert await channel.request(exchange) == {"a": [None, None, 1.5]}
 
-    async def test_256_at_once_each_get_their_own_in_whatever_order(self):
-        code = """
-later.append(m)
-if len(later) == 256:
-    for one in reversed(later):
-        write({"id": one["id"], "result": {"number": one["params"]["number"]}})
-"""
-        async with served() as channel:
-            requests = [channel.exchange(params={"code": code, "number": number}) for number in range(256)]
-            results = await asyncio.gather(*map(channel.request, requests))
-            assert results == [{"number": number} for number in range(256)]
-
     async def test_a_report_of_progress_that_is_not_taken_costs_no_answer(self):
         code = """
 of = {"progressToken": m["id"]}
