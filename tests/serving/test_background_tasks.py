@@ -138,21 +138,14 @@ async def test_a_task_forwards_the_question_of_another_server():
             assert (await task.result()).content[0].text == "a large tea"
 
 
-async def test_a_tool_that_is_a_task_only_refuses_clients_that_know_none():
-    options = {"slow": ServeOptions(task="required")}
-    server = create_mcp_server("shop", tools=[Tool("slow", "Slow.", TEXT, _slow)], options=options)
+async def test_a_tool_that_is_a_task_only_refuses_clients_that_know_none_also_of_a_provider():
+    tools = [(Tool("slow", "Slow.", TEXT, _slow), ServeOptions(task="required"))]
+    server = FastMCP("shop", providers=[HaystackProvider(tools=tools)])
     async with Client(server) as client:
         assert (await client.call_tool("slow", {"text": "tea"})).content[0].text == "TEA"
     async with Client(server, mode="legacy") as client:
         with pytest.raises(Exception, match="requires the tasks extension"):
             await client.call_tool("slow", {"text": "tea"})
-
-
-async def test_a_provider_brings_the_extension_to_a_server_of_fastmcp():
-    server = FastMCP("shop", providers=[HaystackProvider(tools=[(Tool("slow", "Slow.", TEXT, _slow), TASK)])])
-    async with Client(server) as client:
-        task = await tasks.call_tool_task(client, "slow", {"text": "tea"})
-        assert (await task.result()).content[0].text == "TEA"
 
 
 def test_without_fastmcp_tasks_the_error_says_what_to_install(monkeypatch):

@@ -7,7 +7,6 @@ Served code that ends processes, or raises what else is no Exception.
 """
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
@@ -31,20 +30,11 @@ class PanicError(BaseException):
     """As libraries in Rust raise it."""
 
 
-def _exit(text: str) -> str:
-    sys.exit(text)
+def raises(error: BaseException) -> Any:
+    def raising(text: str) -> str:
+        raise error
 
-
-def _interrupt(text: str) -> str:
-    raise KeyboardInterrupt
-
-
-def _panic(text: str) -> str:
-    raise PanicError
-
-
-def _cancelled(text: str) -> str:
-    raise asyncio.CancelledError
+    return raising
 
 
 def _server(raising: Any) -> FastMCP[Any]:
@@ -100,10 +90,15 @@ def _server(raising: Any) -> FastMCP[Any]:
 
 
 @pytest.mark.parametrize(
-    ("raising", "over_http"), [(_exit, False), (_exit, True), (_interrupt, False), (_panic, False), (_cancelled, False)]
+    ("error", "over_http"),
+    [
+        (SystemExit("secret"), False),
+        (SystemExit("secret"), True),
+        *((kind("secret"), False) for kind in (KeyboardInterrupt, PanicError, asyncio.CancelledError)),
+    ],
 )
-async def test_what_ends_processes_fails_its_own_call_only(raising: Any, over_http: bool):
-    server = _server(raising)
+async def test_what_ends_processes_fails_its_own_call_only(error: BaseException, over_http: bool):
+    server = _server(raises(error))
     async with asyncio.timeout(LIMIT), reachable(server, over_http=over_http) as target, Client(target) as client:
         names = [tool.name for tool in await client.list_tools()]
         for name in names:

@@ -39,7 +39,6 @@ from pydantic_ai.mcp import MCPServerStreamableHTTP
 async def main():
     async with MCPServerStreamableHTTP(sys.argv[1]) as server:
         found = {"tools": [tool.name for tool in await server.list_tools()]}
-        found["added"] = await server.direct_call_tool("add", {"a": 1, "b": 2})
         found["shouted"] = await server.direct_call_tool("shout", {"text": "tea"})
         try:
             await server.direct_call_tool("fail", {})
@@ -168,6 +167,5 @@ def test_pydantic_ai_lists_and_calls(served: ServedOverHttp, tmp_path: Path) -> 
     program, arguments = uv_script(PYDANTIC_AI, str(script))
     found = json.loads(run(program, *arguments, served.url))
     assert set(found["tools"]) - {"grown"} == TOOLS
-    assert found["added"] == 3 or found["added"] == {"result": 3}
     assert found["shouted"]["text"] == "TEA"
     assert found["failed"] == "out of stock"

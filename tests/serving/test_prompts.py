@@ -16,7 +16,6 @@ from mcp import MCPError
 from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
-from tests.support.rows import rows
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -55,6 +54,14 @@ async def test_a_prompt_builder_is_a_prompt_and_a_chat_prompt_builder_gives_its_
             ("assistant", "Let me think."),
         ]
         assert result.messages[0].content.meta == {"haystack": {"role": "system"}}
+        for name, arguments, told in (
+            ("ask", {}, "Prompt 'ask' needs thing. Its arguments: language, thing"),
+            ("ask", {"thing": "x", "template": "{{ secret }}"}, "has no argument template"),
+            ("nothing", {}, "Unknown prompt"),
+        ):
+            with pytest.raises(MCPError, match=told) as caught:
+                await client.get_prompt(name, arguments)
+            assert caught.value.code == -32602
 
 
 @component
@@ -108,21 +115,6 @@ async def test_options_say_what_clients_see() -> None:
         assert [message.content.text for message in result.messages[:2]] == ["Answer in German.", "What is MCP?"]
         with pytest.raises(MCPError, match="has no argument language"):
             await client.get_prompt("question", {"subject": "MCP", "language": "French"})
-
-
-@rows(
-    ("name", "arguments", "text"),
-    [
-        ("ask", {}, "Prompt 'ask' needs thing. Its arguments: language, thing"),
-        ("ask", {"thing": "x", "template": "{{ secret }}"}, "has no argument template"),
-        ("nothing", {}, "Unknown prompt"),
-    ],
-)
-async def test_wrong_arguments_are_refused(name: str, arguments: dict[str, str], text: str) -> None:
-    async with client_of(ask=chat_builder()) as client:
-        with pytest.raises(MCPError, match=text) as caught:
-            await client.get_prompt(name, arguments)
-        assert caught.value.code == -32602
 
 
 async def test_known_values_are_offered() -> None:
