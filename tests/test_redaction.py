@@ -36,37 +36,30 @@ SECRET = "s3ntinel-in-an-info"
 KEY = "aB3s3ntinel" * 4
 
 
+OPTIONS = "--api-key --db-password --pass --pwd --pat --bearer --secret --auth --github-pat --db-pass".split()
+ARGUMENTS = [
+    *([option, SECRET, "x"] for option in OPTIONS),
+    [f"--token={SECRET}", "--verbose"],
+    ["run", "-e", f"API_KEY={SECRET}", "image"],
+    ["mcp-remote", "--header", f"Authorization: Bearer {SECRET}"],
+    ["mcp-remote", f"https://u:{SECRET}@h/sse", f"https://h/sse?api_key={SECRET}", f"https://h/a;token={SECRET}/b"],
+    [f"postgresql://u:{SECRET}@h/db", f"host=h user=u password={SECRET}", f"Server=h;Uid=u;Pwd={SECRET};Database=d"],
+    ["--config", f'{{"apiKey": "{SECRET}", "x": 1}}'],
+    ["-c", f"PGPASSWORD={SECRET} psql"],
+    ["-H", f"X: Bearer {SECRET}"],
+    [f"--x=ghp_{KEY}", f"https://h/sk-{KEY}/mcp"],
+]
+
+
 def test_plain_secrets_of_a_server_info_are_neither_in_repr_nor_in_traces_nor_in_messages():
     for info in (
-        StdioServerInfo("a", env={"K": SECRET}),
-        StdioServerInfo("a", env={"K": Secret.from_token(SECRET)}),
-        StdioServerInfo("a", args=["--api-key", SECRET]),
-        StdioServerInfo("a", args=[f"--token={SECRET}", "--verbose"]),
-        StdioServerInfo("a", args=["--db-password", SECRET, "x"]),
-        StdioServerInfo("a", args=["run", "-e", f"API_KEY={SECRET}", "image"]),
-        StdioServerInfo("a", args=["mcp-remote", "--header", f"Authorization: Bearer {SECRET}"]),
-        StdioServerInfo("a", args=["mcp-remote", f"https://u:{SECRET}@h/sse"]),
-        StdioServerInfo("a", args=["mcp-remote", f"https://h/sse?api_key={SECRET}"]),
-        StdioServerInfo("a", args=[f"postgresql://u:{SECRET}@h/db"]),
-        StdioServerInfo("a", args=["--config", f'{{"apiKey": "{SECRET}", "x": 1}}']),
-        StdioServerInfo("a", args=[f"host=h user=u password={SECRET}"]),
-        StdioServerInfo("a", args=["-c", f"PGPASSWORD={SECRET} psql"]),
-        *(
-            StdioServerInfo("a", args=[option, SECRET])
-            for option in ["--pass", "--pwd", "--pat", "--bearer", "--secret", "--auth", "--github-pat", "--db-pass"]
-        ),
-        StdioServerInfo("a", args=[f"Server=h;Uid=u;Pwd={SECRET};Database=d"]),
-        StdioServerInfo("a", args=["-H", f"X: Bearer {SECRET}"]),
-        StdioServerInfo("a", args=[f"https://h/a;token={SECRET}/b"]),
-        StdioServerInfo("a", args=[f"--x=ghp_{KEY}", f"https://h/sk-{KEY}/mcp"]),
+        *(StdioServerInfo("a", args=arguments) for arguments in ARGUMENTS),
+        StdioServerInfo("a", env={"K": SECRET, "L": Secret.from_token(SECRET)}),
         StdioServerInfo(f"/opt/ghp_{KEY}/bin/server", cwd=f"/srv/glpat-{KEY}"),
         SSEServerInfo(f"http://h/{KEY}/sse"),
-        StreamableHttpServerInfo(f"http://h/s/sk-ant-api03-{KEY}/mcp"),
-        SSEServerInfo("http://h/sse", token=SECRET),
-        SSEServerInfo("http://h/sse", headers={"X": SECRET}),
+        SSEServerInfo("http://h/sse", token=SECRET, headers={"X": SECRET}),
         SSEServerInfo(f"http://u:{SECRET}@h/sse?key={SECRET}#{SECRET}"),
-        StreamableHttpServerInfo("http://h/mcp", token=Secret.from_token(SECRET)),
-        StreamableHttpServerInfo("http://h/mcp", headers={"X": SECRET}),
+        StreamableHttpServerInfo(f"http://h/s/sk-ant-api03-{KEY}/mcp", token=Secret.from_token(SECRET)),
         StreamableHttpServerInfo(f"http://{SECRET}@h/mcp?key={SECRET}&x={SECRET}"),
     ):
         for shown in (repr(info), info.describe(), json.dumps(info._to_trace_dict())):
@@ -110,23 +103,12 @@ def test_a_redacted_url_keeps_all_that_helps():
 
 
 def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
-    for credential in (
-        f"ghp_{KEY}",
-        f"gho_{KEY}",
-        f"github_pat_11AB_{KEY}",
-        f"sk-{KEY}",
-        f"sk-proj-{KEY}",
-        f"sk-ant-api03-{KEY}-AA",
-        f"xoxb-1234-{KEY}",
-        "AKIAIOSFODNN7EXAMPLE",
-        f"glpat-{KEY}",
-        f"hf_{KEY}",
-        f"npm_{KEY}",
-        f"pypi-AgEIcHlwaS5vcmc{KEY}",
-        f"AIza{KEY}",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
-        f"hooks.slack.com/services/T000/B000/{KEY}",
-    ):
+    prefixes = (
+        "ghp_ gho_ github_pat_11AB_ sk- sk-proj- sk-ant-api03- xoxb-1234- glpat- hf_ npm_ pypi-AgEIcHlwaS5vcmc AIza"
+    )
+    credentials = [f"{prefix}{KEY}" for prefix in [*prefixes.split(), "hooks.slack.com/services/T000/B000/"]]
+    credentials += ["AKIAIOSFODNN7EXAMPLE", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"]
+    for credential in credentials:
         for context in ("{}", "no access with {}.", "https://h/p/{}/x", "'{}'", 'key="{}"', "\n{}\n", "({},"):
             redacted = redact_text(context.format(credential))
             assert credential[-8:] not in redacted

@@ -22,7 +22,6 @@ from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.utils import Secret
-from mcp.server import MCPServer
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
@@ -129,6 +128,9 @@ async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
 def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
     source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
     source.write_documents([Document(content="the first note"), Document(content="something else")])
+    # Not at the top: loading the pipeline below imports this module, and must not import the SDK.
+    from mcp.server import MCPServer
+
     server = MCPServer("documents")
 
     @server.tool(structured_output=False)

@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp import (
     ToolOptions,
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from tests.support.executors import every_executor, recorded_traces, run
+from tests.support.executors import by_agent, every_executor, recorded_traces, run
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -406,11 +406,17 @@ class TestStateOutputs:
         assert json.loads(outcome.result) == shown
 
     @every_executor
-    def test_images_go_to_state_too(self, execute):
-        with MCPTool("mixed", COUNTER, outputs_to_state={"parts": {"source": "result"}}) as tool:
+    @rows(("result_format", "is_text"), [("text", True), ("content", False)])
+    def test_images_go_to_state_and_to_the_model_if_it_takes_them(self, execute, result_format, is_text):
+        options, state = ToolOptions(result_format=result_format), {"parts": {"source": "result"}}
+        with MCPTool("mixed", COUNTER, tool_options=options, outputs_to_state=state) as tool:
             outcome = execute([tool], ("mixed", {}), state_schema={"parts": {"type": list}})
-        assert [type(part) for part in outcome.state["parts"]] == [TextContent, ImageContent, TextContent]
-        assert outcome.result == "before\n[image: image/png, 69 B]\nafter"
+        parts = [TextContent, ImageContent, TextContent]
+        assert [type(part) for part in outcome.state["parts"]] == parts
+        if is_text:
+            assert outcome.result == "before\n[image: image/png, 69 B]\nafter"
+        else:
+            assert [type(part) for part in outcome.result] == parts
 
     @every_executor
     def test_a_failed_call_leaves_state_alone(self, execute):
@@ -459,13 +465,6 @@ class TestStringOutputs:
 
 
 class TestResultFormat:
-    @every_executor
-    def test_the_content_format_gives_images(self, execute):
-        with MCPTool("mixed", COUNTER, tool_options=ToolOptions(result_format="content")) as tool:
-            parts = execute([tool], ("mixed", {})).result
-        assert [type(part) for part in parts] == [TextContent, ImageContent, TextContent]
-        assert parts[1].mime_type == "image/png"
-
     @every_executor
     @rows("result_format", ["text", "content", "json"])
     def test_every_format_goes_with_state(self, execute, result_format):
@@ -623,8 +622,7 @@ class TestClientsOfTheUsersOwn:
 
 def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
     tool = MCPTool("add", COUNTER)
-    generator = ScriptedChatGenerator([call("add", a=1, b=2), say("done")])
-    run(Agent(chat_generator=generator, tools=[tool]), is_async=False)
+    outcome = by_agent([tool], ("add", {"a": 1, "b": 2}))
     tool.close()
-    assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
-    assert generator.turns[1].tool_results == ["3"]
+    assert outcome.turns[0].tool_specs[0]["description"] == "Add two integers."
+    assert outcome.result == "3"

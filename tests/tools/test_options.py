@@ -109,13 +109,9 @@ def test_a_text_is_no_list_of_its_letters():
 
 
 def test_an_alias_without_a_limit_of_time_has_no_limit_of_silence_either():
-    providers = {
-        "plain": StdioServerInfo("x"),
-        "own": MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7)),
-    }
+    own = MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7))
     configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
-    registry = MCPRegistry(providers, configs)
+    registry = MCPRegistry({"plain": StdioServerInfo("x"), "own": own}, configs)
     free, limited = registry.toolset("free").toolsets, registry.toolset("limited").toolsets
-    assert [free["plain"].call_options.read_timeout, free["plain"].invocation_timeout] == [None, None]
-    assert free["own"].call_options.read_timeout == 7
-    assert limited["plain"].call_options.read_timeout == 300
+    assert (free["plain"].call_options.read_timeout, free["plain"].invocation_timeout) == (None, None)
+    assert (free["own"].call_options.read_timeout, limited["plain"].call_options.read_timeout) == (7, 300)

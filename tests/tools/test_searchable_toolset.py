@@ -212,36 +212,26 @@ class TestChangingLists:
         assert search(toolset, "chimney") == ["routine_5", "sweep"]
         assert toolset["routine_5"].description == "Polish the silver."
 
-    def test_a_run_finds_what_a_server_got_meanwhile(self, run_agent):
+    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
+    def test_a_run_finds_what_a_server_got_meanwhile_and_a_call_of_what_is_gone_fails(self, run_agent):
         toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())), search_threshold=2, top_k=1)
         script = [
+            call("search_tools", tool_keywords="locate"),
             call("search_tools", tool_keywords="offer"),
             call("offer", name="polish", description="Make brass shine."),
             call("search_tools", tool_keywords="brass"),
             call("polish", text="door"),
-            say("done"),
-        ]
-        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
-        with toolset:
-            assert results(run_agent(agent))[-1] == "polish: door"
-
-    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-    def test_a_run_keeps_what_it_found_and_its_call_fails_if_it_is_gone(self, run_agent):
-        toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())), search_threshold=2, top_k=1)
-        script = [
-            call("search_tools", tool_keywords="locate"),
             call("search_tools", tool_keywords="withdraw"),
             call("withdraw", name="locate"),
-            call("search_tools", tool_keywords="locate"),
             call("locate", region="north"),
             say("done"),
         ]
         agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
         with toolset:
-            *_, searched, called = results(run_agent(agent))
-            assert searched.startswith("None of 4 tools")
+            *_, polished, _, _, called = results(run_agent(agent))
+            assert polished == "polish: door"
             assert "locate" in called
-            assert shown(agent)[-1] == ["search_tools", "locate", "withdraw"]
+            assert shown(agent)[-1] == ["search_tools", "locate", "offer", "polish", "withdraw"]
             assert search(toolset, "locate") == []
 
     def test_a_server_that_fails_to_list_or_lost_a_tool_is_searched_as_it_was(self, server, caplog):
@@ -299,24 +289,6 @@ class TestChangingLists:
 
 
 class TestCatalogs:
-    def test_servers_are_connected_to_at_the_same_time_also_those_of_an_alias(self):
-        meeting: list[asyncio.Barrier] = []
-
-        class Waiting(ForeignServer):
-            async def _list_tools(self, context: Any, params: Any) -> Any:
-                if not meeting:
-                    meeting.append(asyncio.Barrier(4))  # all listings are in one loop
-                async with asyncio.timeout(LIMIT):
-                    await meeting[0].wait()
-                return await super()._list_tools(context, params)
-
-        servers = {name: Waiting(definition(f"tool_{name}")).info for name in "abcd"}
-        aliases = [ToolConfig("first", ["a", "b"]), ToolConfig("second", ["c"])]
-        with MCPRegistry(servers, aliases) as registry:
-            catalog = [registry.toolset("first"), registry.toolset("second"), MCPToolset(servers["d"])]
-            with MCPSearchableToolset(catalog, search_threshold=1) as toolset:
-                assert len(toolset.get_selectable_tools()) == 4
-
     async def test_tools_of_a_snapshot_are_searched_without_a_connection(self, server):
         async with MCPToolset(server.info) as captured:
             snapshot = MCPToolSnapshot.capture(captured)

@@ -437,18 +437,16 @@ class TestFilesOfLaterVersions:
         assert stored["JournaledChatGenerator"] == f"{TOOLS}.durable"
         assert stored["ClientConfirmationStrategy"] == f"{TOOLS}.serving"
 
-    @rows(
-        ("package", "name"),
-        [
-            ("builders.mcp.prompt_builder", "MCPPromptBuilder"),
-            ("fetchers.mcp.resource_fetcher", "MCPResourceFetcher"),
-            ("tools.mcp.tool_caller", "MCPToolCaller"),
-            ("tools.mcp.tool_runner", "MCPToolRunner"),
-        ],
-    )
-    def test_components_are_where_the_guide_says(self, package, name):
-        importlib.import_module(f"haystack_integrations.components.{package}")
-        assert f"haystack_integrations.components.{package}.{name}" in component.registry
+    def test_components_are_where_the_guide_says(self):
+        for path in (
+            "builders.mcp.prompt_builder.MCPPromptBuilder",
+            "fetchers.mcp.resource_fetcher.MCPResourceFetcher",
+            "tools.mcp.tool_caller.MCPToolCaller",
+            "tools.mcp.tool_runner.MCPToolRunner",
+        ):
+            module = f"haystack_integrations.components.{path}".rpartition(".")[0]
+            importlib.import_module(module)
+            assert f"haystack_integrations.components.{path}" in component.registry
 
 
 class TestSecrets:
@@ -479,7 +477,7 @@ class TestSecrets:
         assert SECRET not in traces.text
         assert "MCPToolset" in repr(pipeline.get_component("agent").tools)
 
-    @pytest.mark.parametrize(
+    @rows(
         "info",
         [
             StdioServerInfo("mcp-no-such-command", ["--token", SECRET], env={"KEY": SECRET}),
@@ -490,7 +488,6 @@ class TestSecrets:
             ),
             SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
         ],
-        ids=["no command", "an end at once", "nobody listens"],
     )
     def test_plain_secrets_are_in_no_error_of_a_connect(self, info):
         toolset = MCPToolset(info)
@@ -618,10 +615,9 @@ class TestHostileFiles:
     def test_a_pipeline_with_one_does_not_load(self, tmp_path):
         trace = tmp_path / "started"
         text = agent_pipeline(MCPToolset(StdioServerInfo("touch", [str(trace)]))).dumps()
-        hostile = text.replace(f"{MODULE}.StdioServerInfo", "subprocess.Popen")
-        assert hostile != text
+        assert f"{MODULE}.StdioServerInfo" in text
         with pytest.raises(Exception, match="subprocess"):
-            Pipeline.loads(hostile)
+            Pipeline.loads(text.replace(f"{MODULE}.StdioServerInfo", "subprocess.Popen"))
         assert not trace.exists()
 
     @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")

@@ -165,11 +165,8 @@ class TestLimit:
         assert len(server.calls) == 2
         generator = ScriptedChatGenerator([*[call("f")] * 4, say("done")])
         with MCPRegistry({"p": toolset}, [ToolConfig("x", ["p"])]) as registry:
-            parameters = {"prompt": "go", "tool_alias": "x", "chat_generator": generator}
-            if way == "run":
-                registry.generate(**parameters)
-            else:
-                asyncio.run(registry.generate_async(**parameters))
+            given = {"prompt": "go", "tool_alias": "x", "chat_generator": generator}
+            registry.generate(**given) if way == "run" else asyncio.run(registry.generate_async(**given))
         assert len(server.calls) == 4
 
 
