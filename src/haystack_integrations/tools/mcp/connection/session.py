@@ -294,7 +294,7 @@ class Session:
         # Who ends the session, and when the server was heard last.
         self.life: SessionLife = SessionLife(self._lost)
         client.life = self.life
-        self.request_tool = client.request_tool
+        self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
         self._watch = Watch(self.life)
         self._login_info = server_info if server_info._may_log_in else None
