@@ -133,7 +133,7 @@ def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
 
 @kinds("stdio of the SDK", "2026")
 def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
-    info = peer(kind, "--protocol", "modern").reach()
+    info = peer(kind).reach(negotiation="discover")
     with MCPConnection(info, call_options=CallOptions(ping_interval=0.2)) as connection:
         for _ in range(2):
             assert text(connection.call_tool("sleep", {"seconds": 1})) == "slept 1.0 s"

@@ -10,14 +10,20 @@ from typing import Annotated, Any
 
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
-from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.resources import TextResource
 from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestParams
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-from tests.servers.counter_server import options_of_any_server, record_to, run
+from tests.servers.counter_server import (
+    announce_changes,
+    is_modern,
+    note_requests,
+    options_of_any_server,
+    record_to,
+    run,
+    say_tools_changed,
+)
 
 NOTE = "memo://note"
 
@@ -34,12 +40,6 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
     methods: list[Any] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
     server: MCPServer[Any] = MCPServer("changing", log_level="WARNING", cache_hints=dict.fromkeys(methods, hint))
     note = {"text": "first"}
-
-    def is_modern(ctx: Context[Any, Any]) -> bool:
-        return ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS
-
-    async def say_tools_changed(ctx: Context[Any, Any]) -> None:
-        await (ctx.notify_tools_changed() if is_modern(ctx) else ctx.session.send_tool_list_changed())
 
     @server.tool()
     async def offer(name: str, ctx: Context[Any, Any], description: str = "New.") -> str:
@@ -100,19 +100,8 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
     lowlevel.add_request_handler("resources/subscribe", SubscribeRequestParams, subscribe)
     lowlevel.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, unsubscribe)
-    options = lowlevel.create_initialization_options
-
-    def with_changes(*_args: Any, **kwargs: Any) -> Any:
-        changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        return options(**{**kwargs, "notification_options": changes})
-
-    lowlevel.create_initialization_options = with_changes  # type: ignore[method-assign]
-
-    async def note_requests(ctx: Any, call_next: Any) -> Any:
-        record(f"@{ctx.method}", protocol_version=ctx.protocol_version)
-        return await call_next(ctx)
-
-    lowlevel.middleware.append(note_requests)
+    announce_changes(server)
+    note_requests(server, record)
     return server
 
 

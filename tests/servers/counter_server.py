@@ -22,57 +22,34 @@ import os
 import signal
 import socket
 import ssl
-import struct
 import sys
 import time
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import anyio
 import uvicorn
 from mcp import MCPError
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.runner import serve_loop
-from mcp.shared.message import SessionMessage
 from mcp.types import (
-    UNSUPPORTED_PROTOCOL_VERSION,
-    BlobResourceContents,
     CallToolResult,
     Completion,
     EmbeddedResource,
-    ErrorData,
-    JSONRPCError,
     ListToolsResult,
     PaginatedRequestParams,
-    ResourceLink,
     TextContent,
     TextResourceContents,
-    ToolAnnotations,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-PDF = b"%PDF-1.4\n%%EOF\n"
-WAV = b"RIFF" + struct.pack("<I", 36) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8)
-WAV += b"data" + struct.pack("<I", 0)
-
-
-def _png() -> bytes:
-    """A picture of one red pixel."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(b"\x00\xff\x00\x00")
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-
-
-PNG = _png()
+# A picture of one red pixel, and a sound of no length.
+PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC")
+WAV = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=")
 
 Record = Callable[..., None]
 
@@ -159,12 +136,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         raise MCPError(-32050, f"refused: {message}", {"quoted": message})
 
     @server.tool()
-    def image() -> Image:
-        """A picture of one red pixel."""
-        record("image")
-        return Image(data=PNG, format="png")
-
-    @server.tool()
     def audio() -> Audio:
         """A sound of no length."""
         record("audio")
@@ -176,26 +147,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         record("resource")
         contents = TextResourceContents(uri="memo://note", text="a note", mime_type="text/plain")
         return EmbeddedResource(type="resource", resource=contents)
-
-    @server.tool()
-    def blob() -> EmbeddedResource:
-        """An embedded file."""
-        record("blob")
-        data = base64.b64encode(PDF).decode()
-        contents = BlobResourceContents(uri="file:///report.pdf", blob=data, mime_type="application/pdf")
-        return EmbeddedResource(type="resource", resource=contents)
-
-    @server.tool()
-    def link() -> ResourceLink:
-        """A link to a resource."""
-        record("link")
-        return ResourceLink(
-            type="resource_link",
-            uri="memo://hello",
-            name="hello",
-            description="A greeting",
-            mime_type="text/plain",
-        )
 
     @server.tool()
     def mixed() -> CallToolResult:
@@ -225,18 +176,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         return CallToolResult(content=[TextContent(type="text", text='{"answer": 42}')])
 
     @server.tool()
-    def nothing() -> CallToolResult:
-        """An empty result."""
-        record("nothing")
-        return CallToolResult(content=[])
-
-    @server.tool()
-    def big(size: int) -> CallToolResult:
-        """A text of that many characters."""
-        record("big", size=size)
-        return CallToolResult(content=[TextContent(type="text", text="x" * size)])
-
-    @server.tool()
     def secret_echo(text: str, token: str, refuse: bool = False) -> str:
         """Say the text back, and of the token only how long it is."""
         record("secret_echo", text=text, token_length=len(token))
@@ -244,12 +183,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
             message = "the token was refused"
             raise ToolError(message)
         return f"{text} (with a token of {len(token)} characters)"
-
-    @server.tool(title="Read-only echo", annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True))
-    def readonly_echo(text: str) -> str:
-        """Say the same text back, changing nothing."""
-        record("readonly_echo", text=text)
-        return text
 
     @server.tool()
     def header(name: str, ctx: Context[Any, Any]) -> str | None:
@@ -303,14 +236,40 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         """Ask for a greeting."""
         return f"Please greet {name}."
 
-    async def note_requests(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
+    note_requests(server, record)
+    return server
+
+
+def note_requests(server: MCPServer[Any], record: Record) -> None:
+    """Record every request that arrives."""
+
+    async def note(ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         noted = {key: value for key, value in dict(ctx.meta or {}).items() if key.startswith("test/")}
         token = {"progress_token": True} if "progress_token" in (ctx.meta or {}) else {}
         record(f"@{ctx.method}", protocol_version=ctx.protocol_version, **noted, **token)
         return await call_next(ctx)
 
-    server.middleware.append(note_requests)
-    return server
+    server.middleware.append(note)
+
+
+def announce_changes(server: MCPServer[Any]) -> None:
+    """Have the server say in the handshake that its lists may change."""
+    options = server._lowlevel_server.create_initialization_options
+
+    def with_changes(*_args: Any, **kwargs: Any) -> Any:
+        changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return options(**{**kwargs, "notification_options": changes})
+
+    server._lowlevel_server.create_initialization_options = with_changes  # type: ignore[method-assign]
+
+
+async def say_tools_changed(ctx: Context[Any, Any]) -> None:
+    """Say it as the revision of the session does."""
+    await (ctx.notify_tools_changed() if is_modern(ctx) else ctx.session.send_tool_list_changed())
+
+
+def is_modern(ctx: Context[Any, Any]) -> bool:
+    return ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def add_numbered_tools(server: MCPServer[Any], count: int) -> None:
@@ -323,24 +282,21 @@ def add_numbered_tools(server: MCPServer[Any], count: int) -> None:
         server.add_tool(numbered, name=f"tool_{number:04}", description=f"Tool number {number}")
 
 
-def change_listing(server: MCPServer[Any], *, page_size: int | None, seconds: float) -> None:
-    """Make `tools/list` answer in pages, or late."""
+def list_in_pages(server: MCPServer[Any], size: int) -> None:
+    """Make `tools/list` answer in pages."""
 
     async def list_tools(_ctx: Any, params: PaginatedRequestParams) -> ListToolsResult:
-        await anyio.sleep(seconds)
         tools = await server.list_tools()
-        size = page_size or max(len(tools), 1)
         start = int(params.cursor or 0)
-        following = start + size
-        more = following < len(tools)
-        return ListToolsResult(tools=tools[start:following], next_cursor=str(following) if more else None)
+        more = str(start + size) if start + size < len(tools) else None
+        return ListToolsResult(tools=tools[start : start + size], next_cursor=more)
 
-    _lowlevel(server).add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+    server._lowlevel_server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
 
 
 def serve_handshake_era_only(server: MCPServer[Any]) -> None:
     """Make the stream transports (stdio, SSE) speak only the protocol revisions that begin with `initialize`."""
-    lowlevel = _lowlevel(server)
+    lowlevel = server._lowlevel_server
 
     async def run(read_stream: Any, write_stream: Any, options: Any, raise_exceptions: bool = False) -> None:
         async with lowlevel.lifespan(lowlevel) as state:
@@ -354,45 +310,6 @@ def serve_handshake_era_only(server: MCPServer[Any]) -> None:
             )
 
     lowlevel.run = run  # type: ignore[method-assign]
-
-
-class WithoutHandshakes:
-    """The incoming messages of a server that answers the handshake as the specification asks of one without it."""
-
-    def __init__(self, read_stream: Any, write_stream: Any) -> None:
-        self._read_stream = read_stream
-        self._write_stream = write_stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._read_stream, name)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        while True:
-            item = await self._read_stream.__anext__()
-            message = getattr(item, "message", None)
-            if getattr(message, "method", None) != "initialize":
-                return item
-            data = {"supported": list(MODERN_PROTOCOL_VERSIONS), "requested": message.params["protocolVersion"]}
-            error = ErrorData(code=UNSUPPORTED_PROTOCOL_VERSION, message="Unsupported protocol version", data=data)
-            await self._write_stream.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=message.id, error=error)))
-
-
-def serve_new_era_only(server: MCPServer[Any]) -> None:
-    """Make the stream transports (stdio, SSE) refuse the handshake."""
-    lowlevel = _lowlevel(server)
-    serve_both_eras = lowlevel.run
-
-    async def run(read_stream: Any, write_stream: Any, *args: Any, **kwargs: Any) -> None:
-        await serve_both_eras(WithoutHandshakes(read_stream, write_stream), write_stream, *args, **kwargs)
-
-    lowlevel.run = run  # type: ignore[method-assign]
-
-
-def _lowlevel(server: MCPServer[Any]) -> Server[Any]:
-    return server._lowlevel_server
 
 
 class HandshakeEraOnly:
@@ -467,19 +384,27 @@ def options_of_any_server(description: str | None = None) -> argparse.ArgumentPa
     parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--calls-file", type=Path)
-    parser.add_argument("--protocol", choices=["legacy", "auto", "modern"], default="auto")
+    parser.add_argument("--protocol", choices=["legacy", "auto"], default="auto")
     return parser
 
 
-def run(server: MCPServer[Any], options: argparse.Namespace) -> None:
-    """Run a server as these options say, in the revisions before 2026-07-28 or in all."""
+def run(
+    server: MCPServer[Any], options: argparse.Namespace, wrap: Callable[[Any], Any] = lambda app: app, **http: Any
+) -> None:
+    """
+    Run a server as these options say, in the revisions before 2026-07-28 or in all.
+
+    :param wrap: Puts something before the application.
+    :param http: Options of streamable HTTP.
+    """
     if options.protocol == "legacy":
         serve_handshake_era_only(server)
     if options.transport == "stdio":
         server.run("stdio")
         return
-    app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app()
-    serve_http(HandshakeEraOnly(app) if options.protocol == "legacy" else app, options.port)
+    app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app(**http)
+    app = wrap(HandshakeEraOnly(app) if options.protocol == "legacy" else app)
+    serve_http(app, options.port, getattr(options, "tls", ()))
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -488,7 +413,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
     parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
     parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
-    parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
     parser.add_argument(
         "--tls", nargs="+", default=[], metavar="FILE", help="certificate, key, and the CA of client certificates"
@@ -511,26 +435,13 @@ def main() -> None:
 
     server = build_server(record)
     add_numbered_tools(server, options.tools)
-    if options.page_size or options.slow_list:
-        change_listing(server, page_size=options.page_size, seconds=options.slow_list)
-    if options.protocol == "legacy":
-        serve_handshake_era_only(server)
-    elif options.protocol == "modern":
-        serve_new_era_only(server)
+    if options.page_size:
+        list_in_pages(server, options.page_size)
 
-    if options.transport == "stdio":
-        server.run("stdio")
-        return
-    app: Any
-    if options.transport == "sse":
-        app = server.sse_app()
-    else:
-        app = server.streamable_http_app(json_response=options.json, stateless_http=options.stateless)
-    if options.protocol == "legacy":
-        app = HandshakeEraOnly(app)
-    if options.token:
-        app = TokenRequired(app, options.token)
-    serve_http(app, options.port, options.tls)
+    def wrap(app: Any) -> Any:
+        return TokenRequired(app, options.token) if options.token else app
+
+    run(server, options, wrap, json_response=options.json, stateless_http=options.stateless)
 
 
 if __name__ == "__main__":

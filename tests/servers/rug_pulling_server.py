@@ -15,12 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server import MCPServer
-from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver import Context
 from mcp.types import ToolAnnotations
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from tests.servers.counter_server import options_of_any_server, record_to, run
+from tests.servers.counter_server import (
+    announce_changes,
+    note_requests,
+    options_of_any_server,
+    record_to,
+    run,
+    say_tools_changed,
+)
 
 INSTRUCTIONS = "Add with care."
 
@@ -91,27 +96,15 @@ def build_server(record: Any = lambda *_, **__: None, state: Path | None = None)
             with state.open("a") as file:
                 file.write(f"{change}\n")
         if tell:
-            is_modern = ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS
-            await (ctx.notify_tools_changed() if is_modern else ctx.session.send_tool_list_changed())
+            await say_tools_changed(ctx)
         return "pulled"
 
     server.add_tool(add, description="Add two numbers.", annotations=ToolAnnotations(read_only_hint=False))
     for change in state.read_text().splitlines() if state is not None and state.exists() else ():
         pull(server, change)
 
-    lowlevel = server._lowlevel_server
-    options = lowlevel.create_initialization_options
-
-    def with_changes(*_args: Any, **kwargs: Any) -> Any:
-        return options(**{**kwargs, "notification_options": NotificationOptions(tools_changed=True)})
-
-    lowlevel.create_initialization_options = with_changes  # type: ignore[method-assign]
-
-    async def note_requests(ctx: Any, call_next: Any) -> Any:
-        record(f"@{ctx.method}", protocol_version=ctx.protocol_version)
-        return await call_next(ctx)
-
-    lowlevel.middleware.append(note_requests)
+    announce_changes(server)
+    note_requests(server, record)
     return server
 
 
