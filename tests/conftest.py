@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
-from tests.support.prepared import CAN_FORK, ForkServer, first_alone, prepared_python
+from tests.support.prepared import CAN_FORK, ForkServer, prepared_python
 from tests.support.processes import (
     COUNTER_SERVER,
     FASTMCP_SERVER,
@@ -73,16 +73,6 @@ def _fork_workers(config: pytest.Config) -> None:
     if specs := config.getoption("tx", None):
         python = f"popen//python={prepared_python()}"
         config.option.tx = [python if spec == "popen" else spec for spec in specs]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, object]:
-    # All processes collect at the same time. Rewriting the assertions of a module takes much longer than importing it,
-    # so that one does it, and the others wait for what it writes.
-    if isinstance(collector, pytest.Module) and os.environ.get("PYTEST_XDIST_WORKER") and ForkServer.runs():
-        with first_alone(collector.nodeid):
-            return (yield)
-    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,7 +14,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
 from tests.conftest import HttpServerFactory, ProxyFactory, StdioServerFactory
-from tests.support.kinds import QUICKLY, Gate, HttpPeer, Kind, PeerFactory, ProxiedPeer, StdioPeer
+from tests.support.kinds import QUICKLY, Gate, Kind, Peer, PeerFactory
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 
 RawServer = Callable[..., MCPServerInfo]
@@ -23,41 +23,41 @@ RawServer = Callable[..., MCPServerInfo]
 @pytest.fixture
 def stdio_peer(
     stdio_server: StdioServerFactory, sdk_stdio_server: StdioServerFactory, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., StdioPeer]:
-    def describe(kind: Kind, *options: str) -> StdioPeer:
+) -> PeerFactory:
+    def describe(kind: Kind, *options: str) -> Peer:
         server = (sdk_stdio_server if kind.from_sdk else stdio_server)(*kind.options, *options)
-        return StdioPeer(kind, server, tmp_path_factory.mktemp("gate"))
+        return Peer(kind, server, gate=Gate(server, tmp_path_factory.mktemp("gate")))
 
     return describe
 
 
 @pytest.fixture
-def peer(stdio_peer: Callable[..., StdioPeer], http_server: HttpServerFactory) -> PeerFactory:
+def peer(stdio_peer: PeerFactory, http_server: HttpServerFactory) -> PeerFactory:
     """
     A server of any kind for this test alone: `peer(kind, *options)`.
     """
 
-    def start(kind: Kind, *options: str) -> StdioPeer | HttpPeer:
+    def start(kind: Kind, *options: str) -> Peer:
         if not kind.is_http:
             return stdio_peer(kind, *options)
-        return HttpPeer(kind, http_server(kind.transport, *kind.options, *options))
+        return Peer(kind, http_server(kind.transport, *kind.options, *options))
 
     return start
 
 
 @pytest.fixture
 def proxied_peer(
-    stdio_peer: Callable[..., StdioPeer], shared_http_server: HttpServerFactory, cutting_proxy: ProxyFactory
+    stdio_peer: PeerFactory, shared_http_server: HttpServerFactory, cutting_proxy: ProxyFactory
 ) -> PeerFactory:
     """
     A server of any kind, over HTTP a shared one behind a proxy of this test's own: `proxied_peer(kind, *options)`.
     """
 
-    def start(kind: Kind, *options: str) -> StdioPeer | ProxiedPeer:
+    def start(kind: Kind, *options: str) -> Peer:
         if not kind.is_http:
             return stdio_peer(kind, *options)
         server = shared_http_server(kind.transport, *kind.options, *options)
-        return ProxiedPeer(kind, server, cutting_proxy(server.url))
+        return Peer(kind, server, proxy=cutting_proxy(server.url))
 
     return start
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kinds import HttpPeer, Kind, Peer, StdioPeer
+from tests.support.kinds import Gate, Kind, Peer
 from tests.support.processes import SERVERS, CallLog, HttpServer, StdioServer, prepared_script, python_script
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +29,11 @@ def rug_puller(tmp_path: Path) -> Iterator[Callable[[Kind], Peer]]:
             # It imports from `tests`, and inherits little.
             stdio = StdioServer("/usr/bin/env", [f"PYTHONPATH={ROOT}", command, *arguments], log)
             started.append(stdio)
-            return StdioPeer(kind, stdio, tmp_path)
+            return Peer(kind, stdio, gate=Gate(stdio, tmp_path))
         path = "/sse" if kind.transport == "sse" else "/mcp"
         http = HttpServer(python_script(script, "--transport", kind.transport, *options), path, tmp_path, log)
         started.append(http)
-        return HttpPeer(kind, http.start())
+        return Peer(kind, http.start())
 
     yield start
     for server in started:

@@ -13,6 +13,7 @@ What is forked is a process like any other: it leads a session and a process gro
 the variables of whoever asked for it, and can be killed. It is killed when the connection of whoever asked is closed.
 """
 
+import functools
 import json
 import os
 import signal
@@ -40,9 +41,6 @@ _IMPORTED_LATE = [
     "uvicorn.protocols.http.auto",
     "uvicorn.protocols.websockets.auto",
 ]
-# The scripts that are started again and again, and the code of those that have been.
-_SERVERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "servers", "")
-_compiled: "dict[str, object]" = {}
 _PACKAGES = ["haystack_integrations.tools.mcp", "haystack_integrations.components", "haystack_integrations.hooks"]
 
 
@@ -125,7 +123,6 @@ def _serve(listener: socket.socket) -> None:
                     connection, _ = listener.accept()
                     request, descriptors = _received(connection)
                     _import_once()
-                    _compile_once(request["arguments"])
                     pid = os.fork()
                     if pid == 0:
                         for each in (wakeup, alarm, listener, connection, *owners.values()):
@@ -185,10 +182,8 @@ def _kill_all() -> None:
         _kill(child.pid)
 
 
-def _import_once(done: "list[bool]" = []) -> None:  # noqa: B006 - it remembers
-    if done:
-        return
-    done.append(True)
+@functools.cache
+def _import_once() -> None:
     import gc
     import importlib
     import pkgutil
@@ -204,17 +199,6 @@ def _import_once(done: "list[bool]" = []) -> None:  # noqa: B006 - it remembers
             pass
     gc.collect()
     gc.freeze()
-
-
-def _compile_once(arguments: "list[str]") -> None:
-    """Compile the servers among the arguments, which many processes run."""
-    for path in arguments:
-        if path.startswith(_SERVERS) and path.endswith(".py") and path not in _compiled:
-            try:
-                with open(path, "rb") as file:
-                    _compiled[path] = compile(file.read(), path, "exec")
-            except (OSError, SyntaxError):  # which the process will tell
-                pass
 
 
 def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[str]") -> None:
@@ -282,18 +266,11 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
     """Run what `python` would run with these arguments."""
     import runpy
     import types
-    import warnings
 
     rest = list(arguments)
     unbuffered = os.isatty(1)
-    while rest[0][:2] in ("-u", "-W"):
-        option = rest.pop(0)
-        if option == "-u":
-            unbuffered = True
-        else:
-            value = option[2:] or rest.pop(0)
-            sys.warnoptions.append(value)
-            warnings._setoption(value)
+    if rest[0] == "-u":
+        unbuffered = bool(rest.pop(0))
     # Those of before know whether others than these are files and terminals.
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.__stdout__ = _writer(1, "strict", line_buffering=unbuffered)
@@ -314,10 +291,8 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
         main.__file__ = os.path.abspath(first)
         sys.path[0] = os.path.dirname(os.path.realpath(first))
         sys.argv = [first, *rest]
-        code = _compiled.get(first)
-        if code is None:
-            with open(first, "rb") as file:
-                code = compile(file.read(), first, "exec")
+        with open(first, "rb") as file:
+            code = compile(file.read(), first, "exec")
     exec(code, main.__dict__)  # noqa: S102
 
 

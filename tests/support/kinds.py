@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.processes import CallLog, HttpServer, StdioServer
+from tests.support.processes import CallLog, StdioServer
 
 # Longer than a test may take: what does not end before it has hung.
 LONG = 1000.0
@@ -121,35 +121,39 @@ class Gate:
 
 class Peer:
     """
-    A server of some kind, and what may happen to it: each can be reached, killed and revived, go down and come back,
-    be frozen and thawed.
+    A server of some kind, and what may happen to it.
+
+    Over stdio the client starts it, behind a gate; over HTTP it runs already, perhaps behind a proxy, which goes down
+    without a request on its way, and freezes without being this test's own.
     """
 
-    kind: Kind
-    log: CallLog
+    def __init__(self, kind: Kind, server: Any, *, gate: Gate | None = None, proxy: CuttingProxy | None = None) -> None:
+        self.kind = kind
+        self.log: CallLog = server.log
+        self.gate = gate
+        self.proxy = proxy
+        self.calls, self.wait_for = server.calls, server.wait_for
+        # Without ending it, stops its process or its connections; and lets them go on.
+        self.freeze: Callable[[], None] = proxy.hold if proxy else server.freeze
+        self.thaw: Callable[[], None] = proxy.release if proxy else server.thaw
+        # So that it can be reached again as soon as `revive` was called.
+        self.kill: Callable[[], None] = server.kill
+        self._server = server
 
-    def calls(self) -> list[str]:
+    def reach(self, **parameters: Any) -> MCPServerInfo:
         """
-        The names of the tools in the order in which they were executed.
+        Describe it to the package, with short delays between attempts.
         """
-        return self.log.calls()
-
-    def wait_for(self, event: str, count: int = 1) -> None:
-        """
-        Wait until the event was recorded that many times.
-        """
-        self.log.wait_for(event, count)
-
-    def kill(self) -> None:
-        """
-        Kill it, so that it can be reached again as soon as `revive` was called.
-        """
-        raise NotImplementedError
+        if self.gate:
+            return self.gate.server.info(**parameters)
+        return self.kind.reach((self.proxy or self._server).url, **parameters)
 
     def revive(self) -> None:
         """
         Start a killed one again, if the client is not the one that starts it.
         """
+        if self.kind.is_http:
+            self._server.start()
 
     def restart(self) -> None:
         """
@@ -158,99 +162,35 @@ class Peer:
         self.kill()
         self.revive()
 
+    def go_down(self) -> None:
+        """
+        Break its connections and take no new ones until `come_back`.
+        """
+        if self.proxy:
+            self.proxy.refuse()
+            self.proxy.cut()
+            return
+        if self.gate:
+            self.gate.close()
+        self.kill()
+
+    def come_back(self) -> None:
+        """
+        Take new connections again.
+        """
+        if self.proxy:
+            self.proxy.accept()
+        elif self.gate:
+            self.gate.open()
+        else:
+            self.revive()
+
     def wait_until_gone(self) -> None:
         """
         Wait until no process is left that the client has started.
         """
+        if self.gate:
+            self._server.wait_until_gone()
 
 
-class StdioPeer(Peer):
-    """
-    One that the client starts.
-    """
-
-    def __init__(self, kind: Kind, server: StdioServer, folder: Path) -> None:
-        self.kind = kind
-        self.log = server.log
-        self.gate = Gate(server, folder)
-        self._server = server
-
-    def reach(self, **parameters: Any) -> StdioServerInfo:
-        return self.gate.server.info(**parameters)
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def go_down(self) -> None:
-        self.gate.close()
-        self._server.kill()
-
-    def come_back(self) -> None:
-        self.gate.open()
-
-    def freeze(self) -> None:
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        self._server.thaw()
-
-    def wait_until_gone(self) -> None:
-        self._server.wait_until_gone()
-
-
-class HttpPeer(Peer):
-    """
-    One that runs already.
-    """
-
-    def __init__(self, kind: Kind, server: HttpServer) -> None:
-        self.kind = kind
-        self.log = server.log
-        self._server = server
-
-    def reach(self, **parameters: Any) -> MCPServerInfo:
-        return self.kind.reach(self._server.url, **parameters)
-
-    def kill(self) -> None:
-        self._server.kill()
-
-    def revive(self) -> None:
-        self._server.start()
-
-    go_down = kill
-    come_back = revive
-
-    def freeze(self) -> None:
-        self._server.freeze()
-
-    def thaw(self) -> None:
-        self._server.thaw()
-
-
-class ProxiedPeer(HttpPeer):
-    """
-    One behind a proxy, which goes down without a request on its way, and freezes without being one's own.
-    """
-
-    def __init__(self, kind: Kind, server: HttpServer, proxy: CuttingProxy) -> None:
-        super().__init__(kind, server)
-        self.proxy = proxy
-
-    def reach(self, **parameters: Any) -> MCPServerInfo:
-        return self.kind.reach(self.proxy.url, **parameters)
-
-    def go_down(self) -> None:
-        self.proxy.refuse()
-        self.proxy.cut()
-
-    def come_back(self) -> None:
-        self.proxy.accept()
-
-    def freeze(self) -> None:
-        self.proxy.hold()
-
-    def thaw(self) -> None:
-        self.proxy.release()
-
-
-PeerFactory = Callable[..., Any]
+PeerFactory = Callable[..., Peer]

@@ -8,7 +8,6 @@ Python processes that are forked from one that has imported Haystack, the MCP SD
 Each takes 0.05 s instead of two. What tests the start of an interpreter takes `subprocess` instead.
 """
 
-import hashlib
 import os
 import select
 import signal
@@ -16,8 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakSet
@@ -97,29 +95,6 @@ class ForkServer:
             self.process.kill()
             self.process.wait(20)
         self._folder.cleanup()
-
-
-@contextmanager
-def first_alone(what: str) -> Iterator[None]:
-    """
-    Of all processes of a test run that do something, the first does it while the others wait; then they do, too.
-    """
-    import fcntl  # Windows has none
-
-    folder = Path(os.environ[_VARIABLE]).with_name("first")
-    folder.mkdir(exist_ok=True)
-    path = folder / hashlib.sha256(what.encode()).hexdigest()
-    try:
-        lock = path.open("x")
-    except FileExistsError:
-        # Whoever comes between the first's `open` and `flock` waits for nobody, which does no harm.
-        with path.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
-    else:
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def prepared_python(*, forks: bool = False) -> str:

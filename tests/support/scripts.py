@@ -19,6 +19,14 @@ from pathlib import Path
 from tests.support.prepared import SOURCE, PreparedProcess
 from tests.support.processes import StdioServer, end, run_to_end
 
+# Python 3.12 warns of every fork of a process with threads.
+_WARNINGS = """
+import warnings
+
+warnings.simplefilter("error", ResourceWarning)
+warnings.simplefilter("ignore", DeprecationWarning)
+"""
+
 PREAMBLE = """
 import atexit, gc, json, os, signal, sys, threading, time, weakref
 
@@ -96,11 +104,9 @@ class Script:
 
     def _command(self, script: str) -> list[str]:
         file = self._folder / "script.py"
-        file.write_text(self._preamble + textwrap.dedent(script))
+        file.write_text(_WARNINGS + self._preamble + textwrap.dedent(script))
         arguments = {"command": self.server.command, "args": self.server.args, "uvloop": self._loop == "uvloop"}
-        # Python 3.12 warns of every fork of a process with threads.
-        warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]
-        return [sys.executable, *warnings, str(file), json.dumps(arguments)]
+        return [sys.executable, str(file), json.dumps(arguments)]
 
     @staticmethod
     def _environment() -> dict[str, str]:
