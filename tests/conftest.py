@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 import anyio
 import pytest
@@ -157,9 +158,15 @@ class _Started:
         self._servers: list[HttpServer] = []
 
     def counter(self, transport: str = "streamable-http", *options: str, env: dict[str, str] | None = None):
+        return self._script(COUNTER_SERVER, transport, *options, env=env)
+
+    def patient(self, *options: str) -> HttpServer:
+        return self._script(PATIENT_SERVER, "streamable-http", *options)
+
+    def _script(self, script: Path, transport: str, *options: str, env: dict[str, str] | None = None) -> HttpServer:
         folder = self._folders.mktemp("server")
         log = CallLog(folder / "calls.txt")
-        command = python_script(COUNTER_SERVER, "--transport", transport, "--calls-file", str(log.path), *options)
+        command = python_script(script, "--transport", transport, "--calls-file", str(log.path), *options)
         return self.start(HttpServer(command, _PATHS[transport], folder, log, env=env or {}))
 
     def fastmcp(self, transport: str = "streamable-http") -> HttpServer:
@@ -167,30 +174,21 @@ class _Started:
         command = python_script(FASTMCP_SERVER, "--transport", transport)
         return self.start(HttpServer(command, _PATHS[transport], folder, CallLog(folder / "calls.txt")))
 
-    def patient(self, *options: str) -> HttpServer:
-        folder = self._folders.mktemp("server")
-        log = CallLog(folder / "calls.txt")
-        arguments = ("--transport", "streamable-http", "--calls-file", str(log.path), *options)
-        return self.start(HttpServer(python_script(PATIENT_SERVER, *arguments), "/mcp", folder, log))
-
     def everything(self, transport: str) -> HttpServer:
         folder = self._folders.mktemp("everything")
         program, arguments = external.everything({"sse": "sse", "streamable-http": "streamableHttp"}[transport])
-        server = HttpServer(
-            [program, *arguments],
-            _PATHS[transport],
-            folder,
-            CallLog(folder / "calls.txt"),
-            env={"NODE_OPTIONS": f"--require {SERVERS / 'listen_on_loopback.cjs'}"},
-            port_option=None,
-        )
-        return self.start(server)
+        options = {"env": {"NODE_OPTIONS": f"--require {SERVERS / 'listen_on_loopback.cjs'}"}, "port_option": None}
+        log = CallLog(folder / "calls.txt")
+        return self.start(HttpServer([program, *arguments], _PATHS[transport], folder, log, **options))
 
     def start(self, server: HttpServer) -> HttpServer:
         self._servers.append(server)
         return server.start()
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
 
@@ -202,9 +200,8 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
 
     The transport is `"streamable-http"` or `"sse"`; the options are those of `tests/servers/counter_server.py`.
     """
-    started = _Started(tmp_path_factory)
-    yield started.counter
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield started.counter
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +209,6 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
     """
     The same as `http_server` for the tests of a module that do not break their server; equal requests share one.
     """
-    started = _Started(tmp_path_factory)
     servers: dict[tuple[str, ...], HttpServer] = {}
 
     def get(transport: str = "streamable-http", *options: str) -> HttpServer:
@@ -221,8 +217,8 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
             servers[key] = started.counter(*key)
         return servers[key]
 
-    yield get
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield get
 
 
 @contextmanager
@@ -283,9 +279,8 @@ def patient_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ht
     """
     Starts patient servers over streamable HTTP for one test: `patient_http_server(*options)`.
     """
-    started = _Started(tmp_path_factory)
-    yield started.patient
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield started.patient
 
 
 @pytest.fixture
@@ -309,9 +304,8 @@ def fastmcp_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServe
     """
     A FastMCP 4 server over Streamable HTTP.
     """
-    started = _Started(tmp_path_factory)
-    yield started.fastmcp()
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield started.fastmcp()
 
 
 @pytest.fixture
@@ -348,9 +342,8 @@ def everything_http(everything_stdio: StdioServer, tmp_path_factory: pytest.Temp
     """
     `@modelcontextprotocol/server-everything` over Streamable HTTP.
     """
-    started = _Started(tmp_path_factory)
-    yield started.everything("streamable-http")
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield started.everything("streamable-http")
 
 
 @pytest.fixture(scope="session")
@@ -358,9 +351,8 @@ def everything_sse(everything_stdio: StdioServer, tmp_path_factory: pytest.TempP
     """
     `@modelcontextprotocol/server-everything` over SSE.
     """
-    started = _Started(tmp_path_factory)
-    yield started.everything("sse")
-    started.end()
+    with _Started(tmp_path_factory) as started:
+        yield started.everything("sse")
 
 
 def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> StdioServer:
@@ -395,18 +387,6 @@ def filesystem_server(run_folder: Path) -> StdioServer:
     """
     command, arguments = external.filesystem()
     external.once("filesystem", run_folder, lambda: external.download(command, arguments))
-    return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
-
-
-@pytest.fixture(scope="session")
-def isolated_fastmcp_server(run_folder: Path) -> StdioServer:
-    """
-    How to start `tests/servers/published_fastmcp_server.py` over stdio, in an environment with FastMCP 4 alone.
-    """
-    script = str(SERVERS / "published_fastmcp_server.py")
-    command, arguments = external.uv_script(external.FASTMCP, script)
-    external.once("fastmcp", run_folder, lambda: external.download(command, [*arguments, "--check"]))
-    command, arguments = external.uv_script(external.FASTMCP, script, "--offline")
     return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
 
 

@@ -18,7 +18,6 @@ from haystack.dataclasses import ByteStream, ChatMessage, ImageContent, TextCont
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import (
-    FromState,
     MCPHandlers,
     MCPInvocationError,
     MCPRegistry,
@@ -200,37 +199,6 @@ class TestFilesystemServer:
             assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
             with pytest.raises(MCPInvocationError, match="outside allowed directories"):
                 tools["read_text_file"].call(path=str(others / "note.txt"))
-
-
-class TestFastMCPServerInAnEnvironmentOfItsOwn:
-    def test_an_agent_uses_its_tools_with_a_card_from_its_state(self, isolated_fastmcp_server: StdioServer) -> None:
-        reports: list[tuple[float, str | None]] = []
-        handlers = MCPHandlers(progress=lambda report: reports.append((report.progress, report.message)))
-        bound = {"borrow": {"bound_arguments": {"card": FromState("card")}}}
-        with toolset(isolated_fastmcp_server.info(), handlers=handlers, tool_overrides=bound) as tools:
-            replies = [
-                call("find", author="Austen"),
-                call("borrow", title="emma"),
-                call("borrow", title="x"),
-                say("ok"),
-            ]
-            generator = ScriptedChatGenerator(replies)
-            agent = Agent(
-                chat_generator=generator,
-                tools=tools,
-                state_schema={"card": {"type": str}},
-                system_prompt=tools.instructions,
-            )
-            result = agent.run(messages=[ChatMessage.from_user("go")], card="4711")
-        assert generator.turns[0].messages[0].text == "Borrow one book at a time."
-        [borrow] = [spec for spec in generator.turns[0].tool_specs if spec["name"] == "borrow"]
-        assert set(borrow["parameters"]["properties"]) == {"title"}
-        found, borrowed, failed = results_of(result)
-        assert "emma" in found.result
-        assert json.loads(borrowed.result) == {"title": "emma", "card": "4711"}
-        assert failed.error
-        assert failed.result.endswith("there is no x")
-        assert reports == [(1, "looking"), (2, "found")]
 
 
 def test_an_alias_of_a_registry_has_the_tools_of_several_of_them_one_of_which_is_dead(

@@ -11,9 +11,9 @@ It runs in a thread of its own; every method may be called from any thread and h
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.support.waiting import LIMIT
@@ -68,7 +68,8 @@ class CuttingProxy:
         self._trap: Trap | None = None
         self._listener: asyncio.Server | None = None
         self._flowing = asyncio.Event()
-        self._sent = bytearray()
+        # Everything that clients have sent so far.
+        self.sent = bytearray()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cutting-proxy", daemon=True)
         # Bound but not listening: keeps the port for `accept` while `refuse` holds.
@@ -79,13 +80,6 @@ class CuttingProxy:
     def url(self) -> str:
         return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self.port}"))
 
-    @property
-    def sent(self) -> bytes:
-        """
-        Everything that clients have sent so far.
-        """
-        return bytes(self._sent)
-
     def __enter__(self) -> "CuttingProxy":
         self._thread.start()
         self._flowing.set()
@@ -93,7 +87,7 @@ class CuttingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._close())
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(LIMIT)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(LIMIT)
         self._loop.close()
@@ -103,7 +97,7 @@ class CuttingProxy:
         """
         Break every connection now, with a reset, on both sides.
         """
-        self._run(self._cut(server_sees=True))
+        self._do(lambda: self._cut(server_sees=True))
 
     def cut_when(self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded") -> Trap:
         """
@@ -115,65 +109,48 @@ class CuttingProxy:
             does not get it.
         :returns: The trap; its event `sprung` says that it happened.
         """
-        trap = Trap(marker, when)
-
-        async def arm() -> None:
-            self._trap = trap
-
-        self._run(arm())
-        return trap
+        self._trap = Trap(marker, when)
+        return self._trap
 
     def refuse(self) -> None:
         """
         Refuse new connections. Those that are open stay.
         """
-
-        async def close_listener() -> None:
-            if self._listener is not None:
-                self._listener.close()
-                self._listener = None
-
-        self._run(close_listener())
+        self._do(self._stop_listening)
 
     def accept(self) -> None:
         """
         Accept new connections (again), on the same port.
         """
-
-        async def open_listener() -> None:
-            if self._listener is None:
-                self._listener = await asyncio.start_server(self._serve, sock=_bind(self.port))
-
-        self._run(open_listener())
+        starting = asyncio.start_server(self._serve, sock=_bind(self.port))
+        self._listener = asyncio.run_coroutine_threadsafe(starting, self._loop).result(LIMIT)
 
     def hold(self) -> None:
         """
         Swallow nothing and pass nothing on: connections stay open, new ones are accepted, no byte moves.
         """
-
-        async def stop_flow() -> None:
-            self._flowing.clear()
-
-        self._run(stop_flow())
+        self._do(self._flowing.clear)
 
     def release(self) -> None:
         """
         Let the bytes that `hold` held move again.
         """
+        self._do(self._flowing.set)
 
-        async def start_flow() -> None:
-            self._flowing.set()
+    def _do(self, action: Callable[[], None]) -> None:
+        async def act() -> None:
+            action()
 
-        self._run(start_flow())
+        asyncio.run_coroutine_threadsafe(act(), self._loop).result(LIMIT)
 
-    def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=30)
-
-    async def _close(self) -> None:
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
-        await self._cut(server_sees=True)
+
+    async def _close(self) -> None:
+        self._stop_listening()
+        self._cut(server_sees=True)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -181,7 +158,7 @@ class CuttingProxy:
         # One more turn of the loop: aborted transports close their sockets in it.
         await asyncio.sleep(0)
 
-    async def _cut(self, *, server_sees: bool) -> None:
+    def _cut(self, *, server_sees: bool) -> None:
         for link in list(self._links):
             if not link.client.transport.is_closing():
                 link.hidden = not server_sees
@@ -221,7 +198,7 @@ class CuttingProxy:
                     link.server.write(chunk)
                     await link.server.drain()
                 if trap is not None:
-                    await self._cut(server_sees=False)
+                    self._cut(server_sees=False)
                     trap.sprung.set()
             await self._flowing.wait()
             if not link.hidden and not link.server.transport.is_closing():
@@ -235,7 +212,7 @@ class CuttingProxy:
         """All that the client sends, then an empty chunk."""
         try:
             while chunk := await reader.read(65536):
-                self._sent += chunk
+                self.sent += chunk
                 chunks.put_nowait(chunk)
         except OSError:
             pass  # The client has gone.

@@ -26,7 +26,6 @@ TIME = "mcp-server-time==2026.10.19"
 OLD_TIME = "mcp-server-time==2025.9.25"
 GIT = "mcp-server-git==2026.10.19"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
-FASTMCP = "fastmcp==4.1.2"
 # Of the handshake era, and of both eras.
 TYPESCRIPT_SDKS = ("@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0")
 
@@ -86,14 +85,6 @@ def filesystem(*folders: str) -> tuple[str, list[str]]:
     The command and its arguments for `server-filesystem` over stdio.
     """
     return npx(), ["-y", FILESYSTEM, *folders]
-
-
-def uv_script(requirement: str, script: str, *options: str) -> tuple[str, list[str]]:
-    """
-    The command and its arguments for a script in an environment of its own that has the requirement.
-    """
-    environment = ["--no-project", "--isolated", "--python", sys.executable, "--with", requirement]
-    return uv(), ["run", "--quiet", *environment, *options, "python", script]
 
 
 def conformance_suite(folder: Path) -> list[str]:

@@ -170,24 +170,15 @@ class CallLog:
 
 
 class _Recorded:
-    """The call log's methods, on the server itself."""
+    """
+    What can be asked of the call log, on the server itself.
+    """
 
     log: CallLog
 
-    def calls(self, name: str | None = None) -> list[str]:
-        return self.log.calls(name)
-
-    def requests(self, method: str | None = None) -> list[str]:
-        return self.log.requests(method)
-
-    def pids(self) -> list[int]:
-        return self.log.pids()
-
-    def wait_for(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
-        self.log.wait_for(event, count, limit=limit)
-
-    async def wait_for_async(self, event: str, count: int = 1, *, limit: float = LIMIT) -> None:
-        await self.log.wait_for_async(event, count, limit=limit)
+    def __post_init__(self) -> None:
+        self.calls, self.requests, self.pids = self.log.calls, self.log.requests, self.log.pids
+        self.wait_for, self.wait_for_async = self.log.wait_for, self.log.wait_for_async
 
 
 @dataclass
@@ -210,14 +201,6 @@ class StdioServer(_Recorded):
 
         parameters = {"env": self.env, "cwd": self.cwd, "base_delay": 0.05, "max_delay": 0.2, **parameters}
         return StdioServerInfo(self.command, list(self.args), **parameters)
-
-    def parameters(self) -> Any:
-        """
-        The same for the MCP SDK.
-        """
-        from mcp import StdioServerParameters
-
-        return StdioServerParameters(command=self.command, args=self.args, env=self.env, cwd=self.cwd)
 
     def alive(self) -> list[int]:
         """
