@@ -87,6 +87,14 @@ def filesystem(*folders: str) -> tuple[str, list[str]]:
     return npx(), ["-y", FILESYSTEM, *folders]
 
 
+def uv_script(requirement: str, script: str, *options: str) -> tuple[str, list[str]]:
+    """
+    The command and its arguments for a script in an environment of its own that has the requirement.
+    """
+    environment = ["--no-project", "--isolated", "--python", sys.executable, "--with", requirement]
+    return uv(), ["run", "--quiet", *environment, *options, "python", script]
+
+
 def conformance_suite(folder: Path) -> list[str]:
     """
     The command of the conformance suite of the protocol, installed into the folder if it is not there yet.
