@@ -43,6 +43,7 @@ from mcp.types import (
     PaginatedRequestParams,
     TextContent,
     TextResourceContents,
+    ToolAnnotations,
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
@@ -183,6 +184,18 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
             message = "the token was refused"
             raise ToolError(message)
         return f"{text} (with a token of {len(token)} characters)"
+
+    @server.tool()
+    def big(size: int) -> CallToolResult:
+        """A text of that many characters."""
+        record("big", size=size)
+        return CallToolResult(content=[TextContent(type="text", text="x" * size)])
+
+    @server.tool(title="Read-only echo", annotations=ToolAnnotations(read_only_hint=True, idempotent_hint=True))
+    def readonly_echo(text: str) -> str:
+        """Say the same text back, changing nothing."""
+        record("readonly_echo", text=text)
+        return text
 
     @server.tool()
     def header(name: str, ctx: Context[Any, Any]) -> str | None:
