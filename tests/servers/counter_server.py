@@ -36,6 +36,7 @@ from mcp.server.mcpserver import Audio, Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.runner import serve_loop
 from mcp.types import (
+    BlobResourceContents,
     CallToolResult,
     Completion,
     EmbeddedResource,
@@ -137,6 +138,12 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         raise MCPError(-32050, f"refused: {message}", {"quoted": message})
 
     @server.tool()
+    def image() -> Image:
+        """A picture of one red pixel."""
+        record("image")
+        return Image(data=PNG, format="png")
+
+    @server.tool()
     def audio() -> Audio:
         """A sound of no length."""
         record("audio")
@@ -147,6 +154,14 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         """An embedded text."""
         record("resource")
         contents = TextResourceContents(uri="memo://note", text="a note", mime_type="text/plain")
+        return EmbeddedResource(type="resource", resource=contents)
+
+    @server.tool()
+    def blob() -> EmbeddedResource:
+        """An embedded file."""
+        record("blob")
+        data = base64.b64encode(b"%PDF-1.4\n%%EOF\n").decode()
+        contents = BlobResourceContents(uri="file:///report.pdf", blob=data, mime_type="application/pdf")
         return EmbeddedResource(type="resource", resource=contents)
 
     @server.tool()
@@ -184,6 +199,12 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
             message = "the token was refused"
             raise ToolError(message)
         return f"{text} (with a token of {len(token)} characters)"
+
+    @server.tool()
+    def nothing() -> CallToolResult:
+        """An empty result."""
+        record("nothing")
+        return CallToolResult(content=[])
 
     @server.tool()
     def big(size: int) -> CallToolResult:

@@ -91,7 +91,7 @@ class TestConstruction:
         assert raised.value.tool_name == "ad"
         assert "add" in raised.value.available_tools
         tool = MCPTool("subtract", COUNTER)
-        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*has 21 tools"):
+        with pytest.raises(MCPInvocationError, match=r"Failed to invoke Tool `subtract`: .*not found.*has 20 tools"):
             tool.invoke()
         tool.close()
 
