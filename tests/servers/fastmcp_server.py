@@ -10,15 +10,17 @@ A server written with FastMCP 4, importable as `tests.servers.fastmcp_server:ser
 Over HTTP it prints `PORT <n>` on stdout once it listens.
 """
 
-import argparse
-import asyncio
-import socket
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
-import uvicorn
 from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.elicitation import AcceptedElicitation
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.servers.counter_server import options_of_any_server, serve_http
 
 server = FastMCP("fastmcp", version="4.5.6", instructions="Greets.")
 
@@ -62,23 +64,11 @@ async def ask_name(ctx: Context) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
-    parser.add_argument("--port", type=int, default=0)
-    options = parser.parse_args()
+    options = options_of_any_server().parse_args()
     if options.transport == "stdio":
         server.run(transport="stdio", show_banner=False)
-        return
-
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    listener.bind(("127.0.0.1", options.port))
-    listener.listen(128)
-    print(f"PORT {listener.getsockname()[1]}", flush=True)
-    app = server.http_app(transport=options.transport)
-    config = uvicorn.Config(app, log_level="warning", timeout_keep_alive=60, timeout_graceful_shutdown=1)
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    else:
+        serve_http(server.http_app(transport=options.transport), options.port)
 
 
 if __name__ == "__main__":
