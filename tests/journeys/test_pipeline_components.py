@@ -126,10 +126,6 @@ async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
 
 
 def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
-    from mcp.server import (
-        MCPServer,  # not above, because stored pipelines import this module, and may not import the SDK
-    )
-
     source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
     source.write_documents([Document(content="the first note"), Document(content="something else")])
     # Not at the top: loading the pipeline below imports this module, and must not import the SDK.
