@@ -57,12 +57,6 @@ from haystack_integrations.tools.mcp.serving.calls import CallGuard, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from haystack_integrations.tools.mcp.serving.server import auth_provider, keys_for_workers
 
-sniffio: Any
-try:
-    import sniffio
-except ImportError:  # anyio does without it, too
-    sniffio = None
-
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 ServerFactory = Callable[[], "FastMCP[Any] | Awaitable[FastMCP[Any]]"]
@@ -271,17 +265,11 @@ def http_app(
 
         # It would cut event streams at the signal: most answers to calls are sent in one.
         AppStatus.enable_automatic_graceful_drain = False
-        if sniffio is not None:
-            # Otherwise each step of anyio has it find out which kind of loop this is. Not by its context variable: code
-            # in threads that get those could not call anyio.run.
-            sniffio.thread_local.name = "asyncio"
         try:
             with Stop(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
-            if sniffio is not None:
-                sniffio.thread_local.name = None
             AppStatus.enable_automatic_graceful_drain = True
             AppStatus.should_exit = False
 
