@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM = "direct", "floor", "ours", "ours-plain", "2.1.1"
 CLIENTS = (DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM)
-FASTMCP = "fastmcp"
-SERVERS = (FASTMCP, OURS)
-SUBJECTS = (*CLIENTS, FASTMCP)
+FASTMCP, HAYHOOKS = "fastmcp", "hayhooks"
+SERVERS = (FASTMCP, OURS, HAYHOOKS)
+SUBJECTS = (*CLIENTS, FASTMCP, HAYHOOKS)
 ALL_BRIDGES = (FLOOR, OURS, OURS_PLAIN, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
@@ -27,17 +27,6 @@ MANY_TOOLS = 1_000
 """How many tools a server has whose listing is measured."""
 LOAD_CLIENTS, LOAD_PLACES, LOAD_SECONDS = 64, 8, 0.2
 """How many clients call a pipeline at once, how many of their calls run at a time, and how long the pipeline takes."""
-PRAISE = """
-components:
-  prompt:
-    type: haystack.components.builders.prompt_builder.PromptBuilder
-    init_parameters:
-      template: Praise {{ what }}.
-      required_variables: [what]
-connections: []
-metadata: {}
-"""
-"""A pipeline that costs next to nothing."""
 CALLED_TOOLS = 3
 """`echo`, `sleep` and `big`, which every server has besides the generated tools."""
 
@@ -112,14 +101,14 @@ class Case:
     def connects(self) -> bool:
         """Whether the case measures connecting. All other cases share a connection that stays open."""
         return self.request["case"] in {
-            "warm_up_one", "warm_up_many", "warm_up_many_async", "warm_up_file", "single_tools", "toolset",
+            "warm_up_one", "warm_up_many", "warm_up_many_async", "warm_up_file", "warm_up_registry", "single_tools", "toolset",
             "cold_snapshot", "idle",
         }  # fmt: skip
 
     @property
     def compares(self) -> tuple[str, ...]:
         """The subjects that may have figures for it: ways to call servers, or to serve."""
-        return SERVERS if self.server == "served" else CLIENTS
+        return SERVERS if self.server == "served" or self.request["case"] == "serving" else CLIENTS
 
     @property
     def needs_new_process(self) -> bool:
@@ -158,6 +147,7 @@ def _single_calls() -> list[Case]:
     cases += [
         _call("call-sync-tool", "one call of a single MCPTool, stdio", {"case": "call", **single}, "stdio", 30, 50),
         _call("call-async-tool", "… async", {"case": "call_async", **single}, "stdio", 30, 50),
+        _call("call-ainvoke", "… through ainvoke", {"case": "call_async", **single, "via": "ainvoke"}, "stdio", 30, 50),
     ]
     for size, label, quick, full in ((10_000, "10 KB", 8, 12), (1_000_000, "1 MB", 2, 2)):
         for server, transport in (("stdio", "stdio"), ("http", "HTTP")):
@@ -319,6 +309,11 @@ def _connecting() -> list[Case]:
             subjects=(OURS, OURS_PLAIN), most={"against-slowest": 1.5},
         ),
         Case(
+            "warm-up-registry", "… the same servers in a registry, by one alias",
+            {"case": "warm_up_registry"}, Repeats(3), Repeats(7), "file",
+            subjects=(OURS, OURS_PLAIN), most={"against-slowest": 1.5},
+        ),
+        Case(
             "single-tools", f"{SINGLE_TOOLS} MCPTools of one server",
             {"case": "single_tools", "tools": [f"search_collection_0_{index}" for index in range(SINGLE_TOOLS)]},
             Repeats(2, upstream_rounds=0), Repeats(4, upstream_rounds=1), generated_tools=SINGLE_TOOLS,
@@ -359,6 +354,10 @@ def _idle() -> list[Case]:
         Case(
             f"idle-{IDLE_HTTP}-http", f"{IDLE_HTTP} idle sessions over HTTP, opened one after the other",
             server="idle-http", most={**most, "kilobytes": 350.0}, **common,
+        ),
+        Case(
+            f"idle-{IDLE_HTTP}-http-at-once", "… opened all at once",
+            server="idle-http", most={**most, "kilobytes": 350.0}, **{**common, "request": {"case": "idle", "at_once": True}},
         ),
     ]  # fmt: skip
 
@@ -413,12 +412,23 @@ TOOL_SEARCH = Case(
     subjects=(OURS,),
     most={"against-haystack": 3.0},
 )
+SERVING = Case(
+    "serving",
+    "one call of a served tool, and what serving costs beside FastMCP",
+    {"case": "serving"},
+    Repeats(1),
+    Repeats(3),
+    "none",
+    subjects=(OURS,),
+    most={"tool": 1.5, "pipeline": 1.6, "list-1000": 1.5, "yaml-start": 2.0},
+)
 
 
 def _served() -> list[Case]:
-    """The same client calls servers over HTTP: this package, and functions of FastMCP."""
+    """The same client calls servers over HTTP: this package, functions of FastMCP, and hayhooks."""
     common: dict[str, Any] = {"server": "served", "subjects": SERVERS}
-    at_most, of_calls = {FASTMCP: 1.5}, {FASTMCP: 1.2}
+    at_most = {FASTMCP: 1.5, HAYHOOKS: 1.0}
+    of_calls = {FASTMCP: 1.2, HAYHOOKS: 1.0}
     adding, praising = {"tool": "add", "arguments": {"a": 1, "b": 2}}, {"tool": "praise", "arguments": {"what": "tea"}}
     return [
         Case(
@@ -490,5 +500,5 @@ CASES = [
     *_single_calls(), *_concurrent_calls(), *_costless(), *_overheads(), *_agents(), *_hooks(), *_connecting(), *_toolsets(),
     *_snapshots(), *_idle(),
     TOOL_SEARCH, COLD_START, FIRST_WARM_UP,
-    *_served(), *_load(),
+    SERVING, *_served(), *_load(),
 ]  # fmt: skip

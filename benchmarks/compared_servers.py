@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""Starts the servers that are compared: this package, and FastMCP alone. Needs only the standard library."""
+"""Starts the servers that are compared: this package, FastMCP alone, and hayhooks. Needs only the standard library."""
 
 import socket
 import subprocess
@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cases import FASTMCP, OURS, PRAISE
+from cases import FASTMCP, HAYHOOKS, OURS
 from environments import BENCHMARKS, python_of
+from hayhooks_files import PRAISE, write_hayhooks_files
 
 STARTS_WITHIN = 120.0
-"""Seconds after which a server that does not listen is given up."""
+"""Seconds after which a server that does not listen is given up. The longest start takes about 20: 1,000 wrappers."""
 _POLL_INTERVAL = 0.005
 
 
@@ -43,14 +44,16 @@ def compared_server(subject: str, content: str, environment: dict[str, str]) -> 
         command = _command(subject, content, Path(folder), port)
         process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            env=environment,
+            env={**environment, "HAYHOOKS_LOG_LEVEL": "ERROR"},
         )  # fmt: skip
         try:
             if not _listens(process, port):
                 log.seek(0)
                 message = f"the server of {subject} does not listen: {log.read()[-2000:]}"
                 raise NoServerError(message)
-            yield {"url": f"http://127.0.0.1:{port}/mcp", "pid": process.pid}
+            # hayhooks redirects from the path without the slash.
+            path = "/mcp/" if subject == HAYHOOKS else "/mcp"
+            yield {"url": f"http://127.0.0.1:{port}{path}", "pid": process.pid}
         finally:
             process.terminate()
             try:
@@ -61,6 +64,10 @@ def compared_server(subject: str, content: str, environment: dict[str, str]) -> 
 
 
 def _command(subject: str, content: str, folder: Path, port: int) -> list[Any]:
+    if subject == HAYHOOKS:
+        write_hayhooks_files(folder, content)
+        program = python_of("hayhooks").with_name("hayhooks")
+        return [program, "mcp", "run", "--host", "127.0.0.1", "--port", port, "--pipelines-dir", folder]
     if subject == OURS and content == "yaml":
         file = folder / "praise.yaml"
         file.write_text(PRAISE)

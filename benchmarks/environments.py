@@ -5,7 +5,7 @@
 """
 The virtual environments of the subjects.
 
-They are separate ones, because this package and 2.1.1 have the same import path.
+They are separate ones, because this package and 2.1.1 have the same import path, and hayhooks needs an older SDK.
 """
 
 import hashlib
@@ -27,6 +27,8 @@ COMMON = ["haystack-ai>=3,<4", "mcp>=2.3,<3", "psutil"]
 """The environments of both bridges get the same versions of these and of their dependencies."""
 EXTRAS = ("cli", "fast", "serve")
 """Those of this package that are measured."""
+HAYHOOKS = ["hayhooks[mcp]==2.1.0", "haystack-ai>=3,<4"]
+"""It needs the SDK in version 1."""
 
 
 def python_of(name: str) -> Path:
@@ -76,12 +78,13 @@ def _metadata() -> dict[str, Any]:
     return project
 
 
-def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
+def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool) -> None:
     """
     Build the environments that are missing or out of date.
 
     :param ours_path: Import this package from this folder instead of installing the checkout.
     :param upstream: Whether to build the environment of mcp-haystack 2.1.1, too.
+    :param hayhooks: Whether to build the environment of hayhooks, too.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
     # Editable, so that changes of the code do not require a new environment.
@@ -94,6 +97,8 @@ def build_environments(*, ours_path: Path | None, upstream: bool) -> None:
         ]
     )
     _build("ours", [*package, *COMMON], made_from=json.dumps(_metadata()) if ours_path is None else "")
+    if hayhooks:
+        _build("hayhooks", HAYHOOKS, made_from="")
     if not upstream:
         return
     apart = [part for name in ("aiohttp", "mcp-haystack", "uvloop") for part in ("--exclude", name)]
@@ -110,5 +115,7 @@ def describe_environments() -> dict[str, str]:
         "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"
     )
     return {
-        name: _run(python_of(name), "-c", code).strip() for name in ("ours", "upstream") if python_of(name).exists()
+        name: _run(python_of(name), "-c", code).strip()
+        for name in ("ours", "upstream", "hayhooks")
+        if python_of(name).exists()
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, OURS, OURS_PLAIN, SERVERS, SUBJECTS, UPSTREAM, Case, Ratio
+from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_PLAIN, SERVERS, SUBJECTS, UPSTREAM, Case, Ratio
 
 
 @dataclass
@@ -101,6 +101,10 @@ class Report:
             "threads": ("… threads more than for one of them", ""),
             "kilobytes": ("… memory for each", "KB"),
             "wake-ups": ("… wake-ups of each in a second", "/s"),
+            "tool": ("… a call of a tool, divided by one of plain FastMCP", "x"),
+            "pipeline": ("… a call of a pipeline, divided by one of plain FastMCP", "x"),
+            "list-1000": ("… a listing of 1,000 tools, divided by one of plain FastMCP", "x"),
+            "yaml-start": ("… a start from YAML, divided by one of plain FastMCP", "x"),
             "throughput": ("… their throughput, divided by what the pool allows", "x"),
             "held-up": ("… the longest call of another session meanwhile", "s"),
             "failed": ("… calls that failed", ""),
@@ -193,7 +197,7 @@ class Report:
                 {
                     **asdict(row),
                     "median": {subject: row.typical(subject) for subject in row.rounds},
-                    "ratio": {to: row.ratio(OURS, to) for to in (FLOOR, UPSTREAM, FASTMCP)},
+                    "ratio": {to: row.ratio(OURS, to) for to in (FLOOR, UPSTREAM, FASTMCP, HAYHOOKS)},
                 }
                 for row in self.rows.values()
             ],
@@ -210,7 +214,7 @@ class Report:
                 (OURS_PLAIN, FLOOR),
                 (OURS, UPSTREAM),
             ),
-            SERVERS: ((OURS, FASTMCP),),
+            SERVERS: ((OURS, FASTMCP), (OURS, HAYHOOKS)),
         }
         return "\n\n".join(
             self._table_of(rows, compares, pairs, tolerance)

@@ -33,6 +33,7 @@ from cases import (
     DIRECT,
     FILE_SERVERS,
     FLOOR,
+    HAYHOOKS,
     IDLE_HTTP,
     IDLE_STDIO,
     OURS,
@@ -168,7 +169,7 @@ class Run:
         self._environment = environment
         # Only for our subjects, because 2.1.1 has the same import path.
         ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
-        self._environments = {subject: environment if subject == UPSTREAM else ours for subject in subjects}
+        self._environments = {subject: environment if subject in (UPSTREAM, HAYHOOKS) else ours for subject in subjects}
         self._workers = {
             subject: Worker(subject, self._environments[subject], log) for subject in subjects if subject in WORKERS
         }
@@ -322,7 +323,9 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{case.name:28} {case.title}" for case, _ in cases))
         return 0
-    build_environments(ours_path=options.ours_path, upstream=UPSTREAM in options.subjects)
+    build_environments(
+        ours_path=options.ours_path, upstream=UPSTREAM in options.subjects, hayhooks=HAYHOOKS in options.subjects
+    )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["HAYSTACK_TELEMETRY_ENABLED"] = "False"
     # Use compiled modules, as users do, but keep them out of the checkout.

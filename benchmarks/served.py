@@ -9,14 +9,17 @@ An MCP server over HTTP of what is compared: this package, or FastMCP alone, whe
     python served.py fastmcp many 8000        # 1,000 tools
     python served.py ours load 8000           # the tool, and a pipeline of 0.2 s, 8 calls at a time
     python served.py fastmcp yaml 8000        # the pipeline, loaded from its YAML
+
+hayhooks serves the same from the folders of hayhooks_files.py.
 """
 
 import argparse
 import time
 from typing import Any
 
-from cases import LOAD_PLACES, LOAD_SECONDS, MANY_TOOLS, PRAISE
+from cases import LOAD_PLACES, LOAD_SECONDS, MANY_TOOLS
 from fastmcp import FastMCP
+from hayhooks_files import PRAISE
 from haystack import Pipeline, component
 from haystack.tools import Tool, Toolset
 

@@ -159,6 +159,17 @@ class HaystackSubject(Subject):
         self._package.warm_up_toolsets(toolsets)
         return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
 
+    def open_registry(self, targets: list[Target]) -> Session:
+        """Connect to several servers by an alias of a registry; the last of them may be down."""
+        package = self._package
+        providers = {f"server{number}": self._server_info(target) for number, target in enumerate(targets)}
+        *_, last = providers
+        providers[last] = package.MCPToolset(providers[last], required=False)
+        registry = package.MCPRegistry(providers, [package.ToolConfig("all", list(providers), prefix="always")])
+        toolset = registry.toolset("all")
+        toolset.warm_up()
+        return _ToolSession(toolset, list(toolset))
+
     def open_search(self, targets: list[Target]) -> tuple[Any, list[Any]]:
         """Index the tools of several servers, each with its name as prefix; give the toolset and the tools, too."""
         toolsets = [
@@ -199,6 +210,19 @@ class HaystackSubject(Subject):
         tools = [self._package.MCPTool(name=name, server_info=info) for name in tool_names]
         warm_up_tools(tools)
         return [_ToolSession(tool, [tool]) for tool in tools]
+
+
+class AinvokeSubject(HaystackSubject):
+    """The same, but asynchronous calls use the documented `MCPTool.ainvoke`."""
+
+    def open_tool(self, target: Target, tool_name: str) -> Session:
+        session = super().open_tool(target, tool_name)
+        (tool,) = session.tools()
+        if not self._ours:
+            message = "2.1.1 awaits a session of another loop, so with a real server the call never returns"
+            raise NotSupportedError(message)
+        session.call_async = lambda _, arguments: lambda: tool.ainvoke(**arguments)  # type: ignore[method-assign]
+        return session
 
 
 class _BackgroundLoop:

@@ -47,7 +47,7 @@ class Worker:
     def __init__(self, subject_name: str) -> None:
         # Imported here, because --without-fast must take effect before any of these imports.
         import psutil
-        from subjects import DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
+        from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
 
         self.not_supported = NotSupportedError
         self._psutil = psutil
@@ -55,11 +55,12 @@ class Worker:
         self._open: dict[str, Any] = {}
         self._runner = asyncio.Runner()
         if subject_name == "direct":
-            self._subject = DirectSubject(self._runner)
+            self._subject = self._ainvoke_subject = DirectSubject(self._runner)
         elif subject_name == "floor":
-            self._subject = FloorSubject()
+            self._subject = self._ainvoke_subject = FloorSubject()
         else:
-            self._subject = HaystackSubject(ours=subject_name == "ours")
+            ours = subject_name == "ours"
+            self._subject, self._ainvoke_subject = HaystackSubject(ours=ours), AinvokeSubject(ours=ours)
 
     def answer(self, request: Request) -> Answer:
         """Measure the case of a request."""
@@ -80,8 +81,10 @@ class Worker:
             target, tool_name = request["target"], request.get("tool", "")
             if via == "toolset":
                 session = self._subject.open(target)
-            else:
+            elif via == "tool":
                 session = self._subject.open_tool(target, tool_name)
+            else:
+                session = self._ainvoke_subject.open_tool(target, tool_name)
             self._open[key] = (session,)
         return self._open[key][0]
 
@@ -151,7 +154,7 @@ class Worker:
         return {"seconds": statistics.median(times), "figures": self._cpu_of(request, cpu, request["n"])}
 
     def measure_listing(self, request: Request) -> Answer:
-        """The median of `n` listings of all tools, one after another."""
+        """The median of `n` listings of all tools, one after another. hayhooks lists tools of its own, too."""
         list_tools = self._session(request).list_tools()
 
         async def measure() -> list[float]:
@@ -326,6 +329,19 @@ class Worker:
             raise ValueError(message)
         return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
 
+    def measure_warm_up_registry(self, request: Request) -> Answer:
+        """Warm up the same servers as an alias of a registry, and before that the slowest, the first, alone."""
+        slowest = self.measure_warm_up_one({"target": request["targets"][0]})["seconds"]
+        begin = perf_counter()
+        session = self._subject.open_registry(request["targets"])
+        seconds = perf_counter() - begin
+        count = len(session.tools())
+        session.close()
+        if count != len(request["targets"]) - 1:
+            message = f"the alias has {count} tools"
+            raise ValueError(message)
+        return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
+
     def measure_tool_search(self, request: Request) -> Answer:
         """Searches, in turns with those of Haystack's own toolset, which does not look for changes."""
         from haystack.tools import SearchableToolset
@@ -382,7 +398,10 @@ class Worker:
         gc.collect()
         threads, memory = self._process.num_threads(), self._process.memory_info().rss
         begin = perf_counter()
-        sessions += [self._subject.open(target) for target in rest]
+        if request.get("at_once"):
+            sessions += self._subject.open_many(rest)
+        else:
+            sessions += [self._subject.open(target) for target in rest]
         seconds = perf_counter() - begin
         gc.collect()
         sleep(_SETTLED)
