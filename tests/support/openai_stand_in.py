@@ -30,9 +30,10 @@ class OpenAIStandIn:
             def do_POST(self) -> None:
                 request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 answer = stand_in.answer(request)
-                body = json.dumps(answer).encode()
+                is_stream = request.get("stream", False)
+                body = (_events(answer) if is_stream else json.dumps(answer)).encode()
                 self.send_response(200)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", "text/event-stream" if is_stream else "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -77,3 +78,21 @@ class OpenAIStandIn:
             {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
             for number, (name, arguments) in enumerate(self.calls)
         ]
+
+
+def _events(answer: dict[str, Any]) -> str:
+    """
+    The answer word by word, as OpenAI streams it.
+    """
+    (choice,) = answer["choices"]
+    message = choice["message"]
+    deltas: list[dict[str, Any]] = [{"role": "assistant"}]
+    deltas += [{"content": f"{word} "} for word in (message["content"] or "").split(" ")] if message["content"] else []
+    if deltas[-1].get("content"):
+        deltas[-1] = {"content": deltas[-1]["content"][:-1]}
+    deltas += [{"tool_calls": [{"index": n, **call}]} for n, call in enumerate(message.get("tool_calls") or [])]
+    chunks = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    chunks.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]})
+    head = {**answer, "object": "chat.completion.chunk", "usage": None}
+    lines = [f"data: {json.dumps({**head, 'choices': [chunk]})}" for chunk in chunks]
+    return "\n\n".join([*lines, "data: [DONE]", ""])
