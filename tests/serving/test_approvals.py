@@ -155,6 +155,15 @@ async def test_whoever_does_not_approve_rejects(era: str, action: Any):
     assert (result.structured_content or {})["answer"] == "Done."
 
 
+@rows(
+    ("action", "approve"),
+    [("decline", True), ("cancel", True), ("accept", "true"), ("accept", 1), ("accept", ["yes"])],
+)
+def test_what_is_not_clearly_an_approval_is_none(action: Any, approve: Any):
+    answer = types.ElicitResult(action=action, content={"approve": approve})
+    assert not Question("key", "Pay?").verdict(answer).approved
+
+
 @ERAS
 async def test_a_strategy_that_would_ask_at_a_console_asks_the_client(era: str):
     console = hitl.BlockingConfirmationStrategy(
