@@ -186,7 +186,10 @@ def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[s
     assert message in str(caught.value)
 
 
-@rows("bearer_token", ["sk-s3cret", "Bearer s3cret", "sk:s3cret", "user_s3cret:word", "s3cret.a:s3cret", "", b"s3cret"])
+@rows(
+    "bearer_token",
+    ["sk-s3cret", "Bearer s3cret", "sk:s3cret", "user_s3cret:word", "s3cret.a:s3cret", "token:s3cret", "", b"s3cret"],
+)
 def test_a_bearer_token_in_place_of_an_auth_is_not_repeated(bearer_token: Any) -> None:
     with pytest.raises(ValueError, match="bearer token as `token=`") as caught:
         info = StreamableHttpServerInfo(URL, auth=bearer_token)
