@@ -86,12 +86,13 @@ def test_ctrl_c_cancels_the_call_and_closes_the_server(sdk_stdio_server: StdioSe
     server.wait_until_gone()
 
 
-def test_a_terminated_command_closes_the_server(sdk_stdio_server: StdioServerFactory) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_terminated_command_closes_the_server(sdk_stdio_server: StdioServerFactory, number: int) -> None:
     server = sdk_stdio_server()
     with Terminal("call", command_line(server), "sleep", "seconds=60", "--timeout", "100") as terminal:
         server.wait_for("sleep", limit=LIMIT)
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.end().code == 128 + signal.SIGTERM
+        terminal.process.send_signal(number)
+        assert terminal.end().code == 128 + number
     server.wait_until_gone()
 
 

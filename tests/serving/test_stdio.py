@@ -88,6 +88,37 @@ def test_the_process_ends_within_the_grace_period_whatever_its_calls_do(served: 
     assert "The grace period is over" in served.errors
 
 
+def test_a_server_that_fails_while_stdin_ends_leaves_the_process_to_whoever_catches_the_error() -> None:
+    program = """
+import threading
+from contextlib import asynccontextmanager
+
+import anyio
+from fastmcp import FastMCP
+from haystack_integrations.tools.mcp.serving import run_server
+
+watchdogs = []
+
+@asynccontextmanager
+async def fail_at_the_end_of_stdin(server):
+    while not watchdogs:
+        await anyio.sleep(0.01)
+        watchdogs.extend(each for each in threading.enumerate() if each.name == "mcp-serving-watchdog")
+    raise InterruptedError
+    yield
+
+try:
+    run_server(FastMCP("Failing", lifespan=fail_at_the_end_of_stdin), grace_period=1.0)
+except InterruptedError:
+    watchdogs[0].join()
+    print("went on")
+"""
+    command = [sys.executable, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with PreparedProcess(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        assert process.stdout.read() == b"went on\n"
+
+
 def test_a_client_that_closes_stdin_abandons_its_calls(patient: ServedProcess) -> None:
     patient.shake_hands()
     patient.call(1, "wait", seconds=600)

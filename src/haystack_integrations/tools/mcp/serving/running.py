@@ -23,7 +23,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from ipaddress import ip_address
@@ -99,7 +98,7 @@ class Stop:
     The order to stop: given once, by a signal or by the end of stdin.
 
     From then on the process has `grace_period` seconds. If it has not ended by then, because a thread is still busy
-    that nobody can interrupt, it is ended with `os._exit`.
+    that nobody can interrupt, it is ended with `os._exit`; not after an error, which its caller may have caught.
     """
 
     def __init__(self, grace_period: float, wind_down: Callable[[float], Coroutine[Any, Any, None]]) -> None:
@@ -112,6 +111,7 @@ class Stop:
         self.grace_period = grace_period
         self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _LONGEST_CLOSING)
         self.requested = False
+        self._has_failed = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._wind_down = wind_down
         # Not collected before it is done.
@@ -144,10 +144,8 @@ class Stop:
 
         :param with_others: Whether the handlers that there were before are called, too.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        previous = {int(number): signal.getsignal(number) for number in _STOP_SIGNALS}
+        numbers = _STOP_SIGNALS if threading.current_thread() is threading.main_thread() else ()
+        previous = {int(number): signal.getsignal(number) for number in numbers}
 
         def handle(number: int, frame: FrameType | None) -> None:
             if self.requested and number == signal.SIGINT:
@@ -158,11 +156,14 @@ class Stop:
             if with_others and callable(before) and before is not signal.default_int_handler:
                 before(number, frame)
 
-        for number in _STOP_SIGNALS:
+        for number in numbers:
             signal.signal(number, handle)
         looking = self._loop.create_task(_look_for_signals())
         try:
             yield
+        except BaseException:
+            self._has_failed.set()
+            raise
         finally:
             looking.cancel()
             # What comes while the process winds up is part of the same order.
@@ -173,7 +174,8 @@ class Stop:
     def _watch(self, reason: str) -> None:
         # Logged here: a signal handler may have interrupted a thread that was writing to the log.
         logger.info("Stopping: {reason}. Running calls have {seconds} s.", reason=reason, seconds=self.time_for_calls)
-        time.sleep(self.grace_period)
+        if self._has_failed.wait(self.grace_period):
+            return
         busy = [thread.name for thread in threading.enumerate() if not thread.daemon]
         logger.warning("The grace period is over. Ending the process with these threads: {threads}", threads=busy)
         for stream in (sys.stdout, sys.stderr):
