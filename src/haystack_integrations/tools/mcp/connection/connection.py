@@ -485,19 +485,21 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return await call.run()
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        self._holds.enter()
+        self._holds.calls.add(body)
         try:
             return self._executor(body).run(body, self._longest_wait, has_limit=True)
         finally:
-            if self._holds.leave():
+            self._holds.calls.discard(body)
+            if self._holds.is_to_be_closed and self._holds.closes_after_call():
                 self._leave()
 
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        self._holds.enter()
+        self._holds.calls.add(body)
         try:
             return await self._executor(body).run_async(body, self._longest_wait, has_limit=True)
         finally:
-            if self._holds.leave():
+            self._holds.calls.discard(body)
+            if self._holds.is_to_be_closed and self._holds.closes_after_call():
                 self._leave()
 
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:

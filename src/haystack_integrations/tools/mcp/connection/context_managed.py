@@ -48,10 +48,10 @@ class Holds:
         """
         Initialize the Holds. Nobody uses the object yet.
         """
-        self._count = 0
-        # Calls of tools note themselves here, by one step of the set that takes no lock.
+        self._blocks = 0
+        # Calls note themselves here, by one step of the set that takes no lock.
         self.calls: set[object] = set()
-        # A call looks at it once it has left: if whoever sets it still sees the call, the call finds it set.
+        # A call looks at it once it has left.
         self.is_to_be_closed: bool = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
         self._outer: list[Holds] = []
@@ -67,22 +67,20 @@ class Holds:
 
     def enter(self) -> None:
         """
-        Count one more user.
+        Count one more `with` block.
         """
         with _lock:
-            self._count += 1
+            self._blocks += 1
 
-    def leave(self, *, ends_block: bool = False) -> bool:
+    def leave(self) -> bool:
         """
-        Count one user less.
+        Count one `with` block less.
 
-        :param ends_block: Whether it was a `with` block.
         :returns: Whether the object is to be closed now.
         """
         with _lock:
-            self._count -= 1
-            self.is_to_be_closed |= ends_block
-            return self.is_to_be_closed and self._closes_now()
+            self._blocks -= 1
+            return self._closes_now()
 
     def closes_after_call(self) -> bool:
         """
@@ -100,7 +98,6 @@ class Holds:
         :returns: Whether it is to be closed now.
         """
         with _lock:
-            self.is_to_be_closed = True
             return self._closes_now()
 
     @property
@@ -108,10 +105,11 @@ class Holds:
         """
         Whether somebody uses the object now.
         """
-        return self._count > 0 or bool(self.calls) or any(outer.is_held for outer in self._outer)
+        return self._blocks > 0 or bool(self.calls) or any(outer.is_held for outer in self._outer)
 
     def _closes_now(self) -> bool:
-        # It is to be closed: now, or as soon as nobody uses it any more.
+        # Set before it looks for calls, so that one that it still sees finds it set after leaving.
+        self.is_to_be_closed = True
         self.is_to_be_closed = self.is_held
         return not self.is_to_be_closed
 
@@ -165,7 +163,7 @@ class ContextManaged:
         try:
             yield
         except BaseException:
-            if self._holds.leave(ends_block=True):
+            if self._holds.leave():
                 self._leave()
             raise
 
@@ -193,7 +191,7 @@ class ContextManaged:
         """
         Close it, unless somebody else uses it.
         """
-        if self._holds.leave(ends_block=True):
+        if self._holds.leave():
             self._close_unused()
 
     async def __aenter__(self) -> Self:
@@ -212,7 +210,7 @@ class ContextManaged:
         """
         Close it without blocking the event loop, unless somebody else uses it.
         """
-        if self._holds.leave(ends_block=True):
+        if self._holds.leave():
             await self._close_unused_async()
 
 

@@ -273,6 +273,10 @@ class SessionState(Enum):
     CLOSED = auto()
 
 
+# While a session is opened, its client may call tools already.
+TAKES_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
+
+
 class SessionLife:
     """
     The life of one session: its state, and why it ended.
@@ -296,8 +300,6 @@ class SessionLife:
         :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
         """
         self.state: SessionState = SessionState.NEW
-        # Whether it takes calls. While it is opened, its client may call tools already.
-        self.is_open: bool = False
         self.reason: str | None = None
         # Set when the session is to be closed.
         self.over: asyncio.Event = asyncio.Event()
@@ -316,6 +318,13 @@ class SessionLife:
         self.heard_at = monotonic()
 
     @property
+    def is_open(self) -> bool:
+        """
+        Whether the session takes calls.
+        """
+        return self.state in TAKES_CALLS
+
+    @property
     def loss(self) -> str | None:
         """
         Why the session ended by itself, or None: it did not, or the reason is not known yet.
@@ -330,7 +339,7 @@ class SessionLife:
         """
         if self.state is SessionState.CLOSED:
             raise asyncio.CancelledError
-        self.state, self.is_open = SessionState.OPENING, True
+        self.state = SessionState.OPENING
         self.reason = None
         self.over.clear()
 
@@ -352,7 +361,7 @@ class SessionLife:
         if before is SessionState.OPENING and state is SessionState.DRAINING:
             state = SessionState.LOST  # there are no calls
         if before not in (SessionState.LOST, SessionState.CLOSED):
-            self.state, self.is_open = state, False
+            self.state = state
         if before is SessionState.LOST and state is SessionState.CLOSED:
             reason = None  # that it is closed now does not say why it was lost
         is_new = self.reason is None and reason is not None

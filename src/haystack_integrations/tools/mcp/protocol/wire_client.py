@@ -40,6 +40,7 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
 )
 from haystack_integrations.tools.mcp.protocol.exchange import (
     CLOSED_DURING_CALL,
+    TAKES_CALLS,
     CallDidNotRunError,
     Exchange,
     LostError,
@@ -470,7 +471,7 @@ class WireClient(MCPClient):
 
         :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
         """
-        if self._channel is None or not self.life.is_open:
+        if self._channel is None or self.life.state not in TAKES_CALLS:
             if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
                 raise not_connected()
             # What is not written to a dead server's pipe has not run for sure.
