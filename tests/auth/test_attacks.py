@@ -114,7 +114,7 @@ def test_a_connection_goes_to_the_address_that_was_checked(server, monkeypatch):
     moved = {"resource": server.url, "authorization_servers": [issuer]}
     answers = {RESOURCE: moved, METADATA: {**metadata, **members}}
     server.tamper = lambda path, body: JSONResponse(answers[path]) if path in answers else None
-    server.answer = {"iss": issuer}
+    server.issuer = issuer
     with MCPConnection(info(server.url)) as connection:
         assert said(connection) == "alice"
     assert "/token" in server.paths

@@ -17,7 +17,13 @@ from urllib.parse import parse_qs, urlsplit
 import anyio.to_thread
 import httpx2
 import pytest
+from fastmcp import FastMCP
+from fastmcp.server.auth import OAuthProxy
+from fastmcp.server.auth.providers.debug import DebugTokenVerifier
 from haystack.utils import Secret
+from key_value.aio.stores.memory import MemoryStore
+from mcp.shared.auth import OAuthClientInformationFull
+from starlette.responses import Response
 
 from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
@@ -33,6 +39,7 @@ from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, InMemoryTokenStorage, MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
+from tests.support.reachable import AppThread
 from tests.support.rows import rows
 from tests.support.token_network import BACK, TokenNetwork, basic
 from tests.support.waiting import LIMIT
@@ -51,11 +58,38 @@ def test_a_person_allows_the_access_once_for_a_whole_session(kind: Any, transpor
 def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(server: OAuthServer) -> None:
     async def allow_and_break(login: MCPLoginRequest) -> None:
         await allow(login)
-        server.breaks_with_token = True
+        server.tamper = lambda path, body: Response(status_code=500) if path == "/mcp" else None
 
     with pytest.raises(MCPConnectionError) as caught, MCPConnection(info(server, redirect_handler=allow_and_break)):
         pass
-    assert str(caught.value).endswith("/mcp: it answered with HTTP 500 Internal Server Error.")
+    assert "it answered with HTTP 500 Internal Server Error." in str(caught.value)
+    assert "log in" not in str(caught.value).lower()
+
+
+def test_a_person_logs_in_through_the_proxy_of_fastmcp_before_a_server_that_registers_no_clients(server):
+    # The client of the proxy is known there.
+    served, known = AppThread(), {"client_id": "proxy", "client_secret": "the proxy's secret"}
+    proxy = OAuthProxy(
+        upstream_authorization_endpoint=f"{server.origin}/authorize",
+        upstream_token_endpoint=f"{server.origin}/token",
+        upstream_client_id=known["client_id"],
+        upstream_client_secret=known["client_secret"],
+        token_verifier=DebugTokenVerifier(lambda token: token in server.provider.access, scopes=["use"]),
+        base_url=served.origin,
+        token_endpoint_auth_method="client_secret_post",
+        client_storage=MemoryStore(),
+        jwt_signing_key="a key for tests only",
+        require_authorization_consent=False,
+    )
+    method = {"token_endpoint_auth_method": "client_secret_post", "scope": "use write"}
+    back = [f"{served.origin}/auth/callback"]
+    server.provider.clients["proxy"] = OAuthClientInformationFull(redirect_uris=back, **known, **method)
+    proxied = FastMCP("proxied", auth=proxy)
+    proxied.tool(lambda: "welcome", name="whoami")
+    served.app = proxied.http_app()
+    with served, MCPConnection(info(f"{served.origin}/mcp")) as connection:
+        assert said(connection) == "welcome"
+    assert (server.count["authorizations"], server.count["registrations"]) == (1, 0)
 
 
 async def allow_slowly(login: MCPLoginRequest) -> None:

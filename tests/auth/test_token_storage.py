@@ -21,6 +21,7 @@ from haystack.utils import Secret
 from key_value.aio.stores.filetree import FileTreeStore
 from key_value.aio.stores.memory import MemoryStore
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from starlette.responses import JSONResponse
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError, MCPConnection, mcp_request_context
 from haystack_integrations.tools.mcp.auth import token_storage
@@ -102,7 +103,8 @@ def test_a_hundred_calls_with_an_expired_token_refresh_it_once_and_a_refused_ref
         answers = together([lambda: said(connection)] * 100)
         assert {future.result(60) for future in answers} == {"alice"}
         assert (server.count["refreshes"], server.count["authorizations"]) == (1, 1)
-        server.refuses_refresh = True
+        refusal = JSONResponse({"error": "invalid_grant"}, 400)
+        server.tamper = lambda path, body: refusal if b"grant_type=refresh_token" in body else None
         server.provider.access.clear()
         assert said(connection) == "alice"
     assert (server.count["refreshes"], server.count["authorizations"]) == (1, 2)

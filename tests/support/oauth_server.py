@@ -5,18 +5,16 @@
 """
 An MCP server over HTTP in this process that is protected by an authorization server: that of the MCP SDK.
 
-People log in at a page with a button, as `allow` does without a browser.
+Whoever opens its page allows the access, as `allow` does without a browser.
 """
 
 import asyncio
-import html
-import re
 import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx2
 from mcp.server.auth.middleware.auth_context import get_access_token
@@ -25,15 +23,13 @@ from mcp.server.auth.provider import (
     AuthorizationCode,
     AuthorizationParams,
     RefreshToken,
-    TokenError,
     construct_redirect_uri,
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import Response
 
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.support import secrecy
@@ -42,6 +38,9 @@ from tests.support.waiting import LIMIT
 
 # Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
 Tamper = Callable[[str, bytes], "Response | None"]
+
+# Who opens the page of the authorization server.
+_subject: ContextVar[str] = ContextVar("subject")
 
 
 class OAuthProvider:
@@ -52,7 +51,6 @@ class OAuthProvider:
     def __init__(self, server: "OAuthServer") -> None:
         self.server = server
         self.clients: dict[str, OAuthClientInformationFull] = {}
-        self.logins: dict[str, tuple[OAuthClientInformationFull, AuthorizationParams]] = {}
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, RefreshToken] = {}
@@ -66,12 +64,6 @@ class OAuthProvider:
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         self.server.count["authorizations"] += 1
-        login = secrets.token_urlsafe(16)
-        self.logins[login] = client, params
-        return f"{self.server.origin}/login?login={login}"
-
-    def allow(self, login: str, subject: str) -> str:
-        client, params = self.logins.pop(login)
         code = f"code-{secrets.token_urlsafe(24)}"
         self.server.issued.add(code)
         self.codes[code] = AuthorizationCode(
@@ -83,99 +75,72 @@ class OAuthProvider:
             redirect_uri=params.redirect_uri,
             redirect_uri_provided_explicitly=params.redirect_uri_provided_explicitly,
             resource=params.resource,
-            subject=subject,
+            subject=_subject.get(),
         )
-        answer: dict[str, str | None] = {"code": code, "state": params.state, "iss": self.server.origin}
-        answer.update(self.server.answer)
+        answer = {"code": code, "state": params.state, "iss": self.server.issuer or self.server.origin}
         return construct_redirect_uri(str(params.redirect_uri), **answer)
 
     async def load_authorization_code(self, client: OAuthClientInformationFull, code: str) -> AuthorizationCode | None:
         return self.codes.get(code)
 
-    def _issue(self, client_id: str, scopes: list[str], resource: str | None, subject: str | None) -> OAuthToken:
+    def _issue(self, grant: AuthorizationCode | RefreshToken, scopes: list[str]) -> OAuthToken:
         token, refresh = f"access-{secrets.token_urlsafe(24)}", f"refresh-{secrets.token_urlsafe(24)}"
         self.server.issued |= {token, refresh}
-        self.server.count[f"tokens of {subject}"] += 1
+        self.server.count[f"tokens of {grant.subject}"] += 1
         granted = sorted(set(scopes) | {"use"})
-        self.access[token] = AccessToken(
-            token=token,
-            client_id=client_id,
-            scopes=granted,
-            expires_at=int(time.time() + self.server.lifetime + 1),
-            resource=resource,
-            subject=subject,
-        )
-        self.refresh[refresh] = RefreshToken(
-            token=refresh, client_id=client_id, scopes=granted, resource=resource, subject=subject
-        )
-        return OAuthToken(
-            access_token=token,
-            expires_in=self.server.lifetime,
-            refresh_token=refresh,
-            scope=" ".join(granted),
-        )
+        whose = {"client_id": grant.client_id, "scopes": granted, "resource": grant.resource, "subject": grant.subject}
+        expires_at = int(time.time() + self.server.lifetime + 1)
+        self.access[token] = AccessToken(token=token, expires_at=expires_at, **whose)
+        self.refresh[refresh] = RefreshToken(token=refresh, **whose)
+        lifetime = self.server.lifetime
+        return OAuthToken(access_token=token, expires_in=lifetime, refresh_token=refresh, scope=" ".join(granted))
 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, code: AuthorizationCode
     ) -> OAuthToken:
         del self.codes[code.code]
-        return self._issue(client.client_id, code.scopes, code.resource, code.subject)
+        return self._issue(code, code.scopes)
 
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
-        found = self.refresh.get(refresh_token)
-        if found is None:
-            self.server.count["refused refreshes"] += 1
-        return found
+        return self.refresh.get(refresh_token)
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        if self.server.refuses_refresh:
-            raise TokenError("invalid_grant", "the refresh token was revoked")
         # Rotated: who comes second with the same one is refused.
         del self.refresh[refresh_token.token]
         await asyncio.sleep(self.server.refresh_takes)
         self.server.count["refreshes"] += 1
         self.server.count[f"refreshes of {refresh_token.subject}"] += 1
-        return self._issue(client.client_id, scopes, refresh_token.resource, refresh_token.subject)
+        return self._issue(refresh_token, scopes)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         found = self.access.get(token)
         return found if found is not None and (found.expires_at or 0) > time.time() else None
 
     async def revoke_token(self, token: Any) -> None:
-        self.server.count[f"revoked {type(token).__name__}"] += 1
         self.access.pop(token.token, None)
         self.refresh.pop(token.token, None)
 
 
 class OAuthServer(AppThread):
     """
-    `whoami()` tells whose token came with the call, `write()` needs the scope `write`, and `leak()` quotes the token.
+    `whoami()` tells whose token came with the call, and `write()` needs the scope `write`.
 
     `count` has what happened; `calls` whose calls came, with the name that each was made for; `issued` every secret.
     """
 
-    def __init__(
-        self,
-        *,
-        transport: str = "streamable-http",
-        revokes: bool = False,
-    ) -> None:
+    def __init__(self, *, transport: str = "streamable-http", revokes: bool = False) -> None:
         super().__init__(self._serve)
         self.count: Counter[str] = Counter()
         self.calls: list[tuple[str, str]] = []
         self.issued: set[str] = set()
         secrecy.issued.append(self.issued)
-        # What the answer to the browser has in place of what is right.
-        self.answer: dict[str, str | None] = {}
+        # What the answer to the browser says, if not what is right.
+        self.issuer = ""
         self.lifetime = 3600
-        self.refuses_refresh = False
         self.refresh_takes = 0.0
-        # Requests with a token are answered with 500.
-        self.breaks_with_token = False
         self.tamper: Tamper = lambda path, body: None
-        # Path and query of each request.
         self.paths: list[str] = []
         self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
         self.provider = OAuthProvider(self)
@@ -211,13 +176,6 @@ class OAuthServer(AppThread):
         def write() -> str:
             return "written"
 
-        @server.tool()
-        def leak() -> str:
-            token = get_access_token()
-            assert token is not None
-            msg = f"no access for {token.token}"
-            raise ToolError(msg)
-
     async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -226,14 +184,11 @@ class OAuthServer(AppThread):
         path = scope["path"]
         self.paths.append(path)
         body = await request.body()
+        _subject.set(request.query_params.get("subject", ""))
         response = self.tamper(path, body)
-        if self.breaks_with_token and path == "/mcp" and "authorization" in request.headers:
-            response = Response(status_code=500)
-        if response is None and path == "/login":
-            response = await self._login(request)
         if response is None and b'"name":"write"' in body and not self._may_write(request):
             self.count["step-ups"] += 1
-            challenge = f'Bearer error="insufficient_scope", scope="write", resource_metadata="{self.metadata_url}"'
+            challenge = 'Bearer error="insufficient_scope", scope="write"'
             response = Response(status_code=403, headers={"WWW-Authenticate": challenge})
         if response is not None:
             await response(scope, receive, send)
@@ -245,33 +200,16 @@ class OAuthServer(AppThread):
 
         await self._app(scope, replay, send)
 
-    @property
-    def metadata_url(self) -> str:
-        return f"{self.origin}/.well-known/oauth-protected-resource{urlsplit(self.url).path}"
-
     def _may_write(self, request: Request) -> bool:
         token = self.provider.access.get(request.headers.get("authorization", "").removeprefix("Bearer "))
         return token is None or "write" in token.scopes
 
-    async def _login(self, request: Request) -> Response:
-        login = request.query_params["login"]
-        if request.method == "POST":
-            form = await request.form()
-            return RedirectResponse(self.provider.allow(login, str(form["subject"])), status_code=303)
-        client, _ = self.provider.logins[login]
-        return HTMLResponse(
-            f"<title>Allow?</title><h1>May {html.escape(client.client_name or '')} use your account?</h1>"
-            '<form method="post"><input name="subject" value="alice"><button id="allow">Allow</button></form>'
-        )
-
 
 async def allow(login: MCPLoginRequest) -> None:
     """
-    Be a browser whose user presses the button: as the user of the login, or as Alice.
+    Be a browser in which the user of the login, or Alice, allows the access.
     """
     # Twenty may do so at a time.
     async with httpx2.AsyncClient(follow_redirects=True, timeout=LIMIT) as browser:
-        page = await browser.get(login.url)
-        assert re.search("May .* use your account", page.text), page.text
-        answer = await browser.post(page.url, data={"subject": login.user or "alice"})
+        answer = await browser.get(f"{login.url}&subject={login.user or 'alice'}")
         assert answer.status_code in (200, 400), answer.text
