@@ -2,33 +2,31 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Each test points `diagnose` at a real endpoint with one thing wrong and reads what it says about it.
+Each test points `diagnose` at an endpoint with one thing wrong and reads what it says about it.
 """
 
 import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from fastmcp import FastMCP
 from mcp.server.mcpserver import MCPServer
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.transports.diagnose import Transport, diagnose
+from haystack_integrations.tools.mcp.transports.http_route import Route
 from tests.support.reachable import AppThread
 from tests.support.rows import rows
-from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response
+from tests.support.scripted_peer import HttpRequest, ScriptedPeer
 from tests.support.served import free_port
 from tests.support.waiting import wait_until_async
 
@@ -37,141 +35,126 @@ API_KEY = "key-5ecret"
 QUERY_KEY = "query-5ecret"
 PASSWORD = "pass-5ecret"
 AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
-PONG = JSONResponse({"jsonrpc": "2.0", "id": 1, "result": {}})
 BASIC = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
 
+URL = "http://mcp.test/mcp"
 # Long enough for a busy machine, and never waited for unless the server is silent.
 TIMEOUT = 4.0
 # For tests of servers that stay silent, which wait a part of it.
 SHORT = 1.6
 
-
 pytestmark = pytest.mark.usefixtures("no_proxies")
 
 
+class Network(httpx2.MockTransport):
+    """
+    Answers as a network does: the bodies have not been read yet.
+    """
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        answered = await super().handle_async_request(request)
+        return httpx2.Response(answered.status_code, headers=answered.headers, stream=answered.stream)
+
+
 async def examine(
-    url: str, transport: Transport, *, headers: Mapping[str, str] | None = None, timeout: float = TIMEOUT
-) -> str | None:
+    url: str,
+    transport: Transport,
+    *,
+    answer: Callable[[httpx2.Request], Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = TIMEOUT,
+) -> str:
     """
-    Diagnoses `url` with secrets in its query and headers, in bounded time, and checks that none comes back.
+    Diagnose a URL with secrets in its query and headers, in bounded time, and check that none comes back.
+
+    If `answer` is given, it answers the requests.
     """
+    route = Route(transport=Network(answer)) if answer else None
     with anyio.fail_after(timeout + 5):
         info = StreamableHttpServerInfo(f"{url}?api_key={QUERY_KEY}", headers={"X-Api-Key": API_KEY, **(headers or {})})
         redact = Redactor(info._secrets()).text
-        said = await diagnose(info.url, info.headers, transport=transport, timeout=timeout, redact=redact)
+        said = await diagnose(info.url, info.headers, transport=transport, timeout=timeout, redact=redact, route=route)
     for secret in (TOKEN, API_KEY, QUERY_KEY, PASSWORD, BASIC):
         assert secret not in (said or "")
-    return said
+    return said or ""
 
 
-@contextmanager
-def serving(app: Any, **options: Any) -> Iterator[str]:
-    """
-    Serves an ASGI app from a thread, on a free port; yields its origin.
-    """
-    with AppThread(app, **options) as served:
-        yield served.origin
-
-
-@contextmanager
-def always(answer: Response | Callable[[Request], Response]) -> Iterator[str]:
-    """
-    Serves one response at every path; yields the URL of an endpoint.
-    """
-
-    async def respond(request: Request) -> Response:
-        return answer if isinstance(answer, Response) else answer(request)
-
-    with serving(Starlette(routes=[Route("/{path:path}", respond, methods=["GET", "POST"])])) as origin:
-        yield f"{origin}/mcp"
-
-
-async def silence(_: HttpRequest) -> None:
+async def silence(*_: Any) -> None:
     await asyncio.Event().wait()
 
 
-async def hang_up(_: HttpRequest) -> None:
-    pass
-
-
 @pytest.fixture(scope="module")
-def streamable_http() -> Iterator[str]:
-    with serving(MCPServer("calculator").streamable_http_app()) as origin:
-        yield origin
-
-
-@pytest.fixture(scope="module")
-def sse() -> Iterator[str]:
-    with serving(MCPServer("calculator").sse_app()) as origin:
-        yield origin
-
-
-@rows(
-    ("app", "path", "transport"),
-    [
-        (MCPServer("calculator").streamable_http_app(), "/mcp", "streamable-http"),
-        (MCPServer("calculator").sse_app(), "/sse", "sse"),
-        (FastMCP("calculator").http_app(path="/mcp", transport="streamable-http"), "/mcp", "streamable-http"),
-        (FastMCP("calculator").http_app(path="/sse", transport="sse"), "/sse", "sse"),
-    ],
-)
-async def test_an_endpoint_that_works_has_nothing_wrong(app: Any, path: str, transport: Any) -> None:
-    with serving(app) as origin:
-        assert await examine(f"{origin}{path}", transport) is None
-
-
-async def test_looking_opens_no_session() -> None:
+def endpoints() -> Iterator[tuple[str, str]]:
+    """
+    The origins of a server over streamable HTTP and of one over SSE.
+    """
     server = MCPServer("calculator")
-    with serving(server.streamable_http_app()) as origin:
-        assert await examine(f"{origin}/mcp", "streamable-http") is None
+    with AppThread(server.streamable_http_app()) as streamable_http, AppThread(server.sse_app()) as sse:
+        yield streamable_http.origin, sse.origin
+
+
+async def test_an_endpoint_that_works_has_nothing_wrong_and_looking_opens_no_session() -> None:
+    server, other = MCPServer("calculator"), FastMCP("calculator")
+    apps: list[tuple[Any, str, Transport]] = [
+        (server.streamable_http_app(), "/mcp", "streamable-http"),
+        (server.sse_app(), "/sse", "sse"),
+        (other.http_app(path="/mcp", transport="streamable-http"), "/mcp", "streamable-http"),
+        (other.http_app(path="/sse", transport="sse"), "/sse", "sse"),
+    ]
+    with ExitStack() as stack:
+        for app, path, transport in apps:
+            origin = stack.enter_context(AppThread(app)).origin
+            assert await examine(f"{origin}{path}", transport) == ""
         # the server answers before it forgets the request
         await wait_until_async(lambda: server.session_manager._server_instances == {}, "the end of all sessions")
 
 
-async def test_an_endpoint_of_the_other_transport_is_named(sse: str, streamable_http: str) -> None:
-    said = await examine(f"{sse}/sse", "streamable-http")
-    assert said == f'{sse}/sse is an SSE endpoint: use SSEServerInfo(url="{sse}/sse").'
-    url = f"{streamable_http}/mcp"
-    said = await examine(url, "sse")
-    assert said == f'{url} is a streamable HTTP endpoint: use StreamableHttpServerInfo(url="{url}").'
-    with serving(FastMCP("calculator").http_app(stateless_http=True)) as origin:  # its GET stays silent
-        said = await examine(f"{origin}/mcp", "sse", timeout=2)
-    assert said is not None and "is a streamable HTTP endpoint: use StreamableHttpServerInfo" in said
+async def test_an_endpoint_of_the_other_transport_is_named(endpoints: tuple[str, str]) -> None:
+    streamable_http, sse = f"{endpoints[0]}/mcp", f"{endpoints[1]}/sse"
+    said = await examine(sse, "streamable-http")
+    assert said == f'{sse} is an SSE endpoint: use SSEServerInfo(url="{sse}").'
+    said = await examine(streamable_http, "sse")
+    named = f'{streamable_http} is a streamable HTTP endpoint: use StreamableHttpServerInfo(url="{streamable_http}").'
+    assert said == named
+    with AppThread(FastMCP("calculator").http_app(stateless_http=True)) as served:  # its GET stays silent
+        said = await examine(f"{served.origin}/mcp", "sse", timeout=2)
+    assert "is a streamable HTTP endpoint: use StreamableHttpServerInfo" in said
 
 
 class TestAnotherPath:
-    async def test_a_404_names_the_endpoint(self, streamable_http: str, sse: str) -> None:
+    async def test_a_404_names_the_endpoint(self, endpoints: tuple[str, str]) -> None:
+        streamable_http, sse = endpoints
         there = f"{streamable_http}/mcp"
-        for path in ("/foo", "/", "", "/mcp/extra", "/sse", "/a%3Fb"):
+        for path in ("/foo", "", "/mcp/extra", "/a%3Fb"):
             assert await examine(f"{streamable_http}{path}", "streamable-http") == (
                 f"{streamable_http}{path or '/'} answers 404 Not Found with text/plain{NOT_MCP} {there} is "
                 f'a streamable HTTP endpoint: did you mean StreamableHttpServerInfo(url="{there}")?'
             )
         said = await examine(f"{sse}/", "sse")
-        assert said is not None and f'/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?' in said
+        assert f'/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?' in said
 
     @rows("transport", ["sse", "streamable-http"])
     async def test_a_404_everywhere_is_reported_after_a_few_requests(self, transport: Any) -> None:
-        asked: list[str] = []
+        asked: list[httpx2.Request] = []
 
-        def not_found(request: Request) -> Response:
-            asked.append(request.url.path)
-            return PlainTextResponse("no", 404)
+        def not_found(request: httpx2.Request) -> httpx2.Response:
+            asked.append(request)
+            return httpx2.Response(404, text="no")
 
-        with always(not_found) as url:
-            said = await examine(url, transport)
-        assert said == f"{url} answers 404 Not Found with text/plain, not MCP: check the URL."
+        said = await examine(URL, transport, answer=not_found)
+        assert said == f"{URL} answers 404 Not Found with text/plain, not MCP: check the URL."
         assert len(asked) <= 6
 
     async def test_what_other_paths_do_takes_nothing_away(self) -> None:
-        async def answer(request: HttpRequest) -> bytes | None:
-            if request.target.startswith("/foo?") and request.method == "POST":
-                return response("404 Not Found")
-            return await silence(request) if request.method == "GET" else b"garbage\r\n\r\n"
+        async def answer(request: httpx2.Request) -> httpx2.Response:
+            if request.method == "GET":
+                await silence()
+            if request.url.path != "/foo":
+                raise httpx2.RemoteProtocolError("garbage")
+            return httpx2.Response(404)
 
-        async with ScriptedPeer(answer) as peer:
-            said = await examine(f"http://127.0.0.1:{peer.port}/foo", "streamable-http", timeout=SHORT)
-        assert said is not None and "answers 404 Not Found" in said
+        said = await examine("http://mcp.test/foo", "streamable-http", answer=answer, timeout=SHORT)
+        assert "answers 404 Not Found" in said
 
 
 FORBIDDEN = "pass the credentials as `token` or in `headers`."
@@ -179,98 +162,96 @@ CHALLENGE = 'Bearer realm="the vault", resource_metadata="https://as.test/.well-
 NOT_MCP = ", not MCP: check the URL."
 
 
-def refusing(status: int, challenge: str) -> Response:
-    return PlainTextResponse("", status, {"WWW-Authenticate": challenge})
+def refusing(status: int, challenge: str) -> Callable[..., httpx2.Response]:
+    return lambda _: httpx2.Response(status, text="", headers={"WWW-Authenticate": challenge})
 
 
 class TestWhatTheServerAnswers:
     @rows(
-        ("answer", "expected"),
+        ("status", "answer", "expected"),
         [
-            (HTMLResponse("<h1>Welcome</h1>"), f"200 OK with text/html{NOT_MCP}"),
-            (JSONResponse({"hello": "world"}), f"200 OK with application/json{NOT_MCP}"),
-            (Response("x" * 200_000, media_type="application/json"), f"200 OK with application/json{NOT_MCP}"),
-            (Response("data: tick\n\n", media_type="text/event-stream"), f"200 OK with text/event-stream{NOT_MCP}"),
-            (Response(status_code=202), f"202 Accepted{NOT_MCP}"),
-            (PlainTextResponse("", 418), f"418 I'm a Teapot with text/plain{NOT_MCP}"),
-            (PlainTextResponse("sorry", 407), "407 Proxy Authentication Required."),
+            (200, {"html": "<h1>Welcome</h1>"}, f"200 OK with text/html{NOT_MCP}"),
+            (200, {"json": {"hello": "world"}}, f"200 OK with application/json{NOT_MCP}"),
+            (200, {"text": "x" * 200_000}, f"200 OK with text/plain{NOT_MCP}"),
             (
-                PlainTextResponse("sorry", 421),
-                "421 Misdirected Request: add the host name to those that the server allows.",
+                200,
+                {"content": b"data: tick\n\n", "headers": {"Content-Type": "text/event-stream"}},
+                f"200 OK with text/event-stream{NOT_MCP}",
             ),
-            (PlainTextResponse("sorry", 429), "429 Too Many Requests."),
-            (PlainTextResponse("sorry", 520), "520."),
+            (202, {}, f"202 Accepted{NOT_MCP}"),
+            (407, {"text": "sorry"}, "407 Proxy Authentication Required."),
+            (421, {}, "421 Misdirected Request: add the host name to those that the server allows."),
+            (429, {}, "429 Too Many Requests."),
+            (520, {}, "520."),
             (
-                refusing(401, CHALLENGE),
+                401,
+                {"headers": {"WWW-Authenticate": CHALLENGE}},
                 f'401 Unauthorized ({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.',
             ),
-            (refusing(401, "Basic"), f"401 Unauthorized (Basic): {FORBIDDEN}"),
+            (401, {"headers": {"WWW-Authenticate": "Basic"}}, f"401 Unauthorized (Basic): {FORBIDDEN}"),
             # As Playwright's server and the TypeScript SDK refuse other names of this machine.
-            (
-                PlainTextResponse("Only allowed at localhost:80", 403),
-                f"403 Forbidden (Only allowed at localhost:80): {FORBIDDEN}",
-            ),
-            (JSONResponse({"error": "Invalid Host"}, 403), f'403 Forbidden ({{"error":"Invalid Host"}}): {FORBIDDEN}'),
-            (HTMLResponse("<h1>No</h1>", 403), f"403 Forbidden: {FORBIDDEN}"),
+            (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN}"),
+            (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN}'),
+            (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN}"),
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_it_is_named_with_what_to_do(self, transport: Any, answer: Response, expected: str) -> None:
-        with always(answer) as url:
-            assert await examine(url, transport) == f"{url} answers {expected}"
+    async def test_it_is_named_with_what_to_do(
+        self, transport: Any, status: int, answer: dict[str, Any], expected: str
+    ) -> None:
+        said = await examine(URL, transport, answer=lambda _: httpx2.Response(status, **answer))
+        assert said == f"{URL} answers {expected}"
 
     async def test_credentials_that_are_refused_are_said_to_be(self) -> None:
-        with always(refusing(401, "Bearer")) as url:
-            said = await examine(url, "streamable-http", headers=AUTHORIZATION)
-        assert said is not None and said.endswith(
-            "(Bearer): the credentials in `token` or in `headers` were not accepted."
-        )
+        said = await examine(URL, "streamable-http", answer=refusing(401, "Bearer"), headers=AUTHORIZATION)
+        assert said.endswith("(Bearer): the credentials in `token` or in `headers` were not accepted.")
 
     @rows("in_body", [False, True])
     async def test_credentials_that_the_server_echoes_are_not_repeated(self, in_body: bool) -> None:
-        def echo(request: Request) -> Response:
+        def echo(request: httpx2.Request) -> httpx2.Response:
             sent = " ".join([*request.headers.values(), str(request.url.query), PASSWORD, "alice"])
             challenge = f'Bearer realm="bad: {sent}"'
-            return PlainTextResponse(challenge, 401, None if in_body else {"WWW-Authenticate": challenge})
+            return httpx2.Response(401, text=challenge, headers={} if in_body else {"WWW-Authenticate": challenge})
 
-        with always(echo) as url:
-            with_userinfo = url.replace("http://", f"http://alice:{PASSWORD}@")
-            said = await examine(with_userinfo, "streamable-http", headers={"X-Token": f"Token {TOKEN}"})
-        assert said is not None and 'realm="bad: ' in said and "***" in said
-        assert said.startswith(url) and "were not accepted" in said
+        with_userinfo = URL.replace("http://", f"http://alice:{PASSWORD}@")
+        said = await examine(with_userinfo, "streamable-http", answer=echo, headers={"X-Token": f"Token {TOKEN}"})
+        assert 'realm="bad: ' in said and "***" in said
+        assert said.startswith(URL) and "were not accepted" in said
 
     @rows(
-        ("head", "is_open", "expected"),
+        ("content_type", "goes_on"),
+        [("application/json", False), ("text/event-stream", True)],
+    )
+    async def test_a_body_that_does_not_end_leaves_the_status(self, content_type: str, goes_on: bool) -> None:
+        async def body() -> AsyncIterator[bytes]:
+            yield b": hello\n\n"
+            if goes_on:
+                await silence()
+            raise httpx2.ReadError("cut")
+
+        def answer(_: httpx2.Request) -> httpx2.Response:
+            return httpx2.Response(200, headers={"Content-Type": content_type}, content=body())
+
+        said = await examine(URL, "sse", answer=answer, timeout=SHORT)
+        assert said.endswith(f"answers 200 OK with {content_type}{NOT_MCP}")
+
+    @rows(
+        ("url", "location", "there"),
         [
-            (b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{", False, "application/json"),
-            (b"Content-Type: text/event-stream\r\n\r\n: hello\n\n", True, "text/event-stream"),
+            (URL, f"http://alice:{PASSWORD}@other.test/mcp?api_key={QUERY_KEY}#top", "http://other.test/mcp"),
+            ("https://mcp.test/mcp", "http://mcp.test/mcp/", "https://mcp.test/mcp/"),  # not out of TLS
         ],
     )
-    async def test_a_body_that_does_not_end_leaves_the_status(self, head: bytes, is_open: bool, expected: str) -> None:
-        async def answer(request: HttpRequest) -> None:
-            request.writer.write(b"HTTP/1.1 200 OK\r\n" + head)
-            if is_open:
-                await silence(request)
+    async def test_a_redirect_is_reported_and_not_followed(self, url: str, location: str, there: str) -> None:
+        asked: list[httpx2.Request] = []
 
-        async with ScriptedPeer(answer) as peer:
-            said = await examine(peer.url, "sse", timeout=SHORT)
-        assert said is not None and said.endswith(f"answers 200 OK with {expected}{NOT_MCP}")
+        def answer(request: httpx2.Request) -> httpx2.Response:
+            asked.append(request)
+            return httpx2.Response(307, headers={"Location": location})
 
-    async def test_a_redirect_is_reported_and_not_followed(self) -> None:
-        asked: list[str] = []
-
-        def seen(request: Request) -> Response:
-            asked.append(request.url.path)
-            return PlainTextResponse("")
-
-        with always(seen) as elsewhere:
-            there = elsewhere.replace("http://", f"http://alice:{PASSWORD}@")
-            with always(RedirectResponse(f"{there}?api_key={QUERY_KEY}#top")) as url:
-                said = await examine(url, "streamable-http", headers=AUTHORIZATION)
-        assert said == (
-            f"{url} answers 307 Temporary Redirect, a redirect: use {elsewhere}, if it is the intended server."
-        )
-        assert asked == []
+        said = await examine(url, "streamable-http", answer=answer, headers=AUTHORIZATION)
+        assert said == f"{url} answers 307 Temporary Redirect, a redirect: use {there}, if it is the intended server."
+        assert len(asked) == 1
 
 
 class TestNoAnswer:
@@ -285,7 +266,7 @@ class TestNoAnswer:
         port = free_port()
         said = await examine(f"http://{host}:{port}/mcp", "sse")
         # Where the machine has no IPv6, the reason is another one.
-        assert said is not None and f" {host}:{port}" in said
+        assert f" {host}:{port}" in said
         assert "::" in host or said.startswith(f"Connection refused: nothing listens at {host}:{port}. Is the server")
 
     async def test_a_host_that_takes_no_connection_is_told_from_a_silent_server(self) -> None:
@@ -298,17 +279,12 @@ class TestNoAnswer:
                 filler.connect_ex(listener.getsockname())
             port = listener.getsockname()[1]
             said = await examine(f"http://127.0.0.1:{port}/mcp", "sse", timeout=SHORT)
-        assert said is not None and said.startswith(f"No connection to 127.0.0.1:{port} in time")
+        assert said.startswith(f"No connection to 127.0.0.1:{port} in time")
 
-    @rows("transport", ["sse", "streamable-http"])
-    async def test_a_server_that_never_answers_is_not_waited_for(self, transport: Any) -> None:
-        async with ScriptedPeer(silence) as peer:
-            said = await examine(peer.url, transport, timeout=SHORT)
-        assert said == f"127.0.0.1:{peer.port} does not answer within 0.8 s: the server hangs or is too slow."
-
-    async def test_without_time_nothing_is_asked(self) -> None:
-        said = await examine("http://127.0.0.1:9/mcp", "sse", timeout=0)
-        assert said is not None and "does not answer within 0 s" in said
+    @rows(("timeout", "waits"), [(SHORT, "0.8"), (0, "0")])
+    async def test_a_server_that_never_answers_is_not_waited_for(self, timeout: float, waits: str) -> None:
+        said = await examine(URL, "streamable-http", answer=silence, timeout=timeout)
+        assert said == f"mcp.test:80 does not answer within {waits} s: the server hangs or is too slow."
 
     @rows("written", [b"", b"220 smtp.test ESMTP\r\n\r\n"])
     async def test_a_server_without_http_is_named(self, written: bytes) -> None:
@@ -317,9 +293,7 @@ class TestNoAnswer:
 
         async with ScriptedPeer(answer) as peer:
             said = await examine(peer.url, "streamable-http")
-        assert said is not None and said.startswith(
-            f"127.0.0.1:{peer.port} closes the connection without a valid HTTP ans"
-        )
+        assert said.startswith(f"127.0.0.1:{peer.port} closes the connection without a valid HTTP ans")
 
     @rows("url", ["http://[::1/mcp", "http://host:port/mcp"])
     async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
@@ -330,64 +304,57 @@ class TestTLS:
     @contextmanager
     def mcp_over_tls(self, certificate: tuple[Path, Path]) -> Iterator[str]:
         app = MCPServer("calculator").streamable_http_app()
-        with serving(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as origin:
-            yield origin
+        with AppThread(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as served:
+            yield served.origin
 
-    async def test_a_certificate_counts_once_it_is_trusted(self, certificate, monkeypatch):
+    async def test_a_certificate_counts_once_it_is_trusted_and_plain_http_leads_to_https(
+        self, certificate, monkeypatch
+    ):
         with self.mcp_over_tls(certificate) as origin:
             said = await examine(f"{origin}/mcp", "streamable-http")
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-            assert await examine(f"{origin}/mcp", "streamable-http") is None
+            assert await examine(f"{origin}/mcp", "streamable-http") == ""
             elsewhere = await examine(f"{origin.replace('127.0.0.1', 'localhost')}/mcp", "streamable-http")
+            plain = await examine(f"{origin.replace('https', 'http')}/mcp", "streamable-http")
         place = origin.removeprefix("https://")
-        assert said is not None and said.startswith(f"The TLS certificate of {place} is not trusted: self")
-        assert "SSL_CERT_FILE" in said
-        assert elsewhere is not None and "not valid for 'localhost'." in elsewhere
+        assert said.startswith(f"The TLS certificate of {place} is not trusted: self") and "SSL_CERT_FILE" in said
+        assert "not valid for 'localhost'." in elsewhere
+        assert "speaks TLS (use https://)" in plain
 
-    async def test_plain_http_to_a_tls_port_leads_to_https(self, certificate: tuple[Path, Path]) -> None:
-        with self.mcp_over_tls(certificate) as origin:
-            said = await examine(f"{origin.replace('https', 'http')}/mcp", "streamable-http")
-        assert said is not None and "speaks TLS (use https://)" in said
-
-    async def test_https_to_a_plain_http_port_is_named(self, streamable_http: str) -> None:
-        place = streamable_http.removeprefix("http://")
+    async def test_https_to_a_plain_http_port_is_named(self, endpoints: tuple[str, str]) -> None:
+        place = endpoints[0].removeprefix("http://")
         said = await examine(f"https://{place}/mcp", "streamable-http")
-        assert said is not None and said.startswith(f"The TLS handshake with {place} fails (")
+        assert said.startswith(f"The TLS handshake with {place} fails (")
         assert "the server speaks plain HTTP there (use http://)" in said
 
     async def test_a_server_that_closes_during_the_handshake_is_named(self) -> None:
         async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             said = await examine(f"https://127.0.0.1:{port}/mcp", "sse")
-        assert said is not None and said.startswith(f"The TLS handshake with 127.0.0.1:{port} fails (")
+        assert said.startswith(f"The TLS handshake with 127.0.0.1:{port} fails (")
 
     async def test_a_server_that_demands_a_client_certificate_is_named(self, certificate, server_context, monkeypatch):
+        async def hang_up(_: HttpRequest) -> None:
+            pass
+
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
         server_context.load_verify_locations(certificate[0])
         server_context.verify_mode = ssl.CERT_REQUIRED
         async with ScriptedPeer(hang_up, ssl=server_context) as peer:
             said = await examine(f"https://127.0.0.1:{peer.port}/mcp", "sse")
         # TLS 1.3 has the server refuse only after the handshake, so its alert and its reset race each other.
-        assert said is not None and "a client certificate" in said
-
-    async def test_a_redirect_out_of_tls_is_not_recommended_as_it_stands(self, certificate, monkeypatch):
-        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
-        app = Starlette(routes=[Mount("/", RedirectResponse("http://mcp.test/mcp/"))])
-        with serving(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as origin:
-            said = await examine(f"{origin}/mcp", "streamable-http")
-        assert said is not None and ": use https://mcp.test/mcp/, if it is" in said
+        assert "a client certificate" in said
 
 
 async def test_cancellation_is_not_swallowed() -> None:
     asked = asyncio.Event()
 
-    async def answer(request: HttpRequest) -> None:
+    async def answer(_: httpx2.Request) -> None:
         asked.set()
-        await silence(request)
+        await silence()
 
-    async with ScriptedPeer(answer) as peer:
-        task = asyncio.create_task(examine(peer.url, "sse", timeout=30))
-        await asyncio.wait_for(asked.wait(), 10)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    task = asyncio.create_task(examine(URL, "sse", answer=answer, timeout=30))
+    await asyncio.wait_for(asked.wait(), 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
