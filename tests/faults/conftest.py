@@ -70,24 +70,6 @@ def gate(stdio_server: StdioServerFactory, tmp_path: Path) -> Gate:
     return Gate(stdio_server(), tmp_path)
 
 
-@pytest.fixture
-def refusing_server(tmp_path: Path) -> Iterator[Callable[..., HttpServer]]:
-    """
-    Starts servers that refuse: `refusing_server(*options)`, with the options of `tests/servers/refusing_server.py`.
-    """
-    servers: list[HttpServer] = []
-
-    def start(*options: str) -> HttpServer:
-        log = CallLog(tmp_path / "calls.txt")
-        command = python_script(SERVERS / "refusing_server.py", "--calls-file", str(log.path), *options)
-        servers.append(HttpServer(command, "/sse" if "sse" in options else "/mcp", tmp_path, log))
-        return servers[-1].start()
-
-    yield start
-    for server in servers:
-        server.close()
-
-
 def raw_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
     servers: dict[tuple[str, ...], HttpServer] = {}
 

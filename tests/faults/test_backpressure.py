@@ -34,15 +34,43 @@ from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.transports.refusals import retry_after
 from tests.handlers.conftest import BOTH_ERAS, servers  # noqa: F401 - a fixture
 from tests.support.background import in_thread, text
-from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_streamable_kind, every_way, kinds
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 
+def gateway(answer: Callable[[int], Any]) -> Any:
+    """
+    An `http_transport` with something between it and the server that answers calls itself, as gateways and overloaded
+    servers do: each with what `answer` returns for its number, if anything.
+    """
+
+    class Gateway(httpx2.AsyncHTTPTransport):
+        calls = 0
+
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if b'"tools/call"' in request.content:
+                Gateway.calls += 1
+                answered = answer(Gateway.calls)
+                if isinstance(answered, Exception):
+                    raise answered
+                if answered is not None:
+                    return answered
+            return await super().handle_async_request(request)
+
+    return Gateway
+
+
+def busy(status: int, retry_after: str) -> httpx2.Response:
+    return httpx2.Response(status, headers={"retry-after": retry_after}, text="slow down")
+
+
 @every_http_transport
-def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(refusing_server, kind):
-    server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "2", "--retry-after", "1")
-    with MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as connection:
+def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(shared_http_server, kind):
+    server = shared_http_server(kind.transport, *kind.options)
+    before = len(server.calls("echo"))
+    info = kind.reach(server.url, http_transport=gateway({1: busy(429, "1"), 2: busy(503, "1")}.get))
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
         connection.open()
         first = in_thread(connection.call_tool, "echo", {"text": "first"})
         wait_until(lambda: connection.status().retry_in, "a server that wants to be left alone")
@@ -51,14 +79,14 @@ def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(refus
         assert text(first.result(LIMIT)) == "first"
         assert connection.status().retry_in is None
         assert (connection.status().sessions, connection.status().failed_calls) == (1, 0)
-    assert sorted(details["text"] for _, details in server.log.events("echo")) == ["first", "second"]
+    assert sorted(details["text"] for _, details in server.log.events("echo")[before:]) == ["first", "second"]
 
 
 @every_http_transport
-def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_take(refusing_server, kind):
-    later = formatdate(time.time() + 600, usegmt=True)
-    server = refusing_server("--transport", kind.transport, *kind.options, "--busy", "9", "--retry-after", later)
-    with MCPConnection(kind.reach(server.url), invocation_timeout=LIMIT) as connection:
+def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_take(shared_http_server, kind):
+    refusing = gateway(lambda _: busy(429, formatdate(time.time() + 600, usegmt=True)))
+    info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=refusing)
+    with MCPConnection(info, invocation_timeout=LIMIT) as connection:
         with pytest.raises(MCPInvocationError, match=r"no requests for .*429.* did not run"):
             connection.call_tool("echo", {"text": "x"})
         assert connection.status().circuit == "closed"
@@ -67,19 +95,19 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_tak
         status = connection.status()
         assert status.retry_in is not None and not status.is_healthy
         assert status.sessions == 1
-    assert len(server.log.events("@post")) == 1
+    assert refusing.calls == 1
 
 
 @pytest.mark.parametrize("reach", [StreamableHttpServerInfo, SSEServerInfo])
 def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     asked = []
 
-    class Busy(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request):
-            asked.append(request.method)
-            return httpx2.Response(429, headers={"retry-after": "600"}, request=request)
+    def refuse(request):
+        asked.append(request)
+        return busy(429, "600")
 
-    connection = MCPConnection(reach("http://127.0.0.1:9/mcp", http_transport=Busy, base_delay=0.05))
+    info = reach("http://127.0.0.1:9/mcp", http_transport=lambda **_: httpx2.MockTransport(refuse), base_delay=0.05)
+    connection = MCPConnection(info)
     for message in ("429 Too Many Requests", r"wants no requests for (5|6)\d\d s"):
         with pytest.raises(MCPConnectionError, match=message):
             connection.open()
@@ -93,31 +121,25 @@ def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     assert 500 < (status.retry_in or 0) <= 600
 
 
-@kinds("2026", "sessions")
-def test_a_server_that_refuses_somebody_is_not_left_alone_but_one_that_is_too_busy_is(refusing_server, kind):
-    server = refusing_server("--transport", kind.transport, *kind.options)
-    info = kind.reach(server.url, failure_pause=LIMIT)
+@every_streamable_kind
+def test_a_server_that_refuses_somebody_is_not_left_alone_but_one_that_is_too_busy_is(shared_http_server, kind):
+    url = shared_http_server(kind.transport, *kind.options).url
     for status, circuit in ((401, "closed"), (403, "closed"), (413, "closed"), (429, "open")):
+        refusing = gateway(lambda _, status=status: httpx2.Response(status))
+        info = kind.reach(url, failure_pause=LIMIT, http_transport=refusing)
         with MCPConnection(info, invocation_timeout=LONG) as connection:
             for _ in range(5):
                 with pytest.raises(MCPInvocationError, match=f"HTTP {status} .*The tool did not run"):
-                    connection.call_tool("echo", {"text": f"HTTP {status}"})
+                    connection.call_tool("echo", {"text": "x"})
             assert connection.status().circuit == circuit
 
 
-def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_refused(refusing_server):
-    server, calls = refusing_server("--transport", "streamable-http"), []
-
-    class Breaking(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request):
-            if b"tools/call" in request.content and not calls:
-                calls.append(request)
-                raise httpx2.ReadError("the connection was cut", request=request)
-            return await super().handle_async_request(request)
-
-    with MCPConnection(StreamableHttpServerInfo(server.url, http_transport=Breaking, base_delay=0.05)) as connection:
+def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_refused(shared_http_server):
+    breaking = gateway(lambda call: httpx2.ReadError("the connection was cut") if call == 1 else httpx2.Response(403))
+    info = StreamableHttpServerInfo(shared_http_server().url, http_transport=breaking, base_delay=0.05)
+    with MCPConnection(info) as connection:
         with pytest.raises(MCPOutcomeUnknownError, match=r"HTTP 403 .*The tool may have run") as failure:
-            connection.call_tool("echo", {"text": "HTTP 403"}, may_repeat=True)
+            connection.call_tool("echo", {"text": "x"}, may_repeat=True)
     assert "did not run" not in str(failure.value)
 
 
@@ -143,14 +165,15 @@ def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, date, s
 
 @kinds("stdio", "2026", "sessions", "sse")
 def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_again(
-    refusing_server, stdio_server, kind, caplog
+    shared_http_server, stdio_server, kind, caplog
 ):
+    failing = gateway(lambda call: httpx2.Response(500) if call % 10 else None)
     if kind.is_http:
-        server = refusing_server("--transport", kind.transport, *kind.options, "--failing")
-        info, tool, arguments, event = kind.reach(server.url), "echo", {"text": "x"}, "@post"
+        info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=failing)
+        tool, arguments = "echo", {"text": "x"}
     else:
         server = stdio_server()
-        info, tool, arguments, event = server.info(base_delay=0.05), "die", {}, "die"
+        info, tool, arguments = server.info(), "die", {}
     info.failure_pause = 20.0
 
     with MCPConnection(info, invocation_timeout=LONG) as connection:
@@ -163,14 +186,14 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_again(
         with pytest.raises(MCPInvocationError, match=r"is left alone .* did not run") as refused:
             connection.call_tool(tool, arguments)
         assert not isinstance(refused.value, MCPOutcomeUnknownError)
-        assert len(server.log.events(event)) == 5
+        assert (failing.calls if kind.is_http else len(server.calls())) == 5
         gate = connection._identities.base.gate
         gate._open_until = 0.0  # the end of the pause
         with pytest.raises(MCPOutcomeUnknownError):
             connection.call_tool(tool, arguments)
         assert 20 < (connection.status().retry_in or 0) <= 40
         if kind.is_http:  # the tenth is answered
-            while len(server.log.events(event)) < 10:
+            while failing.calls < 10:
                 gate._open_until = 0.0
                 in_thread(connection.call_tool, tool, arguments).exception(LIMIT)
             assert connection.status().circuit == "closed"
@@ -206,36 +229,32 @@ def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
     assert server.calls() == ["sleep", "sleep-finished", "add"]
 
 
-reach = KINDS["2026"].reach
-
-
 @kinds("2026", "sessions", "sse")
-def test_an_http_error_of_a_call_is_reported_with_its_status(refusing_server, kind):
-    server = refusing_server("--transport", kind.transport, *kind.options)
+def test_an_http_error_of_a_call_is_reported_with_its_status(shared_http_server, kind):
+    url = shared_http_server(kind.transport, *kind.options).url
     for reason in ("401 Unauthorized", "403 Forbidden", "429", "500", "503 Service Unavailable"):
         status = int(reason[:3])
         may_have_run = status >= 500 or (kind.transport == "sse" and status == 429)
-        for body in ("", " empty"):
-            posts = len(server.log.events("@post"))
-            with MCPConnection(kind.reach(server.url), invocation_timeout=LONG) as connection:
-                with pytest.raises(MCPInvocationError) as failure:
-                    connection.call_tool("echo", {"text": f"HTTP {status}{body}"})
-                assert f"HTTP {reason}" in str(failure.value)
-                assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
-                assert ("may have run" in str(failure.value)) is may_have_run
-                assert len(server.log.events("@post")) == posts + 1
-                assert text(connection.call_tool("echo", {"text": "well"})) == "well"
+        refusal = httpx2.Response(status, html="" if status % 2 else "<html>The gateway is not in the mood</html>")
+        refusing = gateway({1: refusal}.get)
+        with MCPConnection(kind.reach(url, http_transport=refusing), invocation_timeout=LONG) as connection:
+            with pytest.raises(MCPInvocationError) as failure:
+                connection.call_tool("echo", {"text": "x"})
+            assert f"HTTP {reason}" in str(failure.value)
+            assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
+            assert ("may have run" in str(failure.value)) is may_have_run
+            assert refusing.calls == 1
+            assert text(connection.call_tool("echo", {"text": "well"})) == "well"
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])
-def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_says(refusing_server, max_retries):
-    server = refusing_server("--protocol", "legacy")
-    with MCPConnection(reach(server.url, max_retries=max_retries)) as connection:
-        with pytest.raises(MCPInvocationError, match="did not run") as failure:
-            connection.call_tool("echo", {"text": "HTTP 404"})
-        assert "does not know the session" in str(failure.value)
-    assert len(server.log.events("@post")) == 1 + max_retries
-    assert server.calls() == []
+def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_says(shared_http_server, max_retries):
+    forgetful, kind = gateway(lambda _: httpx2.Response(404)), KINDS["sessions"]
+    url = shared_http_server(kind.transport, *kind.options).url
+    with MCPConnection(kind.reach(url, max_retries=max_retries, http_transport=forgetful)) as connection:
+        with pytest.raises(MCPInvocationError, match=r"does not know the session.* did not run"):
+            connection.call_tool("echo", {"text": "x"})
+    assert forgetful.calls == 1 + max_retries
 
 
 @rows(
