@@ -6,18 +6,12 @@
 Servers of every kind for the stories of this folder.
 """
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo
 from tests.conftest import HttpServerFactory, ProxyFactory, StdioServerFactory
-from tests.support.kinds import QUICKLY, Gate, Kind, Peer, PeerFactory
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
-
-RawServer = Callable[..., MCPServerInfo]
+from tests.support.kinds import Gate, Kind, Peer, PeerFactory
 
 
 @pytest.fixture
@@ -68,26 +62,3 @@ def gate(stdio_server: StdioServerFactory, tmp_path: Path) -> Gate:
     A server over stdio that can be made to end at its start.
     """
     return Gate(stdio_server(), tmp_path)
-
-
-def raw_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawServer]:
-    servers: dict[tuple[str, ...], HttpServer] = {}
-
-    def reach(way: str, *options: str, **parameters: Any) -> MCPServerInfo:
-        command = python_script(SERVERS / "raw_server.py", "--transport", way, *options)
-        if way == "stdio":
-            return StdioServerInfo(command[0], command[1:], **QUICKLY, **parameters)
-        key = (way, *options)
-        if key not in servers:
-            folder = tmp_path_factory.mktemp("raw")
-            servers[key] = HttpServer(command, f"/{way}", folder, CallLog(folder / "calls.txt")).start()
-        kind = SSEServerInfo if way == "sse" else StreamableHttpServerInfo
-        return kind(url=servers[key].url, **QUICKLY, **parameters)
-
-    yield reach
-    for server in servers.values():
-        server.close()
-
-
-raw_server = pytest.fixture(raw_servers, name="raw_server")
-shared_raw_server = pytest.fixture(raw_servers, name="shared_raw_server", scope="module")

@@ -7,9 +7,12 @@ Answers that nobody can read, or that are too large: mended, or the call fails a
 And arguments that are no JSON, which are refused before anything is sent.
 """
 
+import asyncio
+import gzip
 import json
-import threading
 import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,81 +20,135 @@ import pytest
 from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPConnectionError,
-    MCPHandlers,
     MCPInvocationError,
     MCPOutcomeUnknownError,
+    MCPServerInfo,
+    SSEServerInfo,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
 )
+from tests.servers.raw_server import ENDLESS, RawServer
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG, every_way
-from tests.support.rows import rows
+from tests.support.processes import SERVERS, python_script
 from tests.support.waiting import LIMIT
 
-WAYS = ["stdio", "sse", "json", "events"]
+every_raw_way = pytest.mark.parametrize("way", ["stdio", "sse", "json", "events"])
+
+
+class RawTransport(httpx2.AsyncBaseTransport):
+    """
+    The raw server over HTTP, in this process: its answers are JSON bodies, event streams or, over SSE, events.
+    """
+
+    def __init__(self, way: str, server: RawServer) -> None:
+        self._way = way
+        self._server = server
+        self._events: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET" and self._way == "sse":
+            return self._response(self._stream())
+        message = json.loads(request.content) if request.method == "POST" else {}
+        if "id" not in message:
+            return httpx2.Response(202 if message else 405)
+        data, is_endless = await asyncio.to_thread(self._server.answer, message)
+        if self._way != "json" and not data.startswith(b"data: "):
+            data = b"data: %s\n\n" % data
+        if self._way == "sse":
+            self._events.put_nowait((data, is_endless))
+            return httpx2.Response(202)
+        is_compressed = b'"gzip"' in request.content
+        return self._response(_pieces(gzip.compress(data) if is_compressed else data, is_endless), is_compressed)
+
+    def _response(self, content: AsyncIterator[bytes], is_compressed: bool = False) -> httpx2.Response:
+        headers = {"Content-Type": "application/json" if self._way == "json" else "text/event-stream"}
+        headers |= {"Content-Encoding": "gzip"} if is_compressed else {}
+        return httpx2.Response(200, headers=headers, content=content)
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        yield b"event: endpoint\ndata: /messages\n\n"
+        while True:
+            async for piece in _pieces(*await self._events.get()):
+                yield piece
+
+
+async def _pieces(data: bytes, is_endless: bool) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), len(ENDLESS)):
+        yield data[start : start + len(ENDLESS)]
+    while is_endless:
+        yield ENDLESS
+
+
+def raw_server(way: str, results: dict[str, Any] | None = None, **parameters: Any) -> MCPServerInfo:
+    """
+    Describe a raw server: its answers come over stdio, SSE, or over streamable HTTP as `json` or as `events`.
+    """
+    if way == "stdio":
+        command, *args = python_script(SERVERS / "raw_server.py", json.dumps(results or {}))
+        return StdioServerInfo(command, args, **parameters)
+    server, kind = RawServer(results or {}), SSEServerInfo if way == "sse" else StreamableHttpServerInfo
+    return kind("http://raw.test/mcp", http_transport=lambda **_: RawTransport(way, server), **parameters)
 
 
 def result(content: str, request: str = "$ID") -> str:
     return f'{{"jsonrpc":"2.0","id":{request},"result":{{"content":[{{"type":"text","text":"{content}"}}]}}}}'
 
 
-@rows(
-    ("raw", "said"),
-    [
-        (result(r"half \ud83d"), "half \ufffd"),
-        (result(r"\ude00\ud83d\ud83d\ude00\\ud83d"), "\ufffd\ufffd\U0001f600\\ud83d"),
-        (result("bytes \xff\xfe"), "bytes \ufffd\ufffd"),
-        (result("a raw \t tab"), "a raw \t tab"),
-        ("\xef\xbb\xbf" + result("a mark"), "a mark"),
-        (result("an id as a string", '"$ID"'), "an id as a string"),
-        (result("a number that is none: 5.0", "$ID.0"), "a number that is none: 5.0"),
-        (f"[{result('a batch')}]", "a batch"),
-    ],
-)
-@pytest.mark.parametrize("way", WAYS)
-def test_broken_text_is_mended(shared_raw_server, way, raw, said):
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        assert text(connection.call_tool("say", {"raw": raw})) == said
-
-
+MENDED = {
+    result(r"half \ud83d"): "half \ufffd",
+    result(r"\ude00\ud83d\ud83d\ude00\\ud83d"): "\ufffd\ufffd\U0001f600\\ud83d",
+    result("bytes \xff\xfe"): "bytes \ufffd\ufffd",
+    result("a raw \t tab"): "a raw \t tab",
+    "\xef\xbb\xbf" + result("a mark"): "a mark",
+    result("an id as a string", '"$ID"'): "an id as a string",
+    result("a number that is none: 5.0", "$ID.0"): "a number that is none: 5.0",
+    f"[{result('a batch')}]": "a batch",
+}
 DEEP = "[" * 300 + "]" * 300
+UNREADABLE = [
+    result('", "deep": ' + DEEP + ', "a": "'),
+    '{"result":{"deep":' + DEEP + '},"jsonrpc":"2.0","id":$ID}',
+    result('", "huge": ' + "9" * 5000 + ', "a": "'),
+    result('a quote " too many'),
+    result("cut")[:-5],
+    '{"jsonrpc":"2.0","id":$ID}',
+    '{"jsonrpc":"2.0","id":$ID,"result":[1]}',
+    '{"id":$ID,"result":{"content":[]}}',
+]
 
 
-@rows(
-    "raw",
-    [
-        result('", "deep": ' + DEEP + ', "a": "'),
-        '{"result":{"deep":' + DEEP + '},"jsonrpc":"2.0","id":$ID}',
-        result('", "huge": ' + "9" * 5000 + ', "a": "'),
-        result('a quote " too many'),
-        result("cut")[:-5],
-        '{"jsonrpc":"2.0","id":$ID}',
-        '{"jsonrpc":"2.0","id":$ID,"result":[1]}',
-        '{"id":$ID,"result":{"content":[]}}',
-    ],
-)
-@pytest.mark.parametrize("way", WAYS)
-def test_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(shared_raw_server, way, raw):
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match=r"answer .* may have run"):
-            connection.call_tool("say", {"raw": raw})
-        assert text(connection.call_tool("fine")) == "fine"
+@every_raw_way
+def test_broken_text_is_mended_and_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(way):
+    with MCPConnection(raw_server(way, failure_pause=None), invocation_timeout=LIMIT) as connection:
+        for raw, said in MENDED.items():
+            assert text(connection.call_tool("say", {"raw": raw})) == said
+        for raw in UNREADABLE:
+            with pytest.raises(MCPOutcomeUnknownError, match=r"answer .* may have run"):
+                connection.call_tool("say", {"raw": raw})
+            assert text(connection.call_tool("fine")) == "fine"
         assert connection.status().sessions == 1
 
 
-@rows(
-    ("way", "raw"),
+@pytest.mark.parametrize(
+    ("way", "raws"),
     [
-        ("json", result("yours", "4711")),
-        ("json", result("yours", "null")),
-        ("json", result("yours", '"other"')),
-        ("json", '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'),
-        ("events", '{"type":"heartbeat"}'),
+        (
+            "json",
+            [
+                *(result("yours", request) for request in ("4711", "null", '"other"')),
+                '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}',
+            ],
+        ),
+        ("events", ['{"type":"heartbeat"}']),
     ],
 )
-def test_a_response_without_the_answer_to_its_request_fails_the_call_at_once(shared_raw_server, way, raw):
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
-            connection.call_tool("say", {"raw": raw})
-        assert text(connection.call_tool("fine")) == "fine"
+def test_a_response_without_the_answer_to_its_request_fails_the_call_at_once(way, raws):
+    with MCPConnection(raw_server(way), invocation_timeout=LONG) as connection:
+        for raw in raws:
+            with pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+                connection.call_tool("say", {"raw": raw})
+            assert text(connection.call_tool("fine")) == "fine"
 
 
 NOISE = [
@@ -110,22 +167,12 @@ EVENTS += ": a comment\n\nevent: ping\ndata: {}\n\nevent: endpoint-of-others\nda
 
 
 @pytest.mark.parametrize("way", ["stdio", "sse", "events"])
-def test_what_answers_nothing_is_ignored(shared_raw_server, way):
-    noise = "\n".join([*NOISE, "", " ", ""]) if way == "stdio" else EVENTS
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
+def test_what_answers_nothing_is_ignored(way):
+    fine = result("fine")
+    raw = "\n".join([*NOISE, "", " ", fine]) if way == "stdio" else f"{EVENTS}data: {fine}\n\n"
+    with MCPConnection(raw_server(way), invocation_timeout=LIMIT) as connection:
         for _ in range(2):
-            assert text(connection.call_tool("say", {"noise": noise, "raw": result("fine")})) == "fine"
-        assert connection.status().sessions == 1
-
-
-def test_what_answers_nothing_in_the_event_stream_of_a_session_is_ignored(raw_server):
-    log = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"heard","_meta":[]}}'
-    heard = threading.Event()
-    stream = EVENTS.replace("$ID", "1") + f"data: {log}\n\n"
-    info, handlers = raw_server("json", "--stream", stream), MCPHandlers(logging=lambda _message: heard.set())
-    with MCPConnection(info, invocation_timeout=LIMIT, handlers=handlers) as connection:
-        assert heard.wait(LIMIT)
-        assert text(connection.call_tool("fine")) == "fine"
+            assert text(connection.call_tool("say", {"raw": raw})) == "fine"
         assert connection.status().sessions == 1
 
 
@@ -136,6 +183,11 @@ PHP = {
         "serverInfo": {"name": "php", "version": "8"},
         "_meta": [],
     },
+    "tools/list": {
+        "tools": [
+            {"name": "fine", "inputSchema": [], "annotations": [], "_meta": [], "description": "half a \ud83d"},
+        ]
+    },
     "tools/call": {
         "content": [{"type": "video"}, {"type": "Text", "text": "called", "annotations": []}],
         "isError": None,
@@ -145,8 +197,6 @@ PHP = {
     },
     "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "a", "_meta": []}]}, {"title": "odd"}]},
 }
-
-
 NEWEST = {
     "initialize": {"protocolVersion": "2026-07-28"},  # which has no handshake
     "server/discover": {
@@ -160,14 +210,8 @@ NEWEST = {
 @pytest.mark.parametrize(
     ("way", "era"), [("stdio", {}), ("events", {}), ("stdio", NEWEST)], ids=["stdio", "events", "2026"]
 )
-def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answer(
-    raw_server, way, era, tmp_path, caplog
-):
-    results = tmp_path / "results.json"
-    results.write_text(json.dumps({**PHP, **era}))
-    tool = {"name": "fine", "inputSchema": [], "annotations": [], "_meta": [], "description": "half a \ud83d"}
-    info = raw_server(way, "--results", str(results), "--listing", json.dumps([tool]))
-    with MCPConnection(info, connection_timeout=LIMIT) as connection:
+def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answer(way, era, caplog):
+    with MCPConnection(raw_server(way, {**PHP, **era}), connection_timeout=LIMIT) as connection:
         assert connection.capabilities == {"tools": {}, "resources": {}, "prompts": {}, "experimental": {}}
         assert [(tool.name, tool.description) for tool in connection.list_tools()] == [("fine", "half a \ufffd")]
         assert text(connection.call_tool("fine")) == '[unsupported content: {"type": "video"}]called'
@@ -175,13 +219,13 @@ def test_empty_lists_in_place_of_objects_and_broken_text_are_read_in_every_answe
     assert "to prompts/list: number 2" in caplog.text
 
 
-LIMIT_SIZE = 100_000
+SMALL = {"max_message_size": 100_000}
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_answer_that_is_too_large_fails_its_call_alone(raw_server, way):
+@every_raw_way
+def test_an_answer_that_is_too_large_fails_its_call_alone(way):
     id_last = '{"result":{"content":[],"x":"$FILL"},"jsonrpc":"2.0","id":$ID}'
-    with MCPConnection(raw_server(way, max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
+    with MCPConnection(raw_server(way, **SMALL), invocation_timeout=LONG) as connection:
         other = in_thread(connection.call_tool, "wait") if way != "sse" else None  # where it ends the session
         for raw in (result("$FILL"), id_last):
             with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size` .* 100,000 bytes.* may have run"):
@@ -190,54 +234,44 @@ def test_an_answer_that_is_too_large_fails_its_call_alone(raw_server, way):
         assert other is None or text(other.result(timeout=LIMIT)) == "wait"
         assert len(text(connection.call_tool("say", {"raw": result("$FILL"), "fill": 90_000}))) == 90_000
         assert way == "sse" or connection.status().sessions == 1
+        if way != "sse":
+            with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size`.* may have run"):
+                connection.call_tool("say", {"raw": '{"jsonrpc":"2.0","result":"', "endless": True})
 
 
-@pytest.mark.parametrize("way", ["stdio", "json", "events"])
-def test_an_answer_that_never_ends_fails_its_call(raw_server, way):
-    with MCPConnection(raw_server(way, max_message_size=LIMIT_SIZE), invocation_timeout=LONG) as connection:
-        with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size`.* may have run"):
-            connection.call_tool("say", {"raw": '{"jsonrpc":"2.0","result":"', "endless": True})
-        if way != "stdio":
-            assert text(connection.call_tool("fine")) == "fine"
-
-
-@pytest.mark.parametrize("id_last", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_a_large_answer_arrives_whole(shared_raw_server, way, id_last):
-    rows_of_answer = [{"id": number, "name": f"n{number}"} for number in range(60_000)]
-    texts = [*map(str, range(30_000)), "line\n" * 200_000 + "\u6f22" * 200_000 + "\U0001f600" * 100_000]
+@every_raw_way
+def test_a_large_answer_arrives_whole(way):
+    texts = [*map(str, range(3_000)), "line\n" * 20_000 + "\u6f22" * 20_000 + "\U0001f600" * 10_000]
+    structured = {"rows": [{"id": number, "name": f"n{number}"} for number in range(6_000)]}
     content = [{"type": "text", "text": each} for each in texts]
-    result_json = f'"result":{json.dumps({"content": content, "structuredContent": {"rows": rows_of_answer}})}'
-    raw = f'{{"jsonrpc":"2.0",{result_json},"id":$ID}}' if id_last else f'{{"jsonrpc":"2.0","id":$ID,{result_json}}}'
-    with MCPConnection(shared_raw_server(way), invocation_timeout=LIMIT) as connection:
-        read = connection.call_tool("say", {"raw": raw})
-    assert [block.text for block in read.content] == texts
-    assert read.structured_content == {"rows": rows_of_answer}
+    result_json = f'"result":{json.dumps({"content": content, "structuredContent": structured})}'
+    with MCPConnection(raw_server(way), invocation_timeout=LIMIT) as connection:
+        for members in (f'"id":$ID,{result_json}', f'{result_json},"id":$ID'):
+            read = connection.call_tool("say", {"raw": f'{{"jsonrpc":"2.0",{members}}}'})
+            assert [block.text for block in read.content] == texts
+            assert read.structured_content == structured
 
 
-def test_both_ends_of_a_large_error_are_shown(shared_raw_server):
-    lines = [{"type": "text", "text": f"block {number}"} for number in range(30_000)]
+def test_both_ends_of_a_large_error_are_shown():
+    lines = [{"type": "text", "text": f"block {number}"} for number in range(3_000)]
     raw = f'{{"jsonrpc":"2.0","id":$ID,"result":{json.dumps({"content": lines, "isError": True})}}}'
-    with MCPConnection(shared_raw_server("stdio"), invocation_timeout=LIMIT) as connection:
+    with MCPConnection(raw_server("json"), invocation_timeout=LIMIT) as connection:
         with pytest.raises(MCPInvocationError, match=r"block 0\nblock 1\n(.|\n)*characters in all \.\.\.\]") as caught:
             connection.call_tool("say", {"raw": raw})
-    assert str(caught.value).endswith("block 29998\nblock 29999")
+    assert str(caught.value).endswith("block 2998\nblock 2999")
     assert len(str(caught.value)) < 11_000
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 @pytest.mark.parametrize("way", ["json", "events"])
-def test_a_compressed_answer_is_measured_as_it_is_decompressed(shared_raw_server, way, encoding):
-    if encoding not in httpx2.Client().headers["accept-encoding"]:
-        pytest.skip("the client has no library for this encoding here")
-    info = shared_raw_server(way, max_message_size=2_000_000)
-    with MCPConnection(info, invocation_timeout=LONG) as connection:
-        assert text(connection.call_tool("say", {"raw": result("fine"), "encoding": encoding})) == "fine"
+def test_a_compressed_answer_is_measured_as_it_is_decompressed(way):
+    with MCPConnection(raw_server(way, **SMALL), invocation_timeout=LONG) as connection:
+        assert text(connection.call_tool("say", {"raw": result("fine"), "encoding": "gzip"})) == "fine"
         tracemalloc.start()
         try:
             with pytest.raises(MCPOutcomeUnknownError, match="`max_message_size`"):
-                connection.call_tool("say", {"raw": result("$FILL"), "fill": 200_000_000, "encoding": encoding})
-            assert tracemalloc.get_traced_memory()[1] < 50_000_000
+                connection.call_tool("say", {"raw": result("$FILL"), "fill": 40_000_000, "encoding": "gzip"})
+            # The server has the text twice, before it compresses it. Nobody else has it.
+            assert tracemalloc.get_traced_memory()[1] < 110_000_000
         finally:
             tracemalloc.stop()
         assert text(connection.call_tool("fine")) == "fine"
