@@ -9,7 +9,6 @@ A server over HTTP in this process, of the era before 2026-07-28, that answers a
 import json
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,17 +26,9 @@ class HandshakeServer:
     def __init__(self, answer: Callable[["HandshakeServer", dict[str, Any], str | None], Answer]) -> None:
         self.sessions = 0
         self.runs = 0
-        # Headers of errors; and what an event stream gives, if there are any, and when each was opened.
+        # Headers of errors, and the type of bodies that are bytes.
         self.refusal_headers: dict[str, str] = {}
-        # That of bodies that are bytes.
         self.content_type = "application/json"
-        self.stream: bytes | None = None
-        self.streamed: list[float] = []
-        # Whether calls are answered with a stream in which no answer comes.
-        self.opens_streams = False
-        # What happened, or is to happen: the client answered a request of the stream; the server ends.
-        self.answered = threading.Event()
-        self.closing = threading.Event()
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,41 +51,19 @@ class HandshakeServer:
                 self.wfile.write(data)
 
             def do_GET(self) -> None:
-                if owner.stream is None:
-                    self._send(405, b"")
-                    return
-                owner.streamed.append(time.monotonic())
-                self.send_response(200)
-                self.send_header("content-type", "text/event-stream")
-                self.send_header("content-length", str(len(owner.stream)))
-                self.end_headers()
-                self.wfile.write(owner.stream)
-
-            def do_DELETE(self) -> None:
                 self._send(405, b"")
+
+            do_DELETE = do_GET  # noqa: N815 - as they are called
 
             def do_POST(self) -> None:
                 message = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 if message.get("method") == "initialize":
                     owner.sessions += 1
-                    result = {
-                        "protocolVersion": "2025-06-18",
-                        "capabilities": {"tools": {}},
-                        "serverInfo": {"name": "edge", "version": "1"},
-                    }
-                    answered = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+                    result = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "edge", "version": "1"}}
+                    answered = result_of(message, {**result, "capabilities": {"tools": {}}})
                     self._send(200, answered, f"session-{owner.sessions}")
                 elif "id" not in message:
                     self._send(202, b"")
-                elif "method" not in message:  # an answer to a request in the stream
-                    owner.answered.set()
-                    owner.closing.wait(LIMIT)
-                elif message["method"] == "tools/call" and owner.opens_streams:
-                    self.send_response(200)
-                    self.send_header("content-type", "text/event-stream")
-                    self.end_headers()
-                    self.wfile.write(b": there\n\n")
-                    owner.closing.wait(LIMIT)
                 elif message["method"] in ("tools/list", "tools/call"):
                     self._send(*answer(owner, message, self.headers.get("mcp-session-id")))
                 else:
@@ -118,7 +87,6 @@ class HandshakeServer:
         self._server.RequestHandlerClass.protocol_version = "HTTP/1.0"
 
     def close(self) -> None:
-        self.closing.set()
         self._server.shutdown()
         self._thread.join(LIMIT)
         self._server.server_close()

@@ -3,29 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Requests that a server over HTTP refuses: which of them may be sent again, because the tool cannot have run. And what
-goes on beside the answers to calls: event streams, requests of the server, calls that were given up.
+Requests that a server over HTTP refuses: which of them may be sent again, because the tool cannot have run.
 """
 
-import asyncio
-import itertools
-import threading
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import (
-    AsyncExecutor,
-    MCPConnection,
-    MCPInvocationError,
-    StreamableHttpServerInfo,
-)
-from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from tests.support.background import in_thread
+from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, StreamableHttpServerInfo
 from tests.support.handshake_server import Answer, HandshakeServer, calls, paid, result_of
-from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT
 
 
 def rpc_error(message: str, code: int = -32000, **members: Any) -> dict[str, Any]:
@@ -136,65 +124,3 @@ def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(handsh
     with MCPConnection(StreamableHttpServerInfo(server.url, base_delay=0.01)) as connection:
         assert connection.call_tool("pay").content[0].text == "paid"
     assert server.sessions == 2
-
-
-@rows(
-    ("headers", "body"),
-    [
-        ({"content-encoding": "gzip"}, b"no gzip"),
-        ({"content-type": "text/plain; charset=undefined"}, b"no session"),
-        ({"content-type": "application/json"}, b"[" * 200_000),
-        ({"content-type": "application/json"}, b"\xff\xfe"),
-    ],
-)
-def test_a_refusal_that_cannot_be_read_harms_no_other_call(handshake_server, headers, body):
-    def answer(server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["params"]["name"] == "wait":
-            assert refused.wait(LIMIT)
-            return paid(message)
-        return 400, body, None
-
-    refused = threading.Event()
-    server = handshake_server(calls(answer))
-    server.refusal_headers = headers
-    with MCPConnection(StreamableHttpServerInfo(server.url, max_retries=0)) as connection:
-        other = in_thread(connection.call_tool, "wait")
-        wait_until(lambda: server.runs == 1, "the other call")
-        with pytest.raises(MCPInvocationError):
-            connection.call_tool("pay")
-        refused.set()
-        assert other.result(timeout=LIMIT).content[0].text == "paid"
-
-
-def test_an_event_stream_that_always_ends_at_once_is_not_reopened_all_the_time(handshake_server: Any) -> None:
-    server = handshake_server(calls(lambda _, message, __: paid(message)))
-    server.stream = b"id: 1\nretry: 0\ndata:\n\n"
-    with MCPConnection(StreamableHttpServerInfo(server.url)):
-        wait_until(lambda: len(server.streamed) >= 5, "five streams")
-    pauses = [after - before for before, after in itertools.pairwise(server.streamed)]
-    assert min(pauses) >= 0.09  # no limit above: this only shows that it is not a loop without rest
-
-
-def test_an_answer_to_the_server_that_it_does_not_take_holds_up_no_calls(handshake_server: Any) -> None:
-    server = handshake_server(calls(lambda _, message, __: paid(message)))
-    server.stream = b'data: {"jsonrpc":"2.0","id":77,"method":"ping"}\n\n'
-    with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=LIMIT) as connection:
-        assert server.answered.wait(LIMIT)
-        assert connection.call_tool("pay").content[0].text == "paid"
-
-
-@pytest.mark.parametrize("opens_stream", [False, True], ids=["silent", "stream"])
-def test_a_call_that_was_given_up_leaves_no_request_behind(handshake_server: Any, opens_stream: bool) -> None:
-    def answer(server: HandshakeServer, _message: dict[str, Any], _session: str | None) -> Answer:
-        server.closing.wait(LIMIT)
-        return 200, b"", None
-
-    server = handshake_server(calls(answer))
-    server.opens_streams = opens_stream
-    with MCPConnection(StreamableHttpServerInfo(server.url), invocation_timeout=0.2) as connection:
-        loop = AsyncExecutor.get_instance().get_loop()
-        before = len(asyncio.all_tasks(loop))
-        for _ in range(5):
-            with pytest.raises(MCPTimeoutError):
-                connection.call_tool("pay")
-        wait_until(lambda: len(asyncio.all_tasks(loop)) <= before, "the end of their tasks")
