@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, StdioServerInfo, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp import MCPServerInfo, StreamableHttpServerInfo
 from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.processes import SERVERS, CallLog, StdioServer, python_script
 
@@ -37,7 +37,7 @@ def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
 HELLO = {"content": [{"type": "text", "text": "hello"}]}
 
 
-@pytest.fixture(params=["stdio", "stdio 2026", "http"])
+@pytest.fixture(params=["stdio 2026", "http"])
 def start(
     request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., StdioServer]
 ) -> Iterator[Callable[..., MCPServerInfo]]:
@@ -57,8 +57,6 @@ def start(
             listing, result = tmp_path / "listing.json", tmp_path / "result.json"
             listing.write_text(json.dumps(page))
             result.write_text(json.dumps(called))
-            newest = ["--initialize", "-32022"] if request.param == "stdio 2026" else []
-            described = picky_server("--listing", str(listing), "--result", str(result), *newest)
-            return StdioServerInfo(described.command, described.args)
+            return picky_server("--listing", str(listing), "--result", str(result), "--initialize", "-32022").info()
 
         yield start

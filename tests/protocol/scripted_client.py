@@ -36,7 +36,9 @@ def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
 class ScriptedClient(MCPClient):
     """`answer(method, params)` returns a result, or an awaitable of one, or raises."""
 
-    def __init__(self, answer: Answer, version: str = NEWEST, capabilities: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, answer: Answer, version: str = NEWEST, capabilities: Mapping[str, Any] | None = None, **handlers: Any
+    ) -> None:
         super().__init__()
         offered = {"resources": {}, "prompts": {}} if capabilities is None else capabilities
         self._answer = answer
@@ -44,16 +46,12 @@ class ScriptedClient(MCPClient):
         self._is_modern = version in MODERN_PROTOCOL_VERSIONS
         self._capabilities = types.ServerCapabilities.model_validate(offered)
         self._tools = ListedTools(self._describe)
-        self._server_requests = ServerRequests(Callbacks(self.handlers, "a server", self.redactor))
+        self.handlers = MCPHandlers(**handlers)
+        self._server_requests = server_requests(version, **handlers)
         # What was sent, with the name for the header.
         self.sent: list[tuple[str, dict[str, Any], str | None]] = []
         self.changes: list[Any] = []
         self.on_change = self.changes.append
-
-    async def opened(self, **fields: Any) -> "ScriptedClient":
-        self.handlers = MCPHandlers(**fields)
-        self._server_requests = server_requests(self._revision or "", **fields)
-        return self
 
     async def connect(self) -> list[types.Tool]:
         return []
@@ -61,14 +59,7 @@ class ScriptedClient(MCPClient):
     def _describe(self) -> str:
         return "a server"
 
-    async def _request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        meta: Mapping[str, Any] | None = None,
-        on_progress: Any = None,
-    ) -> dict[str, Any]:
+    async def _request(self, method: str, params: Mapping[str, Any] | None = None, **_: Any) -> dict[str, Any]:
         self.sent.append((method, dict(params or {}), Exchange(0, method, dict(params or {})).name))
         answer = self._answer(method, dict(params or {}))
         return await answer if isinstance(answer, Awaitable) else answer

@@ -56,35 +56,28 @@ class DyingServerInfo(MCPServerInfo):
         return DyingClient(max_retries=self.client_retries, base_delay=0.01)
 
 
-def test_a_custom_client_that_returns_no_tools_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_custom_client_that_is_lost_is_replaced_as_often_as_it_says(retries, monkeypatch):
+    async def refuse(_: DyingClient) -> list[types.Tool]:
+        DyingClient.connects += 1
+        raise MCPConnectionError("down")
+
     async def forget(_: DyingClient) -> None:
         pass
 
-    monkeypatch.setattr(DyingClient, "connect", forget)
-    with pytest.raises(MCPConnectionError, match="`connect` of DyingClient must return the server's tools"):
-        MCPTool("pay", DyingServerInfo()).warm_up()
-
-
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_custom_client_that_is_lost_is_replaced_as_often_as_it_says(
-    retries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
     DyingClient.connects = 0
     with MCPTool("pay", DyingServerInfo(client_retries=retries)) as tool:
         for _ in range(2):
             assert "paid" in str(tool.invoke())
             with pytest.raises(MCPInvocationError, match=r"connection lost after sending\. The tool may have run"):
                 tool.invoke()
-
-        async def refuse(_: DyingClient) -> list[types.Tool]:
-            DyingClient.connects += 1
-            msg = "down"
-            raise MCPConnectionError(msg)
-
         monkeypatch.setattr(DyingClient, "connect", refuse)
         with pytest.raises(MCPInvocationError, match="did not run"):
             tool.invoke()
-    assert DyingClient.connects == 2 + 1 + retries
+        assert DyingClient.connects == 2 + 1 + retries
+        monkeypatch.setattr(DyingClient, "connect", forget)
+        with pytest.raises(MCPConnectionError, match="`connect` of DyingClient must return the server's tools"):
+            tool.warm_up()
 
 
 class Session:
@@ -119,79 +112,67 @@ class SpeakingClient(SessionClient):
     """One that answers calls itself."""
 
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
-        result: str = (await Session(self._outcome).call_tool(tool_name, tool_args)) or ""
-        return result
+        return await Session(self._outcome).call_tool(tool_name, tool_args)
 
 
 REFUSED = types.CallToolResult(content=[types.TextContent(type="text", text="not with s3cret-key")], is_error=True)
 
 
-class TestCalls:
-    async def test_before_it_is_connected_the_error_says_what_to_do(self) -> None:
-        with pytest.raises(MCPConnectionError, match=r"Not connected to an MCP server: call connect\(\) first"):
-            await SessionClient().call_tool("pay", {})
+async def test_a_custom_client_says_what_is_missing_and_shows_no_secret():
+    client = SessionClient(RuntimeError("no room for s3cret-key"))
+    with pytest.raises(MCPConnectionError, match=r"Not connected to an MCP server: call connect\(\) first"):
+        await client.call_tool("pay", {})
+    await client.connect()
+    with pytest.raises(MCPInvocationError, match=r"^Failed to invoke Tool `pay`: no room for \*\*\*$"):
+        await client.call_tool("pay", {"amount": 5})
 
-    async def test_what_the_session_raises_is_told_without_secrets(self) -> None:
-        client = SessionClient(RuntimeError("no room for s3cret-key"))
-        await client.connect()
-        with pytest.raises(MCPInvocationError) as raised:
-            await client.call_tool("pay", {"amount": 5})
-        assert str(raised.value) == "Failed to invoke Tool `pay`: no room for ***"
 
-    async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call(self) -> None:
-        client, speaking = SessionClient(REFUSED), SpeakingClient(REFUSED.model_dump_json(by_alias=True))
-        await client.connect()
-        for each in (client, speaking):
-            result = await each.request_tool("pay", {})
-            assert result.is_error
-            assert result.content[0].text == "not with ***"
+async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call():
+    client, speaking = SessionClient(REFUSED), SpeakingClient(REFUSED.model_dump_json(by_alias=True))
+    await client.connect()
+    for each in (client, speaking):
+        result = await each.request_tool("pay", {})
+        assert (result.is_error, result.content[0].text) == (True, "not with ***")
 
-    @rows(
-        ("extra", "message"),
-        [
-            ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
-            ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
-        ],
-    )
-    async def test_what_it_cannot_do_is_refused_before_anything_is_sent(self, extra, message):
-        client = SpeakingClient(AssertionError("it was called"))
-        with pytest.raises(MCPInvocationError, match=message):
-            await client.request_tool("pay", {}, **extra)
 
-    @rows(
-        "error",
-        [
-            ConnectionResetError("peer is gone"),
-            anyio.BrokenResourceError(),
-            ProtocolError(types.CONNECTION_CLOSED, "closed"),
-        ],
-    )
-    async def test_a_connection_that_breaks_ends_the_session_and_leaves_the_outcome_open(self, error):
-        client = SpeakingClient(error)
-        with pytest.raises(MCPOutcomeUnknownError, match="The tool may have run"):
-            await client.request_tool("pay", {})
-        assert not client.life.is_open
-        assert await client.find_reason() == client.life.reason
+@rows(
+    ("extra", "message"),
+    [
+        ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
+        ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
+    ],
+)
+async def test_what_a_custom_client_cannot_do_is_refused_before_anything_is_sent(extra, message):
+    client = SpeakingClient(AssertionError("it was called"))
+    with pytest.raises(MCPInvocationError, match=message):
+        await client.request_tool("pay", {}, **extra)
 
-    @rows("error", [TimeoutError("slow"), ProtocolError(types.INVALID_PARAMS, "wrong")])
-    async def test_other_errors_go_to_whoever_called_and_the_session_goes_on(self, error: Exception) -> None:
-        client = SpeakingClient(error)
-        with pytest.raises(type(error)):
-            await client.request_tool("pay", {})
-        assert client.life.is_open
+
+@rows(
+    ("error", "raised", "is_open"),
+    [
+        # A connection that breaks ends the session, and leaves the outcome open.
+        (ConnectionResetError("peer is gone"), MCPOutcomeUnknownError, False),
+        (anyio.BrokenResourceError(), MCPOutcomeUnknownError, False),
+        (ProtocolError(types.CONNECTION_CLOSED, "closed"), MCPOutcomeUnknownError, False),
+        # Other errors go to whoever called.
+        (TimeoutError("slow"), TimeoutError, True),
+        (ProtocolError(types.INVALID_PARAMS, "wrong"), ProtocolError, True),
+    ],
+)
+async def test_an_error_of_a_custom_client_ends_its_session_only_if_its_connection_breaks(error, raised, is_open):
+    client = SpeakingClient(error)
+    with pytest.raises(raised, match=None if is_open else "The tool may have run"):
+        await client.request_tool("pay", {})
+    assert client.life.is_open is is_open
+    assert is_open or await client.find_reason() == client.life.reason
 
 
 @rows(
     ("operation", "arguments"),
-    [
-        ("list_resources", ()),
-        ("read_resource", ("a://b",)),
-        ("cancel_task", ("1",)),
-        ("listen", (None, None)),
-        ("subscribe_resource", ("a://b",)),
-    ],
+    [("list_resources", ()), ("cancel_task", ("1",)), ("listen", (None, None)), ("subscribe_resource", ("a://b",))],
 )
-async def test_what_a_custom_client_does_not_have_is_named(operation: str, arguments: tuple[Any, ...]) -> None:
+async def test_what_a_custom_client_does_not_have_is_named(operation, arguments):
     says = f"`{operation}` of the server failed: its custom client, SessionClient, has no `{operation}`"
     with pytest.raises(MCPConnectionError, match=says):
         await getattr(SessionClient(), operation)(*arguments)
@@ -206,10 +187,9 @@ async def test_what_a_custom_client_need_not_have_is_answered_for_it() -> None:
     assert client.unusable_tools() == {}
 
 
-async def test_an_error_of_closing_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_error_of_closing_is_logged_without_secrets(caplog):
     def fail() -> None:
-        msg = "cannot close with s3cret-key"
-        raise OSError(msg)
+        raise OSError("cannot close with s3cret-key")
 
     client = SessionClient()
     client.exit_stack.callback(fail)

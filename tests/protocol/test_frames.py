@@ -17,18 +17,14 @@ DEEP = "[" * 300 + "]" * 300
     ("text", "request_id"),
     [
         ('{"jsonrpc":"2.0","id":5,"result":' + DEEP, 5),
-        ('{"jsonrpc":"2.0","id":"own","result":' + DEEP, "own"),
         ('{"result":{"id":6,"x":' + DEEP + '},"jsonrpc":"2.0","id":5}', 5),
         ('{"result":[' + "{}," * 200_000 + 'bad],"jsonrpc":"2.0","id":5}', 5),
         ('{"jsonrpc":"2.0","result":{"a":{"id":5}', None),
         ('{"jsonrpc":"2.0","result":[' + "{}," * 200_000 + '{"a":1,"id":5}', None),
         ('{"jsonrpc":"2.0","id":5', None),
         ('{"jsonrpc":"2.0","id":5,"method":"ping","params":' + DEEP + "}", None),
-        ('{"level":"info","id":5,"msg":}', None),
         ('{"level":"error","id":5,"error":"x"}', None),
-        ('{"id":5}', None),
         ("id: 5", None),
-        ("5", None),
     ],
 )
 def test_an_id_is_found_only_where_it_is_certain(text, request_id):
@@ -46,8 +42,6 @@ def test_a_text_of_quotes_alone_is_searched_in_linear_time():
     [
         (b'{"jsonrpc":"2.0","id":5,"result":{"a":"xxx', b"", 5),
         (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5}', 5),
-        (b'{"result":{"a":"xxx', b'xxx"},"id":5,"jsonrpc":"2.0"}', 5),
-        (b'{"result":{"a":"xxx', b"", None),
         (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5', None),
         (b'{"jsonrpc":"2.0","method":"x","params":"xxx', b'xxx","id":5}', None),
         (b"downloading ......", b"......", None),
@@ -61,22 +55,11 @@ def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id
 @rows(
     ("text", "messages"),
     [
-        ('{"jsonrpc":"2.0","id":5.0,"result":{}}', [RESULT]),
-        ('{"jsonrpc":"2.0","id":5,"result":[]}', [RESULT]),
         ('{"jsonrpc":"2.0","id":5,"result":{},"error":null,"method":null}', [RESULT]),
         ('{"jsonrpc":"2.0","id":5,"result":{},"error":""}', [RESULT]),
-        ('\ufeff{"jsonrpc":"2.0","method":"x"}', [{"jsonrpc": "2.0", "method": "x"}]),
-        (
-            r'{"jsonrpc":"2.0","id":5,"result":{"a":"\ude00\ud83d\ude00\\ud83d\ud83d"}}',
-            [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\ufffd\U0001f600\\ud83d\ufffd"}}],
-        ),
         ('[{"jsonrpc":"2.0","method":"x"}, 5, "x"]', [{"jsonrpc": "2.0", "method": "x"}]),
-        ('{"jsonrpc":"2.0","id":5,"result":{"a":"\t"}}', [{"jsonrpc": "2.0", "id": 5, "result": {"a": "\t"}}]),
         ('{"jsonrpc":"2.0","id":true,"method":"x"}', []),
         ('{"jsonrpc":"2.0","id":5,"method":7}', []),
-        ('{"method":"x"}', []),
-        ("[]", []),
-        ("", []),
     ],
 )
 def test_messages_are_read_as_servers_write_them(text, messages):
@@ -87,29 +70,12 @@ def test_messages_are_read_as_servers_write_them(text, messages):
 @rows(
     ("error", "code", "message"),
     [
-        ('{"code":-32000,"message":"y"}', -32000, "y"),
         ('{"code":"ENOENT","message":"y"}', -32603, "y"),
         ('{"code":5}', 5, '{"code": 5}'),
         ('{"message":{"why":"y"}}', -32603, '{"why": "y"}'),
         ('"y"', -32603, "y"),
-        ("[]", -32603, "[]"),
     ],
 )
 def test_an_error_of_another_shape_is_one_with_what_it_says(error, code, message):
     [answer] = read(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')
     assert (answer["error"]["code"], answer["error"]["message"]) == (code, message)
-
-
-@rows(
-    ("text", "reason"),
-    [
-        ('{"id":5,"result":{}}', 'has no "jsonrpc"'),
-        ('{"jsonrpc":"2.0","id":5,"result":7}', "result is no object"),
-        ('{"jsonrpc":"2.0","id":5}', "neither a result nor an error"),
-        ('{"jsonrpc":"2.0","id":5,"result":{"a":nan}}', "as JSON"),
-    ],
-)
-def test_an_answer_that_cannot_be_read_names_its_request_and_why(text, reason):
-    [answer] = read(text)
-    assert answer.id == 5
-    assert reason in answer.reason

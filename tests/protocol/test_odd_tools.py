@@ -36,7 +36,6 @@ READABLE = {
     "no schema": ({"name": "odd"}, {}),
     "schema null": (with_schema(None), {}),
     "an empty list": (with_schema([]), {}),
-    "no type": (with_schema({"properties": {"a": {"type": "string"}}}), {"a": {"type": "string"}}),
     "type null": (with_schema({"type": None, "properties": {"a": {"type": "string"}}}), {"a": {"type": "string"}}),
     "a reference": (with_schema({"$ref": "#/$defs/P", "$defs": {"P": PERSON}}), PERSON["properties"]),
     "anyOf": (with_schema({"type": "object", "anyOf": [PERSON, OBJECT]}), PERSON["properties"]),
@@ -45,11 +44,10 @@ READABLE = {
         with_schema({**OBJECT, "properties": {"p": {"$ref": "#/$defs/P"}}, "definitions": {"P": OBJECT}}),
         {"p": {"$ref": "#/$defs/P"}},
     ),
-    "properties as a list": (with_schema({"type": "object", "properties": []}), {}),
     "required null": (with_schema({"type": "object", "properties": None, "required": None}), {}),
 }
 
-# The field, and whether the attribute of the tool of that name is to be None.
+
 DROPPED = [
     *(("outputSchema", value) for value in (None, True, [], {}, 5)),
     *(("annotations", value) for value in (None, True, [], 5)),
@@ -58,7 +56,7 @@ DROPPED = [
     *(("icons", value) for value in (None, 5, {}, "x")),
     *(("_meta", value) for value in (None, 5, [])),
     *(("execution", value) for value in (None, 5, {"taskSupport": "maybe"})),
-    ("unknown", object),
+    ("unknown", 1),
 ]
 
 
@@ -79,10 +77,7 @@ def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplo
 
 
 def test_odd_optional_fields_are_dropped_and_nothing_else(start):
-    tools = [
-        {**with_field(field, value if value is not object else 1), "name": f"odd {index}"}
-        for index, (field, value) in enumerate(DROPPED)
-    ]
+    tools = [{**with_field(*dropped), "name": f"odd {index}"} for index, dropped in enumerate(DROPPED)]
     partly = {
         **with_field("annotations", {"readOnlyHint": "perhaps", "idempotentHint": True, "title": 5}),
         "icons": [{"src": 5}, 7, {"src": "b"}],
@@ -90,40 +85,36 @@ def test_odd_optional_fields_are_dropped_and_nothing_else(start):
         "_meta": {"kept": 1},
     }
     with MCPToolset(start({"tools": [*tools, partly, GOOD]})) as toolset:
-        loaded = {tool.remote_name: tool for tool in toolset}
-        definitions = {definition.name: definition for definition in toolset.connection.list_tools()}
-    assert len(loaded) == len(tools) + 2
-    for index in range(len(tools)):
-        tool = loaded[f"odd {index}"]
+        good, part, *odd = toolset
+        [icon] = next(tool.icons for tool in toolset.connection.list_tools() if tool.name == "odd")
+    assert len(odd) == len(tools)
+    for tool in odd:
         assert (tool.title, tool.description) == (None, "")
         assert not tool.meta and not tool.output_schema
         assert tool.annotations is None or not tool.annotations.model_dump(exclude_none=True)
-    assert loaded["odd"].annotations.model_dump(exclude_none=True) == {"idempotent_hint": True}
-    assert (loaded["odd"].title, loaded["odd"].meta) == ("Kept", {"kept": 1})
-    assert [icon.src for icon in definitions["odd"].icons] == ["b"]
-    assert loaded["good"].description == "The good one."
+    assert part.annotations.model_dump(exclude_none=True) == {"idempotent_hint": True}
+    assert (part.title, part.meta, icon.src) == ("Kept", {"kept": 1}, "b")
+    assert good.description == "The good one."
 
 
 UNUSABLE = [
-    ({"name": "odd", "inputSchema": {"type": "string"}}, "'odd'", "#/type: must be 'object'"),
-    (with_schema({**OBJECT, "anyOf": [{"type": "string"}]}), "'odd'", "#: accepts no object"),
-    ({"name": "odd", "inputSchema": [1]}, "'odd'", "must be a JSON object, not list"),
-    ({"name": "", "inputSchema": OBJECT}, "number 1", "its name is missing or empty"),
-    ({"name": 5, "inputSchema": OBJECT}, "number 1", "its name must be a string, not int"),
-    (5, "number 1", "its definition must be a JSON object, not int"),
+    ({"name": "text", "inputSchema": {"type": "string"}}, "'text'", "#/type: must be 'object'"),
+    ({**with_schema({**OBJECT, "anyOf": [{"type": "string"}]}), "name": "none"}, "'none'", "#: accepts no object"),
+    ({"name": "list", "inputSchema": [1]}, "'list'", "must be a JSON object, not list"),
+    ({"name": "", "inputSchema": OBJECT}, "number 4", "its name is missing or empty"),
+    ({"name": 5, "inputSchema": OBJECT}, "number 5", "its name must be a string, not int"),
+    (5, "number 6", "its definition must be a JSON object, not int"),
 ]
 
 
-@pytest.mark.parametrize("case", UNUSABLE, ids=lambda case: case[2])
-def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(start, caplog, case):
-    tool, label, reason = case
-    with MCPToolset(start({"tools": [tool, GOOD]})) as toolset:
+def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(start, caplog):
+    with MCPToolset(start({"tools": [*(tool for tool, *_ in UNUSABLE), GOOD]})) as toolset:
         toolset.connection.list_tools()
         assert [tool.name for tool in toolset] == ["good"]
     warnings = [text for record in caplog.records if (text := record.getMessage()).startswith(("Left out", "Skipped"))]
-    assert len(warnings) == 1
-    assert label in warnings[0]
-    assert reason in warnings[0]
+    assert len(warnings) == len(UNUSABLE)
+    for _, label, reason in UNUSABLE:
+        assert [text for text in warnings if label in text and reason in text]
 
 
 def test_a_tool_that_cannot_be_used_is_an_error_with_the_reason_only_if_it_is_asked_for_by_name(start):
@@ -135,24 +126,14 @@ def test_a_tool_that_cannot_be_used_is_an_error_with_the_reason_only_if_it_is_as
             wanted.warm_up()
 
 
-@pytest.mark.parametrize(
-    ("page", "problem"),
-    [({}, "`tools` is missing"), ({"tools": "none"}, "not str")],
-)
+@pytest.mark.parametrize(("page", "problem"), [({}, "`tools` is missing"), ({"tools": "none"}, "not str")])
 def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
     with pytest.raises(MCPConnectionError, match=f"its answer to tools/list cannot be read: .*{problem}"):
         MCPToolset(start(page), eager_connect=True)
 
 
 @pytest.mark.parametrize(
-    ("page", "names"),
-    [
-        ({"tools": None}, []),
-        ({"tools": {}}, []),
-        ({"tools": [GOOD], "nextCursor": ""}, ["good"]),
-        ({"tools": [GOOD], "_meta": 5, "nextCursor": None}, ["good"]),
-    ],
-    ids=["no list", "an empty object", "an empty cursor", "odd metadata"],
+    ("page", "names"), [({"tools": None}, []), ({"tools": [GOOD], "_meta": 5, "nextCursor": None}, ["good"])]
 )
 def test_an_odd_page_is_read_nevertheless(start, page, names):
     with MCPConnection(start(page)) as connection:

@@ -1,8 +1,6 @@
 # SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
 #
 # SPDX-License-Identifier: Apache-2.0
-import itertools
-import re
 import socket
 from typing import Any
 
@@ -10,9 +8,8 @@ import pytest
 from jsonschema.validators import validator_for
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.protocol import listed_tools
 from haystack_integrations.tools.mcp.protocol.listed_tools import OutputSchema, Verdict
-from tests.support.hostile_schemas import HOSTILE, chain, nested
+from tests.support.hostile_schemas import HOSTILE, nested
 from tests.support.rows import rows
 
 AMPLE = 60.0
@@ -65,13 +62,16 @@ def test_verdicts_are_those_of_jsonschema(draft):
             assert found == Verdict(found.violation)
 
 
-def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value():
-    schema = {"type": "object", "properties": {"rows": {"items": {"type": "integer"}}}}
-    found = verdict(schema, {"rows": [1, "a secret"]})
-    assert found.violation.endswith("(at $.rows[1]: 'type' is violated)")
-    found = verdict({"type": "object", "additionalProperties": False}, {"x": "a secret"})
-    assert found.violation.endswith("(at $: 'additionalProperties' is violated)")
-    assert verdict({"properties": {"x": False}}, {"x": 1}).violation.endswith("(at $: 'false' is violated)")
+@rows(
+    ("schema", "value", "place"),
+    [
+        ({"properties": {"rows": {"items": NUMBER}}}, {"rows": [1, "a secret"]}, "at $.rows[1]: 'type' is violated"),
+        ({"additionalProperties": False}, {"x": "a secret"}, "at $: 'additionalProperties' is violated"),
+        ({"properties": {"x": False}}, {"x": 1}, "at $: 'false' is violated"),
+    ],
+)
+def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value(schema, value, place):
+    assert verdict(schema, value).violation.endswith(f"output schema ({place})")
 
 
 @rows("name", HOSTILE)
@@ -81,33 +81,10 @@ def test_a_hostile_one_ends_in_time(name):
         assert verdict(schema, value, seconds).violation is None
 
 
-def test_a_schema_looks_at_the_clock_at_every_step(monkeypatch):
-    looks = itertools.count()
-    monkeypatch.setattr(listed_tools, "perf_counter", lambda: next(looks))
-    assert verdict(chain(40, last=False), {}, 5_000).cut_off
-    assert next(looks) == 5_002
-
-
 def test_a_schema_that_was_cut_off_while_it_was_read_is_read_again():
     schema = OutputSchema({"properties": {"x": {"type": "string"}}})
     assert schema.validate({"x": 1}, 0).cut_off
     assert "$.x" in schema.validate({"x": 1}, AMPLE).violation
-
-
-@rows(
-    ("schema", "reason"),
-    [
-        ({"properties": {"x": {"required": "x"}}}, r"invalid \(at \$\.properties\.x\.required: 'type' is violated\)"),
-        ({"$schema": DRAFTS[0], "exclusiveMinimum": 5}, "invalid"),
-        ({"$schema": ["odd"]}, "cannot be used"),
-        ({"$ref": "#/$defs/missing"}, "cannot be used"),
-        ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "(RecursionError)"),
-    ],
-)
-def test_a_schema_that_is_none_rejects_nothing(schema, reason):
-    found = verdict(schema, {"x": 1})
-    assert found.violation is None
-    assert re.search(reason, found.unusable)
 
 
 def test_deep_nesting_and_a_schema_without_end_reject_nothing():
