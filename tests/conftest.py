@@ -157,22 +157,17 @@ class _Started:
         self._folders = tmp_path_factory
         self._servers: list[HttpServer] = []
 
-    def counter(self, transport: str = "streamable-http", *options: str, env: dict[str, str] | None = None):
-        return self._script(COUNTER_SERVER, transport, *options, env=env)
-
-    def patient(self, *options: str) -> HttpServer:
-        return self._script(PATIENT_SERVER, "streamable-http", *options)
-
-    def _script(self, script: Path, transport: str, *options: str, env: dict[str, str] | None = None) -> HttpServer:
+    def script(
+        self,
+        transport: str = "streamable-http",
+        *options: str,
+        env: dict[str, str] | None = None,
+        script: Path = COUNTER_SERVER,
+    ) -> HttpServer:
         folder = self._folders.mktemp("server")
         log = CallLog(folder / "calls.txt")
         command = python_script(script, "--transport", transport, "--calls-file", str(log.path), *options)
         return self.start(HttpServer(command, _PATHS[transport], folder, log, env=env or {}))
-
-    def fastmcp(self, transport: str = "streamable-http") -> HttpServer:
-        folder = self._folders.mktemp("server")
-        command = python_script(FASTMCP_SERVER, "--transport", transport)
-        return self.start(HttpServer(command, _PATHS[transport], folder, CallLog(folder / "calls.txt")))
 
     def everything(self, transport: str) -> HttpServer:
         folder = self._folders.mktemp("everything")
@@ -196,12 +191,13 @@ class _Started:
 @pytest.fixture
 def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
     """
-    Starts counter servers over HTTP for one test: `http_server(transport="streamable-http", *options, env=None)`.
+    Starts counter servers over HTTP for one test: `http_server(transport="streamable-http", *options, env=None)`, or
+    those of another `script`.
 
     The transport is `"streamable-http"` or `"sse"`; the options are those of `tests/servers/counter_server.py`.
     """
     with _Started(tmp_path_factory) as started:
-        yield started.counter
+        yield started.script
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +210,7 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
     def get(transport: str = "streamable-http", *options: str) -> HttpServer:
         key = (transport, *options)
         if key not in servers:
-            servers[key] = started.counter(*key)
+            servers[key] = started.script(*key)
         return servers[key]
 
     with _Started(tmp_path_factory) as started:
@@ -225,7 +221,9 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
 def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     servers: list[StdioServer] = []
 
-    def describe(*options: str, env: dict[str, str] | None = None, cwd: str | None = None) -> StdioServer:
+    def describe(
+        *options: str, env: dict[str, str] | None = None, cwd: str | None = None, script: Path = script
+    ) -> StdioServer:
         log = CallLog(folders.mktemp("server") / "calls.txt")
         # The plain server imports nothing that takes time.
         start = python_script if script == PLAIN_SERVER else prepared_script
@@ -259,7 +257,7 @@ def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServ
 @pytest.fixture
 def sdk_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     """
-    The same with the counter server, which is written with the MCP SDK and knows every revision.
+    The same with the counter server, or another `script`, which is written with the MCP SDK and knows every revision.
     """
     with _stdio_servers(COUNTER_SERVER, tmp_path_factory) as describe:
         yield describe
@@ -272,15 +270,6 @@ def patient_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     """
     with _stdio_servers(PATIENT_SERVER, tmp_path_factory) as describe:
         yield describe
-
-
-@pytest.fixture
-def patient_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
-    """
-    Starts patient servers over streamable HTTP for one test: `patient_http_server(*options)`.
-    """
-    with _Started(tmp_path_factory) as started:
-        yield started.patient
 
 
 @pytest.fixture
@@ -305,7 +294,9 @@ def fastmcp_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServe
     A FastMCP 4 server over Streamable HTTP.
     """
     with _Started(tmp_path_factory) as started:
-        yield started.fastmcp()
+        folder = tmp_path_factory.mktemp("server")
+        command = python_script(FASTMCP_SERVER, "--transport", "streamable-http")
+        yield started.start(HttpServer(command, "/mcp", folder, CallLog(folder / "calls.txt")))
 
 
 @pytest.fixture

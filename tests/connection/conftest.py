@@ -14,6 +14,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from tests.conftest import StdioServerFactory
+from tests.support.processes import PATIENT_SERVER
 from tests.support.scripts import Script
 
 
@@ -41,5 +42,5 @@ def patient(request: pytest.FixtureRequest) -> SimpleNamespace:
     if request.param == "stdio":
         server = request.getfixturevalue("patient_stdio_server")()
         return SimpleNamespace(info=server.info(), log=server.log)
-    server = request.getfixturevalue("patient_http_server")()
+    server = request.getfixturevalue("http_server")(script=PATIENT_SERVER)
     return SimpleNamespace(info=StreamableHttpServerInfo(server.url), log=server.log)

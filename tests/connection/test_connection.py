@@ -28,7 +28,6 @@ from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-MISSING = StdioServerInfo("no-such-command-anywhere")
 
 
 def test_an_open_connection_is_pickled_as_its_configuration():
@@ -42,10 +41,7 @@ def test_an_open_connection_is_pickled_as_its_configuration():
 
 
 async def test_a_failed_open_is_an_error_and_leaves_nothing_open():
-    connection = MCPConnection(MISSING)
-    with pytest.raises(MCPConnectionError, match="was not found"), connection:
-        pass
-    assert connection.status().state == "closed"
+    connection = MCPConnection(StdioServerInfo("no-such-command-anywhere"))
     with pytest.raises(MCPConnectionError, match="was not found"):
         async with connection:
             pass
@@ -112,15 +108,12 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
     ("parameters", "message"),
     [
         ({"server_info": "http://localhost:8000/mcp"}, "`server_info` must be an MCPServerInfo .*`server_info_from`"),
-        ({"server_info": None}, "`server_info` must be an MCPServerInfo .*, got NoneType"),
         ({"handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
         *[
             ({name: value}, f"`{name}` must be a positive number of seconds")
             for name in ("connection_timeout", "invocation_timeout")
             for value in (0, -1, "30", True, float("nan"), float("inf"))
         ],
-        ({"invocation_timeout": 0}, "or None for no limit"),
-        ({"call_options": {"read_timeout": -1}}, "`read_timeout`"),
         ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
         ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
     ],
@@ -130,21 +123,13 @@ def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(para
         MCPConnection(**{"server_info": COUNTER, **parameters})
 
 
-async def note(_report: Any) -> None:
-    """An asynchronous function."""
-
-
 @rows(
     ("method", "arguments", "message"),
     [
         ("read_resource", {"resource": 5}, "`resource` must be a URI or a Resource, got int"),
         ("get_prompt", {"name": "a", "arguments": {"times": 5}}, "`arguments` must be a dictionary of strings"),
-        (
-            "complete",
-            {"ref": "a", "argument": {"name": "a", "value": "A"}},
-            "`ref` must be a Prompt, a ResourceTemplate",
-        ),
-        ("call_tool", {"tool_name": "add", "on_progress": note}, "must not be asynchronous"),
+        ("complete", {"ref": "a", "argument": {"name": "a"}}, "`ref` must be a Prompt, a ResourceTemplate"),
+        ("call_tool", {"tool_name": "add", "on_progress": asyncio.sleep}, "must not be asynchronous"),
     ],
 )
 def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, arguments, message):

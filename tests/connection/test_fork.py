@@ -43,13 +43,11 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
         for end in [
             "look_around()",
             "signal.alarm(30); toolset.warm_up(); toolset.close(); sys.exit(0)",
-            "sys.exit(0)",
             "tool.close(); sys.exit(0)",
             "del tool; gc.collect(); sys.exit(0)",
-            "tool.invoke(); del tool; gc.collect(); sys.exit(0)",
+
             "tool.invoke(); tool.close(); tool.invoke(); sys.exit(0)",
             "AsyncExecutor.get_instance().shutdown(); sys.exit(0)",
-            "os._exit(0)",
             "tool.invoke(); os._exit(0)",
         ]:
             child = os.fork()
@@ -62,7 +60,7 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
         tool.close()
         """
     )
-    assert len(ends) == 10
+    assert len(ends) == 7
     assert not [end for end in ends if end["code"] or not end["undisturbed"]]
 
 

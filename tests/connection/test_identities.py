@@ -8,12 +8,11 @@ Many users of one connection: each call arrives with the identity of its caller,
 
 import asyncio
 import contextlib
-import threading
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -39,7 +38,7 @@ from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 HERE = "tests.connection.test_identities"
-USERS = 50
+USERS = 25
 
 ERAS = {"2026": {}, "sessions": {"handshake": True}, "sse": {"transport": "sse", "handshake": True}}
 both_eras = pytest.mark.parametrize("era", ["2026", "sessions"])
@@ -61,8 +60,7 @@ def who(connection: MCPConnection, name: str) -> dict[str, Any]:
 
 
 def assert_own(answer: dict[str, Any], name: str) -> None:
-    assert answer["name"] == name
-    assert answer["token"] == f"Bearer {name}-token"
+    assert (answer["name"], answer["token"]) == (name, f"Bearer {name}-token")
     assert answer["opener"] in (None, f"Bearer {name}-token")
 
 
@@ -72,8 +70,7 @@ provided: list[MCPRequestContext] = []
 def token_of(context: MCPRequestContext) -> str:
     provided.append(context)
     if context.user == "mallory":
-        msg = "no token for mallory-5ecret"
-        raise PermissionError(msg)
+        raise PermissionError("no token for mallory-5ecret")
     return f"{context.user or 'service'}-token"
 
 
@@ -83,7 +80,7 @@ async def tenant_of(context: MCPRequestContext) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server: IdentityServer, era: str) -> None:
+def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server, era):
     server.gathering = USERS  # all calls are under way at the same time
 
     def call(number: int) -> None:
@@ -93,31 +90,19 @@ def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server: Id
         assert_own(answer, name)
         assert answer["tenant"] == answer["marker"] == name
 
-    connection = MCPConnection(info_of(server), connection_timeout=90, invocation_timeout=90)
-    with ThreadPoolExecutor(USERS) as pool:
-        list(pool.map(call, range(USERS)))
-    sessions = connection.status().sessions
-    connection.close()
-    assert sessions == (1 if era == "2026" else USERS)
+    with contextlib.closing(MCPConnection(info_of(server), connection_timeout=90, invocation_timeout=90)) as connection:
+        with ThreadPoolExecutor(USERS) as pool:
+            list(pool.map(call, range(USERS)))
+        assert connection.status().sessions == (1 if era == "2026" else USERS)
     assert server.anonymous == 0
 
 
 @both_eras
 class TestManyUsers:
-    def test_a_call_without_a_block_never_uses_the_session_of_somebody(self, server: IdentityServer) -> None:
-        with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
-            for name in ("alice", "service", "bob", "service"):
-                if name == "service":
-                    assert_own(who(connection, name), name)
-                    continue
-                with mcp_request_context(token=f"{name}-token"):
-                    assert_own(who(connection, name), name)
-
-    def test_providers_are_asked_for_each_caller(self, server: IdentityServer) -> None:
+    def test_providers_are_asked_for_each_caller(self, server):
         provided.clear()
         info = info_of(server, token_provider=token_of, headers_provider=f"{HERE}:tenant_of")
-        stored = MCPServerInfo.from_dict(info.to_dict())
-        with MCPTool("whoami", stored) as tool:
+        with MCPTool("whoami", MCPServerInfo.from_dict(info.to_dict())) as tool:
             for name in ("alice", "bob"):
                 with mcp_request_context(user=name):
                     answer = tool.invoke(name=name)
@@ -125,7 +110,7 @@ class TestManyUsers:
         assert {context.user for context in provided} == {None, "alice", "bob"}
         assert server.anonymous == 0
 
-    def test_what_is_read_is_read_with_the_identity_of_the_reader(self, server: IdentityServer) -> None:
+    def test_what_is_read_and_called_is_sent_with_the_identity_of_the_caller(self, server):
         with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
             for name in ("alice", "service", "bob"):
                 server.requests.clear()
@@ -134,34 +119,32 @@ class TestManyUsers:
                     # Read twice: what one may keep is nobody else's.
                     for _ in range(2):
                         assert connection.read_resource("who://ever").contents[0].text == f"Bearer {name}-token"
-                    connection.read_resource("who://ever", meta={"own": "yes"})
                     connection.list_resources()
                     connection.list_resource_templates(meta={"own": "yes"})
                     [prompt] = connection.list_prompts(meta={"own": "yes"})
-                    connection.get_prompt("greet", {"name": "Ada"}, meta={"own": "yes"})
                     connection.complete(prompt, {"name": "name", "value": "A"}, meta={"own": "yes"})
                     connection.request("prompts/list", meta={"own": "yes"})
                     asyncio.run(connection.get_prompt_async("greet", {"name": "Ada"}, meta={"own": "yes"}))
                     connection.list_tools()
-                    connection.call_tool("whoami", {"name": name}, meta={"own": "yes"})
+                    assert_own(who(connection, name), name)
                 assert {token for _, token, _ in server.requests} == {f"Bearer {name}-token"}
-                metas = [meta for method, _, meta in server.requests if "own" in meta]
-                if name != "service":
-                    assert {meta["marker"] for meta in metas} == {name}
-                assert sum(meta["own"] == "yes" for meta in metas) == 8
+                metas = [meta for _, _, meta in server.requests if "own" in meta]
+                assert {meta.get("marker") for meta in metas} == {name if name != "service" else None}
+                assert sum(meta["own"] == "yes" for meta in metas) == 5
         assert server.anonymous == 0
 
+    # Servers still do what revision 2026-07-28 deprecates.
     # Servers still do what revision 2026-07-28 deprecates.
     @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
     def test_what_a_server_logs_of_a_token_is_redacted(self, server, caplog):
         with MCPConnection(info_of(server, token="service-pa55word")) as connection:
-            for user in ("alice", "bob", "bob"):
+            for user in ("alice", "bob"):
                 with mcp_request_context(user=user, token=f"{user}-pa55word"):
                     connection.call_tool("log_token", meta={"io.modelcontextprotocol/logLevel": "debug"})
-        wait_until(lambda: caplog.text.count("asked by") == 3, "the messages")
+        wait_until(lambda: caplog.text.count("asked by") == 2, "the messages")
         assert "pa55word" not in caplog.text
 
-    def test_handlers_and_progress_serve_every_identity(self, server: IdentityServer) -> None:
+    def test_handlers_and_progress_serve_every_identity(self, server):
         noted: list[float] = []
         handlers = MCPHandlers(sampling=lambda _: "Hi!", progress=lambda report: noted.append(report.progress))
         with contextlib.closing(MCPConnection(info_of(server), handlers=handlers, invocation_timeout=60)) as connection:
@@ -181,7 +164,7 @@ def test_pings_have_the_identity_of_their_session(server: IdentityServer) -> Non
     with contextlib.closing(MCPConnection(info_of(server), **limits)) as connection:
         for name in ("alice", "bob"):
             with mcp_request_context(token=f"{name}-token"):
-                connection.call_tool("sleep", {"seconds": 2.5})
+                connection.call_tool("sleep", {"seconds": 1})
         assert connection.status().sessions == 2
     pings = [token for method, token, _ in server.requests if method == "ping"]
     assert min(pings.count(f"Bearer {name}-token") for name in ("alice", "bob")) > 1
@@ -195,12 +178,7 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
 @rows(
     ("provider", "context", "reason"),
     [
-        (
-            {"token_provider": lambda _: None},
-            {},
-            "`token_provider` must return a string that is not empty, it",
-        ),
-        ({"token_provider": lambda _: ""}, {}, "it returned an empty string"),
+        ({"token_provider": lambda _: ""}, {}, "`token_provider` must return a string that is not empty, it"),
         ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, {}, "it returned TokenSecret"),
         ({"token_provider": token_of}, {"user": "mallory"}, "`token_provider` failed (PermissionError)"),
         ({"token_provider": "no_such_package.vault:token"}, {}, "ModuleNotFoundError: No module named 'no_such_"),
@@ -209,7 +187,6 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
         ({}, {"token": NOT_SET}, "the token of mcp_request_context has no value"),
         ({}, {"headers": {"X-Key": NOT_SET}}, "the header 'X-Key' of mcp_"),
         ({}, {"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
-        ({}, {"token": "5ecr\xe9t"}, "the value of the header 'Authorization' has a line break"),
         ({}, {"headers": {"X-Key: 5ecret": ""}}, "the name of a header that begins with 'X-Key' is empty, or has a"),
     ],
 )
@@ -233,37 +210,29 @@ def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pyte
     monkeypatch.setattr(identities, "MOST_IDLE", 5)
     monkeypatch.setattr(identities, "IDLE_LIMIT", 1.0)
     with IdentityServer(handshake=True) as server, contextlib.closing(MCPConnection(info_of(server))) as connection:
-        for number in range(60):
+        for number in range(40):
             with mcp_request_context(user=f"user{number}", token=f"{number}-token"):
                 assert_own(who(connection, f"{number}"), f"{number}")
-        assert connection.status().sessions == 60
+        assert connection.status().sessions == 40
         # Those that are being closed count, too.
         assert server.most_sessions <= 5 + 20
         # Nobody closes anything.
         wait_until(lambda: not server.openers, "the end of all sessions")
 
 
-def test_closing_ends_the_calls_that_wait_to_know_whether_the_server_has_sessions() -> None:
-    asked = threading.Event()
-
-    class Silent(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            asked.set()
-            await asyncio.sleep(600)
-            raise AssertionError
-
+def test_closing_ends_the_calls_that_wait_to_know_whether_the_server_has_sessions():
     def call(name: str) -> None:
         with mcp_request_context(user=name), pytest.raises(MCPInvocationError, match="connection was closed"):
             connection.call_tool("whoami")
 
-    connection = MCPConnection(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", http_transport=Silent))
-    first = in_thread(call, "alice")
-    assert asked.wait(LIMIT)
-    second = in_thread(call, "bob")
-    wait_until(lambda: connection._identities._finding_out._waiters, "a call that waits for the first one")
-    connection.close()
-    for each in (first, second):
-        each.result(LIMIT)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection = MCPConnection(StreamableHttpServerInfo(f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"))
+        calls = [in_thread(call, name) for name in ("alice", "bob")]
+        users = wait_until(lambda: connection._identities, "the first call")
+        wait_until(lambda: users._finding_out._waiters, "the second, which waits for it")
+        connection.close()
+        for each in calls:
+            each.result(LIMIT)
 
 
 def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
@@ -276,7 +245,7 @@ def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
 
 
 @rows("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])
-def test_servers_without_headers_refuse_them(identity: dict[str, Any]) -> None:
+def test_servers_without_headers_refuse_them(identity):
     server = ForeignServer(definition("a"))
     refused = "cannot get the `token` and `headers`.*or of an interceptor"
     with MCPConnection(server.info) as connection, mcp_request_context(**identity):
@@ -287,13 +256,16 @@ def test_servers_without_headers_refuse_them(identity: dict[str, Any]) -> None:
     assert server.calls == []
 
 
-def test_an_invalid_context_is_refused() -> None:
-    for parameters, message in (
+@rows(
+    ("parameters", "message"),
+    [
         ({"user": 1}, "`user` must be a string, or None, got int"),
         ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
-    ):
-        with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):
-            pass
+    ],
+)
+def test_an_invalid_context_is_refused(parameters, message):
+    with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):
+        pass
 
 
 def test_a_block_that_began_in_another_thread_says_where_it_holds() -> None:

@@ -16,8 +16,10 @@ import pytest
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret
 from mcp import types
+from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
     MCPInvocationError,
@@ -32,11 +34,11 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from tests.conftest import StdioServerFactory
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.background import in_thread, text
+from tests.support.foreign_server import text_result
 from tests.support.identity_server import IdentityServer
 from tests.support.rows import rows
-from tests.support.waiting import wait_until_async
+from tests.support.waiting import LIMIT, wait_until_async
 
 HERE = "tests.connection.test_interceptors"
 
@@ -75,8 +77,8 @@ add_hundred = Adding(100)
 
 class TestOrder:
     async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_the_context_of_the_caller(
-        self, stdio_server: StdioServerFactory
-    ) -> None:
+        self, stdio_server
+    ):
         story: list[tuple[str, str, str]] = []
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of a thread")
 
@@ -91,44 +93,32 @@ class TestOrder:
 
         async def asynchronous(call: MCPToolCall, call_next: Any) -> Any:
             note(f"async {call.name}")
-            result = await call_next(call)
-            note("end of async")
-            return result
+            return await call_next(call)
 
         with MCPTool("add", stdio_server().info(), interceptors=[sync, asynchronous, sync]) as tool:
-            thread = threading.Thread(target=tool.invoke, kwargs={"a": 1, "b": 2}, name="caller")
-            thread.start()
-            await asyncio.to_thread(thread.join)
+            await asyncio.to_thread(in_thread(tool.invoke, a=1, b=2).result, LIMIT)
             variable.set("of a task")
             assert (await tool.call_async(a=1, b=2)).structured == {"result": 3}
         own = "mcp-haystack-interceptor"
-        begins = [("sync add", own), ("async add", THREAD_NAME), ("sync add", own)]
-        ends = [("end of sync", own), ("end of async", THREAD_NAME), ("end of sync", own)]
-        assert story == [(*event, value) for value in ("of a thread", "of a task") for event in [*begins, *ends]]
+        events = [("sync add", own), ("async add", THREAD_NAME), ("sync add", own), *[("end of sync", own)] * 2]
+        assert story == [(*event, value) for value in ("of a thread", "of a task") for event in events]
 
     async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(self, stdio_server):
         info = stdio_server().info()
         with MCPToolset(info, interceptors=[add_ten]) as toolset:
             assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
         with MCPConnection(info, interceptors=[add_ten]) as connection:
-            assert connection.call_tool("add", {"a": 1, "b": 2}).structured_content == {"result": 13}
-            answer = await connection.call_tool_async("add", {"a": 1, "b": 2})
-            assert answer.structured_content == {"result": 13}
+            assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "13"
+            assert text(await connection.call_tool_async("add", {"a": 1, "b": 2})) == "13"
 
 
 class TestChanges:
     @rows("era", [{}, {"handshake": True}])
-    async def test_headers_user_and_meta_are_seen_and_changed(self, era: dict[str, bool]) -> None:
+    async def test_headers_user_and_meta_are_seen_and_changed(self, era):
         async def signing(call: MCPToolCall, call_next: Any) -> Any:
-            assert call.headers == {"X-Tenant": "before"}
-            assert call.meta == {"marker": "before", "other": 1}
-            assert call.user == "ada"
-            changed = call.override(
-                headers={"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")},
-                meta={"marker": "after"},
-                user="grace",
-            )
-            return await call_next(changed)
+            assert (call.user, call.headers, call.meta) == ("ada", block["headers"], block["meta"])
+            signed = {"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")}
+            return await call_next(call.override(headers=signed, meta={"marker": "after"}, user="grace"))
 
         block = {"headers": {"X-Tenant": "before"}, "user": "ada", "meta": {"marker": "before", "other": 1}}
         with IdentityServer(**era) as server:
@@ -139,14 +129,13 @@ class TestChanges:
                     assert (told["token"], told["tenant"], told["marker"]) == ("Bearer signed-token", "after", "after")
                     assert told["opener"] in (None, "Bearer signed-token")
 
-    async def test_bound_secrets_are_seen_and_not_shown(self, stdio_server: StdioServerFactory) -> None:
+    def test_bound_secrets_are_seen_and_not_shown(self, stdio_server):
         calls: list[MCPToolCall] = []
 
         def looking(call: MCPToolCall, call_next: Any) -> Any:
             calls.append(call)
             if len(calls) > 1:
-                msg = f"no {call.arguments['token']}"
-                raise PermissionError(msg)
+                raise PermissionError(f"no {call.arguments['token']}")
             return call_next(call)
 
         bound = {"token": Secret.from_token("s3cret-of-mine")}
@@ -155,45 +144,40 @@ class TestChanges:
             with pytest.raises(MCPInvocationError, match=r"looking' raised PermissionError: no \*\*\*") as raised:
                 tool.call(text="hi")
         assert calls[0].arguments == {"text": "hi", "token": "s3cret-of-mine"}
-        assert repr(calls[0]) == (
-            "MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], headers=[], "
-            f"server={calls[0].server!r})"
-        )
+        assert repr(calls[0]).startswith("MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], ")
         assert raised.value.__cause__ is raised.value.__context__ is None
         assert raised.value.tool_args == {"text": "hi"}
 
-    def test_a_call_cannot_be_changed_in_place(self) -> None:
+    def test_a_call_cannot_be_changed_in_place(self):
         arguments = {"a": 1}
         call = MCPToolCall(name="add", arguments=arguments)
         arguments["a"] = 2
-        assert call.arguments == {"a": 1}
         with pytest.raises(TypeError):
-            call.arguments["a"] = 2  # type: ignore[index]
+            call.arguments["a"] = 2
+        assert call.arguments == {"a": 1}
 
 
-class TestAnswers:
-    async def test_a_call_may_be_answered_without_the_server_and_its_result_changed(self, stdio_server) -> None:
-        async def cached(call: MCPToolCall, call_next: Any) -> Any:
-            return answers.pop()
+async def test_a_call_may_be_answered_without_the_server_and_its_result_changed(stdio_server):
+    async def cached(call: MCPToolCall, call_next: Any) -> Any:
+        return answers.pop()
 
-        def noting(call: MCPToolCall, call_next: Any) -> Any:
-            result = call_next(call)
-            assert isinstance(result, types.CallToolResult)
-            return result.model_copy(update={"meta": {"of": result.content[0].text}})
+    def noting(call: MCPToolCall, call_next: Any) -> Any:
+        result = call_next(call)
+        assert isinstance(result, types.CallToolResult)
+        return result.model_copy(update={"meta": {"of": result.content[0].text}})
 
-        answers: list[Any] = []
-        server = stdio_server()
-        with MCPTool("add", server.info(), interceptors=[noting, cached]) as tool:
-            for answer, text, structured in (
-                ("cached", "cached", None),
-                ({"result": "é"}, '{"result": "é"}', {"result": "é"}),
-                (text_result("whole", structured_content={"result": 1}), "whole", {"result": 1}),
-                (MCPToolResult.from_result(text_result("typed")), "typed", None),
-            ):
-                answers.append(answer)
-                result = await tool.call_async(a=1, b=2)
-                assert (result.text, result.structured, result.meta) == (text, structured, {"of": text})
-        assert server.log.events("add") == []
+    answers: list[Any] = []
+    server = stdio_server()
+    with MCPTool("add", server.info(), interceptors=[noting, cached]) as tool:
+        for answer, said, structured in (
+            ("cached", "cached", None),
+            ({"result": "é"}, '{"result": "é"}', {"result": "é"}),
+            (MCPToolResult.from_result(text_result("typed")), "typed", None),
+        ):
+            answers.append(answer)
+            result = await tool.call_async(a=1, b=2)
+            assert (result.text, result.structured, result.meta) == (said, structured, {"of": said})
+    assert server.log.events("add") == []
 
 
 def returning(result: Any) -> Any:
@@ -220,25 +204,23 @@ class TestErrors:
         ("interceptor", "expected", "message"),
         [
             (returning(None), MCPInvocationError, "careless' returned None; return what"),
-            (returning(5), MCPInvocationError, "careless' returned int; return what"),
             (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
             (lambda call, _: hasty(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
             (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
             (lambda call, send: send(call.arguments), MCPInvocationError, "TypeError: it passed mappingproxy"),
             (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
             (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
-            (raising(StopIteration), MCPInvocationError, "broken' raised .*StopIteration"),
         ],
     )
     async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(
-        self, stdio_server: StdioServerFactory, interceptor: Any, expected: Any, message: str
-    ) -> None:
+        self, stdio_server, interceptor, expected, message
+    ):
         with MCPTool("add", stdio_server().info(), interceptors=[passing, interceptor]) as tool:
             with pytest.raises(expected, match=message) as raised:
                 await tool.call_async(a=1, b=2)
             assert not isinstance(raised.value, MCPOutcomeUnknownError)
 
-    async def test_errors_of_the_call_keep_their_types(self, stdio_server: StdioServerFactory) -> None:
+    async def test_errors_of_the_call_keep_their_types(self, stdio_server):
         info = stdio_server().info()
         for name, arguments, timeout, expected in (
             ("refuse", {"message": "no"}, 30, MCPInvocationError),
@@ -252,69 +234,60 @@ class TestErrors:
                 assert name != "refuse" or error.value.code == -32050
 
 
-class Retrying:
-    """An interceptor that makes a call up to three times."""
-
-    def __init__(self) -> None:
-        self.failures: list[str] = []
-
-    def __call__(self, call: MCPToolCall, call_next: Any) -> Any:
-        for _ in range(2):
-            try:
-                return call_next(call)
-            except MCPInvocationError as error:
-                self.failures.append(type(error).__name__)
-        return call_next(call)
+def retrying(call: MCPToolCall, call_next: Any) -> Any:
+    for _ in range(2):
+        try:
+            return call_next(call)
+        except MCPInvocationError:
+            pass
+    return call_next(call)
 
 
 class TestReplays:
     async def test_a_call_that_may_have_run_is_not_sent_again_and_one_that_failed_is(self, stdio_server):
-        server, retrying = stdio_server(), Retrying()
+        server = stdio_server()
         with MCPTool("sleep", server.info(), invocation_timeout=0.6, interceptors=[retrying]) as tool:
             with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
                 await tool.call_async(seconds=30)
-        assert retrying.failures == ["MCPCallTimeoutError", "MCPOutcomeUnknownError"]
         with MCPTool("fail", server.info(), interceptors=[retrying]) as tool:
             with pytest.raises(MCPInvocationError, match="no"):
                 await tool.call_async(message="no")
         assert [len(server.log.events(name)) for name in ("sleep", "fail")] == [1, 3]
 
-    async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in(self) -> None:
-        is_read_only = types.ToolAnnotations(read_only_hint=True)
-        server = ForeignServer(definition("look", annotations=is_read_only), definition("act"))
+    async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in(self):
+        server = MCPServer("slow")
         arrived: list[str] = []
 
-        async def slow(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-            arrived.append(params.name)
+        @server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
+        async def look() -> str:
+            arrived.append("look")
             if len(arrived) < 3:
                 await asyncio.sleep(60)
-            return text_result("seen")
+            return "seen"
 
-        server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, slow)
-        options: dict[str, Any] = {"invocation_timeout": 0.8, "tool_options": ToolOptions(retry_idempotent=True)}
-        with MCPToolset(server.info, **options, interceptors=[Retrying()]) as toolset:
+        @server.tool()
+        async def act() -> None:
+            arrived.append("act")
+            await asyncio.sleep(60)
+
+        options = {"invocation_timeout": 0.8, "tool_options": ToolOptions(retry_idempotent=True)}
+        with MCPToolset(InProcessServerInfo(server), **options, interceptors=[retrying]) as toolset:
             assert (await toolset["look"].call_async()).text == "seen"
-            assert arrived == ["look"] * 3
-            arrived.clear()
             with pytest.raises(MCPOutcomeUnknownError):
                 await toolset["act"].call_async()
-            assert arrived == ["act"]
+        assert arrived == ["look", "look", "look", "act"]
 
-    async def test_a_call_that_is_under_way_is_not_sent_beside(self, stdio_server: StdioServerFactory) -> None:
+    async def test_a_call_that_is_under_way_is_not_sent_beside(self, stdio_server):
         async def hedging(call: MCPToolCall, call_next: Any) -> Any:
-            results = await asyncio.gather(call_next(call), call_next(call), return_exceptions=True)
-            assert isinstance(results[1], MCPOutcomeUnknownError)
-            return results[0]
-
-        async def splitting(call: MCPToolCall, call_next: Any) -> Any:
-            parts = [call.override(arguments={"seconds": 0.01 * number}) for number in (1, 2)]
-            return (await asyncio.gather(*map(call_next, parts)))[1]
+            other = call.override(arguments={"seconds": 0.01})
+            result, refused, _ = await asyncio.gather(*map(call_next, (call, call, other)), return_exceptions=True)
+            assert isinstance(refused, MCPOutcomeUnknownError)
+            return result
 
         server = stdio_server()
-        for interceptor in (hedging, splitting):
-            with MCPTool("sleep", server.info(), interceptors=[interceptor]) as tool:
-                assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
-        assert len(server.log.events("sleep")) == 3
+        with MCPTool("sleep", server.info(), interceptors=[hedging]) as tool:
+            assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
+        assert len(server.log.events("sleep")) == 2
 
     async def test_a_call_that_an_interceptor_gave_up_may_have_run_and_another_tool_may_be_called(self, stdio_server):
         async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
@@ -345,7 +318,7 @@ class TestReplays:
             assert (await tool.call_async()).text == "instead"
 
 
-async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server: StdioServerFactory) -> None:
+async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server):
     server = stdio_server()
     with MCPTool("sleep", server.info(), interceptors=[passing, passing_async, passing]) as tool:
         call = asyncio.create_task(tool.call_async(seconds=60))
@@ -361,7 +334,7 @@ async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server: S
         await wait_until_async(lambda: "mcp-haystack-interceptor" not in names(), "the end of the threads")
 
 
-async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is() -> None:
+async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is():
     reports: list[Any] = []
 
     def note(report: Any) -> None:
@@ -370,13 +343,13 @@ async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is() -> None:
     with IdentityServer() as server:
         info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
         with MCPConnection(info, interceptors=[passing, passing_async]) as connection:
-            await connection.call_tool_async("steps", {"count": 3}, on_progress=note)
-            connection.call_tool("steps", {"count": 3}, on_progress=note)
-    assert reports == [(number, threading.current_thread()) for number in (0.0, 1.0, 2.0)] * 2
+            await connection.call_tool_async("steps", {"count": 2}, on_progress=note)
+            connection.call_tool("steps", {"count": 2}, on_progress=note)
+    assert reports == [(number, threading.current_thread()) for number in (0.0, 1.0)] * 2
 
 
 class TestParameter:
-    def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(self, stdio_server) -> None:
+    def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(self, stdio_server):
         info = stdio_server().info()
         stored = MCPTool("add", info, interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)]).to_dict()
         assert stored["data"]["interceptors"] == [
@@ -389,9 +362,9 @@ class TestParameter:
             assert other.call(a=1, b=2).structured == {"result": 3}
             assert tool.connection.status().users == 2
 
-    @rows("interceptor", [lambda call, call_next: call_next(call), functools.partial(passing)])
-    def test_what_has_no_import_path_is_an_error_of_to_dict(self, interceptor: Any) -> None:
-        tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=[interceptor])
+    def test_what_has_no_import_path_is_an_error_of_to_dict(self):
+        interceptors = [functools.partial(passing)]
+        tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=interceptors)
         with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):
             tool.to_dict()
         tool._to_trace_dict()
@@ -400,10 +373,8 @@ class TestParameter:
         ("interceptors", "named"),
         [
             (passing, "must be (a list of functions|a valid list)"),
-            ("tests.x:y", "must be (a list of functions|a valid list)"),
             ([5], "got int"),
             (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
-            ([f"{HERE}:missing"], "cannot be imported"),
             ([f"{HERE}:HERE"], "got '.*', which is str"),
             ([lambda call: call], "must take two arguments"),
         ],

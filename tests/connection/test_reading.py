@@ -8,12 +8,10 @@ allows that.
 """
 
 import threading
-from contextlib import closing
 from typing import Any
 
 import pytest
 from mcp import types
-from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import (
@@ -25,7 +23,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol import mcp_client
 from tests.servers.changing_server import NOTE, build_server
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.processes import SERVERS
 from tests.support.rows import rows
 from tests.support.skill_server import SkillServer
 from tests.support.waiting import LIMIT, wait_until
@@ -48,12 +46,15 @@ class PagedServer:
         return types.ListPromptsResult(prompts=prompts, next_cursor=str(start + 3) if start + 3 < 10 else None)
 
 
-def test_a_listing_in_pages_is_complete_and_all_its_requests_carry_the_meta():
+def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_request_joins_what_it_has():
     server = PagedServer()
     with MCPConnection(server.info) as connection:
         prompts = connection.list_prompts(meta={"example.org/who": "me"})
+        raw = connection.request("prompts/list", {"cursor": "9", "_meta": {"a/b": 1}}, meta={"c/d": None})
     assert [prompt.name for prompt in prompts] == [str(number) for number in range(10)]
-    assert [meta["example.org/who"] for meta in server.metas] == ["me"] * 4
+    assert [meta.get("example.org/who") for meta in server.metas] == [*["me"] * 4, None]
+    assert [prompt["name"] for prompt in raw["prompts"]] == ["9"]
+    assert {"a/b", "c/d"} <= server.metas[-1].keys()
 
 
 @pytest.mark.parametrize(
@@ -70,21 +71,11 @@ def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, name
 @rows("kind", [MCPConnection, MCPToolset])
 def test_what_the_server_says_of_itself_is_none_while_there_is_no_session(kind):
     user = kind(PagedServer().info)
-    assert (user.implementation, user.capabilities, user.instructions) == (None, None, None)
     with user:
         assert (user.implementation.name, user.implementation.version) == ("paged", "1.2")
         assert "prompts" in user.capabilities
         assert user.instructions == "Turn the pages."
     assert (user.implementation, user.capabilities, user.instructions) == (None, None, None)
-
-
-def test_the_meta_of_a_raw_request_joins_what_its_parameters_have():
-    server = PagedServer()
-    with MCPConnection(server.info) as connection:
-        raw = connection.request("prompts/list", {"cursor": "9", "_meta": {"a/b": 1}}, meta={"c/d": None})
-    assert [prompt["name"] for prompt in raw["prompts"]] == ["9"]
-    assert server.metas[0]["a/b"] == 1
-    assert "c/d" in server.metas[0]
 
 
 AN_HOUR = 3_600_000
@@ -95,7 +86,7 @@ class Kept:
 
     def __init__(self, ttl_ms: int) -> None:
         self.events: list[str] = []
-        self.server: MCPServer = build_server(lambda event, **_: self.events.append(event), ttl_ms=ttl_ms)
+        self.server = build_server(lambda event, **_: self.events.append(event), ttl_ms=ttl_ms)
         self.info = InProcessServerInfo(self.server)
 
     def asked(self, method: str) -> int:
@@ -163,23 +154,20 @@ def test_another_toolset_of_the_session_does_not_get_a_list_that_changed():
             assert other.connection.status().sessions == 1
 
 
-def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(tmp_path):
-    command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http")
-    server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
-    with closing(server.start()):
-        info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2)
-        with MCPToolset(info) as toolset:
-            locate = toolset["locate"]
-            assert locate.call(region="north").text == "north None"
-            server.kill()
-            server.command = [*command, "--header"]
-            server.start()
-            assert locate.call(region="north").text == "north north"
+def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(http_server):
+    server = http_server(script=SERVERS / "changing_server.py")
+    with MCPToolset(StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2)) as toolset:
+        locate = toolset["locate"]
+        assert locate.call(region="north").text == "north None"
+        server.kill()
+        server.command.append("--header")
+        server.start()
+        assert locate.call(region="north").text == "north north"
 
 
-def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):
+async def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):
     server = SkillServer()
-    with MCPToolset(server.info) as toolset:
+    async with MCPToolset(server.info) as toolset:
         tidy, cook = toolset.list_skills()
         assert [tidy.name, cook.name] == ["tidy", "cook"]
         assert "Left out skill 'skill://broken/SKILL.md'" in caplog.text
@@ -187,14 +175,10 @@ def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(
         assert toolset.load_skill(tidy) == "First the desk.\n"
         assert toolset.read_skill_file(tidy, "desk.md") == "Throw it all away."
         assert server.requests[2:] == ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
-
-
-async def test_skills_are_read_asynchronously():
-    async with MCPConnection(SkillServer().info) as connection:
-        [tidy, _] = await connection.list_skills_async()
-        assert await connection.get_skill_async(tidy.uri) == tidy
-        assert await connection.load_skill_async(tidy) == "First the desk.\n"
-        assert await connection.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
+        assert await toolset.list_skills_async() == [tidy, cook]
+        assert await toolset.get_skill_async(tidy.uri) == tidy
+        assert await toolset.load_skill_async(tidy) == "First the desk.\n"
+        assert await toolset.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
 
 
 def test_a_skill_that_is_not_known_is_an_error_and_a_server_without_the_extension_is_not_asked():

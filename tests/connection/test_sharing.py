@@ -45,8 +45,7 @@ def test_16_toolsets_of_equal_server_infos_connect_once(stdio_server):
         assert (status.state, status.sessions, status.users) == ("ready", 1, 16)
     assert len(server.pids()) == 1
     assert server.requests("tools/list") == ["tools/list"]
-    names = {tuple(tool.name for tool in toolset) for toolset in toolsets}
-    assert len(names) == 1
+    assert len({tuple(tool.name for tool in toolset) for toolset in toolsets}) == 1
     for future in together([toolset.close for toolset in toolsets]):
         future.result(timeout=LIMIT)
     server.wait_until_gone()
@@ -56,10 +55,10 @@ def test_16_threads_whose_server_does_not_start_share_one_attempt_and_its_error(
     starts = tmp_path / "starts"
     script = f"echo start >> {starts}; sleep 1; echo no luck >&2; exit 4"
     toolset = MCPToolset(StdioServerInfo("/bin/sh", ["-c", script]), connection_timeout=LONG)
-    errors = [future.exception(timeout=LIMIT) for future in together([toolset.warm_up] * 16)]
-    assert all(isinstance(error, MCPConnectionError) and "exit code 4" in str(error) for error in errors), errors
+    for future in together([toolset.warm_up] * 16):
+        with pytest.raises(MCPConnectionError, match="exit code 4"):
+            future.result(timeout=LIMIT)
     assert starts.read_text().splitlines() == ["start"]
-    toolset.close()
 
 
 def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatch):
@@ -97,22 +96,20 @@ def held() -> Iterator[SimpleNamespace]:
     started, released = threading.Semaphore(0), threading.Event()
     server = MCPServer("held")
 
-    @server.tool()
-    async def wait() -> str:
+    def wait() -> str:
         started.release()
-        await asyncio.to_thread(released.wait, LIMIT)
+        released.wait(LIMIT)
         return "done"
 
+    server.add_tool(wait)
     server.add_tool(lambda: "pong", name="ping", description="Answer.")
     yield SimpleNamespace(
-        info=InProcessServerInfo(server),
-        wait_until_started=lambda: started.acquire(timeout=LIMIT),
-        release=released.set,
+        info=InProcessServerInfo(server), wait=lambda: started.acquire(timeout=LIMIT), release=released.set
     )
     released.set()
 
 
-# What is entered, what calls, and the connection in question.
+# What is entered.
 USERS = {
     "toolset": lambda toolset: toolset,
     "connection": lambda toolset: toolset.connection,
@@ -137,17 +134,13 @@ async def test_the_last_of_several_blocks_closes(held, user):
     async with entered:
         with entered:
             pass
-        assert state_of(toolset) == "ready"
-        # One in this loop, one in another, and one in a thread without one.
-        mine = asyncio.create_task(work())
-        others = [in_loop_of_its_own(work), in_thread(lambda: asyncio.run(work()))]
-        for _ in range(3):
-            assert await asyncio.to_thread(held.wait_until_started)
+        # One in this loop and one in another.
+        mine, other = asyncio.create_task(work()), in_loop_of_its_own(work)
+        for _ in range(2):
+            assert await asyncio.to_thread(held.wait)
     assert state_of(toolset) == "ready"
     held.release()
-    assert await mine == "done"
-    assert [await asyncio.wrap_future(other) for other in others] == ["done", "done"]
-    assert toolset.connection.status().sessions == 0
+    assert (await mine, await asyncio.wrap_future(other)) == ("done", "done")
     wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
 
 
@@ -155,7 +148,7 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset:
         calling = in_thread(toolset["wait"].call)
-        assert held.wait_until_started()
+        assert held.wait()
     assert state_of(toolset) == "ready"
     held.release()
     assert calling.result(LIMIT).text == "done"
@@ -167,32 +160,25 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
 
 
 def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(held):
-    config = ToolConfig("all", ["held"], timeout_sec=LONG)
-    registry = MCPRegistry(providers={"held": held.info}, tool_configs=[config])
+    registry = MCPRegistry(providers={"held": held.info}, tool_configs=[ToolConfig("all", ["held"], timeout_sec=LONG)])
     alias = registry.toolset("all")
     with registry:
         with registry, alias:
-            assert len(alias) == 2
-        (member,) = alias.toolsets.values()
+            (member,) = alias.toolsets.values()
         assert state_of(member) == "ready"
     assert state_of(member) == "closed"
     with alias:
         with registry:
             pass
         assert state_of(member) == "ready"
-        calling = in_thread(member["wait"].call)
-        assert held.wait_until_started()
-    assert state_of(member) == "ready"
-    held.release()
-    assert calling.result(LIMIT).text == "done"
-    wait_until(lambda: state_of(member) == "closed", "the end of the session")
+    assert state_of(member) == "closed"
 
 
 def test_a_close_by_hand_closes_for_all(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset, toolset:
         calling = in_thread(toolset["wait"].call)
-        assert held.wait_until_started()
+        assert held.wait()
         toolset.close()
         with pytest.raises(MCPInvocationError, match="closed before the answer came"):
             calling.result(LIMIT)

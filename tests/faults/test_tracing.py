@@ -25,6 +25,7 @@ from haystack_integrations.tools.mcp import (
 from tests.support.external import unavailable
 from tests.support.handshake_server import Answer, HandshakeServer, result_of
 from tests.support.kinds import every_kind
+from tests.support.processes import PATIENT_SERVER
 from tests.support.waiting import wait_until
 
 
@@ -84,8 +85,8 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
             assert call() == requests
 
 
-def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, patient_http_server):
-    stdio, http = patient_stdio_server(), patient_http_server()
+def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, http_server):
+    stdio, http = patient_stdio_server(), http_server(script=PATIENT_SERVER)
     infos = (stdio.info(), StreamableHttpServerInfo(http.url))
     for info, log in zip(infos, (stdio.log, http.log), strict=True):
         with MCPConnection(info) as connection:

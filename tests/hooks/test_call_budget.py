@@ -90,7 +90,7 @@ class TestBudget:
             "The call of 'echo' was refused: the limit of 1 turn of tool calls is reached. Answer with what you have, "
             "and say what is missing."
         )
-        assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
+        assert traces.names.count("haystack.mcp.tool_call.refused") == 2
 
     def test_the_calls_that_fit_are_made(self, agent):
         reply = ChatMessage.from_assistant("Let me see.", tool_calls=echoes("abc").tool_calls)

@@ -123,7 +123,7 @@ class TestFacade:
         assert errors(messages) == [True, True]
         assert "The call of 'echo' was refused: the limit of 2 turns of tool calls is reached" in results(messages)[1]
         assert inprocess.calls == []
-        assert traces.recorded.count("haystack.mcp.tool_call.refused") == 2
+        assert traces.names.count("haystack.mcp.tool_call.refused") == 2
 
     async def test_the_same_holds_asynchronously(self, mcp):
         assert len(await mcp.get_tool_schemas_async()) == 4

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Everything in Haystack that executes tool calls, behind one function; and a tracer that keeps what it is told.
+Everything in Haystack that executes tool calls, behind one function; and a tracer that keeps its spans.
 """
 
 import asyncio
@@ -117,40 +117,55 @@ if HAS_TOOL_INVOKER:
 every_executor = pytest.mark.parametrize("execute", EXECUTORS)
 
 
-class _RecordingSpan(tracing.Span):
-    def __init__(self, recorded: list[str]) -> None:
-        self._recorded = recorded
+class _RecordedSpan(tracing.Span):
+    def __init__(self, tags: dict[str, Any]) -> None:
+        self._tags = tags
 
     def set_tag(self, key: str, value: Any) -> None:
-        self._recorded.append(f"{key}={coerce_tag_value(value)}")
+        self._tags[key] = value
 
 
 class RecordingTracer(tracing.Tracer):
     """
-    Keeps every tag of every span in `recorded`, as text: `operation` or `key=value`.
+    Keeps its spans, each as its name and tags, and the exceptions that left one, which OpenTelemetry records.
     """
 
     def __init__(self) -> None:
-        self.recorded: list[str] = []
+        self.spans: list[tuple[str, dict[str, Any]]] = []
+        self.errors: list[str] = []
 
     @contextlib.contextmanager
     def trace(
         self, operation_name: str, tags: dict[str, Any] | None = None, parent_span: tracing.Span | None = None
     ) -> Iterator[tracing.Span]:
-        self.recorded.append(operation_name)
-        span = _RecordingSpan(self.recorded)
-        span.set_tags(tags or {})
-        yield span
+        noted = dict(tags or {})
+        self.spans.append((operation_name, noted))
+        try:
+            yield _RecordedSpan(noted)
+        except Exception as error:
+            self.errors.append(str(error))
+            raise
 
     def current_span(self) -> tracing.Span | None:
         return None
+
+    def take(self) -> list[tuple[str, dict[str, Any]]]:
+        """
+        The spans since the last time.
+        """
+        spans, self.spans = self.spans, []
+        return spans
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.spans]
 
     @property
     def text(self) -> str:
         """
         Everything that was recorded.
         """
-        return "\n".join(self.recorded)
+        return "\n".join(f"{name} {key}={coerce_tag_value(tags[key])}" for name, tags in self.spans for key in tags)
 
 
 @contextlib.contextmanager
