@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import io
+import json
 import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +62,11 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+def servers_file(file: Path, servers: dict[str, Any]) -> str:
+    """
+    Write an mcp.json, and return its path.
+    """
+    file.write_text(json.dumps({"mcpServers": servers}))
+    return str(file)

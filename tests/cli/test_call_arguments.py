@@ -42,11 +42,9 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
     [
         ("5", {"type": "integer"}, 5),
         ("5", {"type": "string"}, "5"),
-        ("user@host=b", {"type": "string"}, "user@host=b"),
         ("Yes", {"type": "boolean"}, True),
         ("yes", {"type": ["boolean", "string"]}, "yes"),
         ("null", {"type": ["string", "null"]}, None),
-        ("a text", {}, "a text"),
         ('"\\ud800"', {}, "\ud800"),
         ("NaN", {}, "NaN"),
         ("5", INTEGERS, [5]),
@@ -54,7 +52,6 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
         ("5", {"oneOf": [{"$ref": "#/$defs/numbers"}, {"type": "null"}]}, [5]),
         ('{"b": 1}', {"type": "object"}, {"b": 1}),
         ("5", {"$ref": "https://example.com/elsewhere"}, 5),
-        ("5", {"$ref": "#/properties/a"}, 5),
     ],
 )
 def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, value: Any) -> None:
@@ -77,7 +74,6 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     ("words", "given", "told"),
     [
         ([], '{"a": 1,\n}', "--input is not valid JSON: "),
-        ([], "5", "--input must be a JSON object with the arguments, got a int"),
         (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
         (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
         (["a:=x-secret"], None, "'a' is not valid JSON: "),
@@ -99,7 +95,6 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
     ("arguments", "schema", "told"),
     [
         ({}, of({"type": "integer"}, required=["a"]), "'a' missing. It takes a: integer"),
-        ({"a": {}}, of({"type": "object", "required": ["b", "c"]}), "'b', 'c' missing in 'a'. It takes a?: object"),
         ({"a": "x-secret"}, of({"type": ["integer", "null"]}), "'a' must be of type integer or null"),
         ({"a": [1, "x-secret"]}, of(INTEGERS), "'a[1]' must be of type integer"),
         ({"a": "x-secret"}, of({"enum": ["red", 5]}), "'a' must be one of 'red', 5. It takes a?: "),
@@ -108,7 +103,6 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
             {"type": "object", "additionalProperties": False},
             "no argument 'b' (there is: none). It takes no",
         ),
-        ({"a": 2}, of({"type": "integer", "minimum": 3}), "'a' violates 'minimum: 3'"),
     ],
 )
 def test_an_argument_that_does_not_fit_is_told_without_its_value(
@@ -121,17 +115,15 @@ def test_an_argument_that_does_not_fit_is_told_without_its_value(
     assert "x-secret" not in str(raised.value)
 
 
-def test_what_fits_is_sent_with_the_types_of_the_schema() -> None:
+def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -> None:
     schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}}}
     sent, unknown = sent_arguments({"a": 5.0, "b": 5.0, "c": 5.0}, schema)
     assert json.dumps(sent) == '{"a": 5, "b": 5.0, "c": 5.0}'
     assert unknown == ["c"]
     assert sent_arguments({"a": 5.0}, {"type": "string"}) == ({"a": 5.0}, [])
-
-
-@rows("schema", [of({"type": "objekt"}), of({"$ref": "https://example.com/elsewhere"})])
-def test_what_cannot_be_checked_here_is_left_to_the_server(schema: dict[str, Any]) -> None:
-    check_arguments({"b": 5}, schema, "The tool 't' cannot be called so")
+    # What cannot be checked here is left to the server.
+    for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
+        check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
 
 
 @rows(
@@ -181,7 +173,6 @@ CHOICES = {
     },
 }
 PAGE = {"mode": "url", "url": "https://example.com/pay\x1b[2J"}
-NO_FIELDS = {"type": "object", "properties": {}}
 OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more": True}}
 
 
@@ -190,15 +181,12 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
     [
         (PAGE, "Yes\n", True, "Open this page if you trust the server: https://example.com/pay\\x1b[2J"),
         (PAGE, "", None, "Have you opened it? [y/N]"),
-        (NO_FIELDS, "y\n", True, "Accept? [y/N]"),
         (OPTIONAL, "\n\n\n", False, "Accept? [y/N]"),
         (FORM, "2\nred\nsoon\n", {"count": 2, "colour": "red", "note": "soon"}, "count, How many (integer): "),
-        (FORM, "2\n\n\n", {"count": 2, "colour": "blue"}, "colour (red, blue, default: blue): "),
         (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
         (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
         (FORM, "2\n", None, "How many"),
         (CHOICES, "r\ns, l\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
-        (CHOICES, "\ns\n", {"sizes": ["s"]}, "sizes (s (Small), l (L), separated by commas, optional): "),
     ],
 )
 def test_a_server_asks_in_the_terminal(monkeypatch, capsys, request_, typed, answers, told):

@@ -15,16 +15,14 @@ import pytest
 import yaml
 
 from haystack_integrations.tools.mcp import MCPToolset
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, servers_file
 from tests.support.rows import rows
 
 FILES = Path(__file__).parents[1] / "mcp_json" / "files"
 
 
 def write(folder: Path, **servers: Any) -> str:
-    file = folder / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": servers}))
-    return str(file)
+    return servers_file(folder / "mcp.json", servers)
 
 
 @rows("file", sorted(FILES.iterdir()), ids=lambda file: file.name)

@@ -7,14 +7,13 @@
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, servers_file
 from tests.conftest import StdioServerFactory
 from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.oauth_server import OAuthServer
@@ -23,25 +22,6 @@ from tests.support.processes import StdioServer
 from tests.support.terminal import LIMIT, Terminal
 
 CALCULATOR = "examples/servers/calculator.py:server"
-
-
-@pytest.fixture
-def listing() -> Iterator[Any]:
-    """
-    Starts a server whose tools are given: `listing(tools)` gives its URL.
-    """
-    with ExitStack() as stack:
-
-        def start(tools: list[dict[str, Any]]) -> str:
-            def answer(_server: object, message: dict[str, Any], _session: object) -> tuple[int, Any, None]:
-                page: dict[str, Any] = {"tools": tools} if message["method"] == "tools/list" else {}
-                return 200, result_of(message, page), None
-
-            server = HandshakeServer(answer)
-            stack.callback(server.close)
-            return server.url
-
-        yield start
 
 
 def findings(run: Run, *words: str) -> dict[str, list[str]]:
@@ -55,21 +35,26 @@ def findings(run: Run, *words: str) -> dict[str, list[str]]:
     return states
 
 
-def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) -> None:
+def test_definitions_that_models_cannot_use_are_found(run: Run) -> None:
     schema = {"type": "object"}
     properties = {"a": {"$ref": "#/$defs/A"}}
-    url = listing(
-        [
-            {"name": "fine", "description": "Fine.", "inputSchema": schema},
-            {"name": "silent", "inputSchema": schema},
-            {"name": "hiding", "description": "Add\u200bi\u001btion", "inputSchema": schema},
-            {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
-            {"name": 5, "inputSchema": schema},
-            {"name": "long", "description": "L.", "inputSchema": schema, "execution": {"taskSupport": "required"}},
-            {"name": "vague", "description": "V.", "inputSchema": {**schema, "properties": properties}},
-        ]
-    )
-    found = findings(run, url)
+    tools: list[dict[str, Any]] = [
+        {"name": "fine", "description": "Fine.", "inputSchema": schema},
+        {"name": "silent", "inputSchema": schema},
+        {"name": "hiding", "description": "Add\u200bi\u001btion", "inputSchema": schema},
+        {"name": "broken", "description": "Broken.", "inputSchema": {"type": "string"}},
+        {"name": 5, "inputSchema": schema},
+        {"name": "long", "description": "L.", "inputSchema": schema, "execution": {"taskSupport": "required"}},
+        {"name": "vague", "description": "V.", "inputSchema": {**schema, "properties": properties}},
+        *({"name": f"tool_{n}", "description": "D.", "inputSchema": schema} for n in range(60)),
+    ]
+
+    def answer(_server: object, message: dict[str, Any], _session: object) -> tuple[int, Any, None]:
+        return 200, result_of(message, {"tools": tools} if message["method"] == "tools/list" else {}), None
+
+    with closing(HandshakeServer(answer)) as server:
+        found = findings(run, server.url)
+        assert run("doctor", server.url).code == 1
     for text in ("'broken' cannot be used", "'number 5' cannot be used"):
         assert any(text in problem for problem in found["problem"]), found
     for text in (
@@ -77,24 +62,20 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, listing: Any) ->
         "'hiding' have characters that people do not see: U+200B (1x), U+001B (1x)",
         "A model does not get the tool 'long': it can only be called as a task",
         "'vague': its schema refers to definitions that it does not have",
+        "which a model reads each time",
     ):
         assert any(text in warning for warning in found["warning"]), found
-    assert run("doctor", url).code == 1
-    many = listing([{"name": f"tool_{n}", "description": "D.", "inputSchema": schema} for n in range(60)])
-    assert any("which a model reads each time" in text for text in findings(run, many)["warning"])
 
 
 def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path: Path) -> None:
-    file = tmp_path / "two.json"
     down = run("doctor", "http://127.0.0.1:9/mcp")
     assert down.code == 3
     assert "Is the server started, and on this port?" in down.screen
     with OAuthServer() as server:
         closed = run("doctor", server.url)
-        file.write_text(
-            json.dumps({"mcpServers": {"off": {"url": "x", "disabled": True}, "docs": {"url": server.url}}})
-        )
-        in_file = run("doctor", str(file))
+        servers = {"off": {"url": "x", "disabled": True}, "docs": {"url": server.url}}
+        file = servers_file(tmp_path / "two.json", servers)
+        in_file = run("doctor", file)
     assert closed.code == 4, closed.screen
     assert f"mcp-haystack login {server.url}" in closed.screen
     assert f"mcp-haystack login {file}:docs" in in_file.screen
@@ -102,19 +83,17 @@ def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path
 
 def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
-    file = tmp_path / "mcp.json"
     calculator = {"command": prepared_python(), "args": ["examples/servers/calculator.py"]}
     servers = {
         "good": {**calculator, "env": {"API_KEY": "secret-in-plain-text"}, "envFile": "nowhere.env"},
         "few": {**calculator, "enabledTools": ["ad"], "tool_overrides": {"divde": {}}, "autoApprove": ["add"]},
-        "most": {**calculator, "disabledTools": ["multipy"]},
         "typo": {"comand": "uvx"},
         "unset": {**calculator, "env": {"KEY": "${NOT_SET_ANYWHERE}"}},
         "missing": {"command": "no-such-command"},
         "off": {**calculator, "disabled": True},
     }
-    file.write_text(json.dumps({"mcpServers": servers}))
-    found = findings(run, str(file))
+    file = servers_file(tmp_path / "mcp.json", servers)
+    found = findings(run, file)
     assert any("good: It has 3 tools" in text for text in found["ok"])
     assert "off: It is disabled" in found["ok"]
     assert found["warning"] == [
@@ -122,7 +101,6 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
         "good: `env.API_KEY` has a secret in plain text",
         "few: passed over autoApprove",
         "few: `tool_overrides` has the tool 'divde', which is not there",
-        "most: `exclude_tools` has the tool 'multipy', which is not there",
     ]
     told = " ".join(found["problem"])
     for text in (
@@ -132,12 +110,12 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
         "'no-such-command' was not",
     ):
         assert text in told
-    ran = run("doctor", str(file))
+    ran = run("doctor", file)
     assert ran.code == 1
     assert "secret-in-plain-text" not in ran.screen
     assert run("doctor", f"{file}:unset").code == 2
     assert run("doctor", f"{file}:unset", "--env", "KEY=value").code == 0
-    assert run("doctor", "--config", str(file)).screen.count("It has 3 tools") == 3
+    assert run("doctor", "--config", file).screen.count("It has 3 tools") == 2
 
 
 def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +147,8 @@ def test_drift_from_a_snapshot_is_a_problem(run: Run, tmp_path: Path) -> None:
 
 def test_ctrl_c_ends_a_doctor_that_waits_for_servers(stdio_server: StdioServerFactory, tmp_path: Path) -> None:
     server: StdioServer = stdio_server("--hang-at-start")
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"hung": {"command": server.command, "args": server.args}}}))
-    with Terminal("doctor", str(file), "--timeout", "100") as terminal:
+    file = servers_file(tmp_path / "mcp.json", {"hung": {"command": server.command, "args": server.args}})
+    with Terminal("doctor", file, "--timeout", "100") as terminal:
         server.wait_for("@start", limit=LIMIT)
         terminal.type("\x03")
         ran = terminal.end()

@@ -19,7 +19,7 @@ import pytest
 from haystack_integrations.tools.mcp import MCPConnection, OAuthConfig, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.cli.files import remember_login, token_folder
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPLoginRequest
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, servers_file
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
 from tests.support.terminal import Ran, Terminal
@@ -54,7 +54,7 @@ def log_in(settings: Path) -> LogIn:
     def log_in(server: OAuthServer, *words: str) -> Ran:
         with Terminal(*words, width=2000) as terminal:
             terminal.wait_for("With a browser on another machine")
-            url = re.search(r"http://\S+/login\?\S+|http://\S+/authorize\?\S+", terminal.raw)
+            url = re.search(r"http://\S+/authorize\?\S+", terminal.raw)
             assert url is not None, terminal.raw
             request = MCPLoginRequest(url=url[0], redirect_uri="", state="", server_url=server.url)
             asyncio.run(allow(request))
@@ -91,12 +91,12 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
 
 
 def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(server, log_in, tmp_path, run):
-    file, folder = tmp_path / "mcp.json", str(tmp_path / "tokens of a service")
-    file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "auth": "oauth"}}}))
+    folder = str(tmp_path / "tokens of a service")
+    file = servers_file(tmp_path / "mcp.json", {"mine": {"url": server.url, "auth": "oauth"}})
     words = ("--scope", "use", "--resource", server.url)
     assert log_in(server, "login", f"{file}:mine", *words).code == 0
     assert {token.resource for token in server.provider.access.values()} == {server.url}
-    assert run("call", "mine", "whoami", "--config", str(file)).screen == "alice\n"
+    assert run("call", "mine", "whoami", "--config", file).screen == "alice\n"
     assert log_in(server, "login", server.url, "--tokens", folder).code == 0
     config = OAuthConfig(token_storage=FileTokenStorage(folder))
     with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
@@ -104,10 +104,10 @@ def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(server, 
 
 
 def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
-    file = tmp_path / "mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"mine": {"url": server.url, "headers": {"Authorization": "Bearer x"}}}}))
+    headers = {"Authorization": "Bearer x"}
+    file = servers_file(tmp_path / "mcp.json", {"mine": {"url": server.url, "headers": headers}})
     for words, code, told in (
-        ([str(file)], 2, "a header `Authorization` and `oauth_config` exclude each other"),
+        ([file], 2, "a header `Authorization` and `oauth_config` exclude each other"),
         (["tests.servers.inprocess:server"], 2, "A login is for a server with a URL, and not for"),
         (["http://127.0.0.1:9/mcp"], 4, "could not be reached"),
         ([server.url, "--client-id", "me", "--client-secret-env", "sk-s3cret"], 2, "takes the name of an environment"),
