@@ -13,6 +13,7 @@ import errno
 import os
 import queue
 import socket
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
@@ -203,7 +204,12 @@ class _Operation:
         """
         Start the coroutine. To be called in the executor's loop.
         """
-        self._task = self._executor._loop.create_task(self._run(), context=self._context)
+        loop = self._executor._loop
+        if sys.version_info >= (3, 12):
+            # Its first step is done here, and not in the next iteration of the loop.
+            self._task = asyncio.Task(self._run(), loop=loop, context=self._context, eager_start=True)
+        else:
+            self._task = loop.create_task(self._run(), context=self._context)
 
     async def _run(self) -> None:
         # Who waits is woken from here: a callback of the task would take another iteration of the loop.
@@ -215,7 +221,7 @@ class _Operation:
             raise
         except BaseException as error:
             self._error, self._has_ended = error, True
-            task: Any = self._task
+            task: Any = asyncio.current_task()
             task.add_done_callback(retrieve_error)
             raise
         finally:
