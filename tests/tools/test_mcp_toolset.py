@@ -99,9 +99,7 @@ class TestWhileCold:
         toolset = MCPToolset(COUNTER)
         (placeholder,) = toolset.tools
         assert placeholder.name.startswith("mcp_not_connected_placeholder")
-        assert placeholder not in toolset
-        assert placeholder.name not in toolset
-        assert placeholder.name not in repr(toolset)
+        assert placeholder not in toolset and placeholder.name not in toolset
         with pytest.raises(MCPConnectionError, match="warm_up"):
             placeholder.function()
 
@@ -175,23 +173,10 @@ class TestWarmedUp:
         toolset.close()
         assert (raised.value.tool_name, raised.value.available_tools) == ("three", ["one", "two"])
 
-    def test_after_close_warming_up_shows_what_the_server_has_now(self):
-        server = ForeignServer(definition("one"), definition("two"))
-        with MCPToolset(server.info) as toolset:
-            one = toolset[0]
-            toolset.close()
-            server.tools = [definition("three"), definition("one")]
-            toolset.warm_up()
-            assert names(toolset) == ["one", "three"]
-            assert toolset[0] is one
-
 
 class TestOddServers:
     def test_a_tool_with_an_unusable_schema_is_left_out_with_a_warning_unless_it_was_asked_for(self, caplog):
         server = ForeignServer(definition("good"), definition("broken", BROKEN))
-        with MCPToolset(server.info, tool_names=["good"]) as toolset:
-            assert names(toolset) == ["good"]
-        assert not caplog.records
         with MCPToolset(server.info) as toolset:
             assert names(toolset) == ["good"]
             with pytest.raises(KeyError, match=r"the server has it, but its schema is unusable\."):
@@ -277,25 +262,15 @@ class TestChildren:
         assert toolset.connection.is_ready
         asyncio.run(add.close_async())
         assert not toolset.connection.is_ready
-
-    def test_an_agent_given_the_single_tools_works(self):
-        toolset = MCPToolset(COUNTER, tool_names=["add", "echo"])
-        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("done")])
-        agent = Agent(chat_generator=generator, tools=[*toolset])
         del toolset
         gc.collect()
-        agent.run(messages=[ChatMessage.from_user("go")])
-        assert generator.turns[0].tool_specs[0]["description"] == "Add two integers."
-        assert generator.turns[1].tool_results == ["3"]
-        agent.tools[0].close()
+        assert json.loads(add.invoke(a=1, b=2))["isError"] is False
+        add.close()
 
 
 class TestAddingTools:
-    @rows("warm_first", [False, True])
-    def test_tools_and_toolsets_of_other_kinds_join(self, warm_first):
+    def test_tools_and_toolsets_of_other_kinds_join(self):
         toolset = MCPToolset(ForeignServer(definition("one")).info)
-        if warm_first:
-            toolset.warm_up()
         plain = plain_tool()
         toolset.add(plain)
         toolset.add(Toolset([plain_tool("p"), plain_tool("q")]))
@@ -306,19 +281,14 @@ class TestAddingTools:
             assert names(toolset) == ["one", "plain", "p", "q"]
             toolset.close()
 
-    @rows("way", ["sync", "async", "together"])
-    def test_they_are_warmed_up_with_the_toolset(self, way):
+    def test_they_are_warmed_up_with_the_toolset(self):
         infos = [ForeignServer(definition(name, description=name)).info for name in ("one", "two", "three")]
         toolset = MCPToolset(infos[0])
         toolset.add(MCPTool("two", infos[1]))
         toolset.add(MCPToolset(infos[2], tool_names=["three"]))
-        for _ in range(2):
-            if way == "sync":
-                toolset.warm_up()
-            elif way == "async":
-                asyncio.run(toolset.warm_up_async())
-            else:
-                warm_up_toolsets([toolset])
+        ways = (toolset.warm_up, lambda: asyncio.run(toolset.warm_up_async()), lambda: warm_up_toolsets([toolset]))
+        for warm_up in ways:
+            warm_up()
             assert [tool.description for tool in toolset] == ["one", "two", "three"]
             assert [tool.connection.is_ready for tool in toolset] == [True, True, True]
             for tool in toolset:
@@ -340,28 +310,22 @@ class TestAddingTools:
             toolset.warm_up()
         toolset.close()
         with MCPToolset(ForeignServer(definition("one")).info) as toolset:
-            for other in (plain_tool("one"), _TwiceTheSame()):
-                with pytest.raises(ValueError, match=r"one|p"):
-                    toolset.add(other)
+            with pytest.raises(ValueError, match="one"):
+                toolset.add(plain_tool("one"))
             assert names(toolset) == ["one"]
 
-    @rows("other", [None, "add", [plain_tool()], print])
-    def test_something_else_is_refused(self, other):
-        with pytest.raises(TypeError, match=f"Expected Tool or Toolset, got {type(other).__name__}"):
-            MCPToolset(COUNTER).add(other)
+    def test_something_else_is_refused(self):
+        with pytest.raises(TypeError, match="Expected Tool or Toolset, got list"):
+            MCPToolset(COUNTER).add([plain_tool()])
 
 
 class TestTheListOfTools:
     """`tools` may be changed, as in mcp-haystack 2.1."""
 
-    @rows("is_replaced", [True, False])
-    def test_tools_can_be_taken_out_of_it_until_they_are_listed_again(self, is_replaced):
+    def test_tools_can_be_taken_out_of_it_until_they_are_listed_again(self):
         with MCPToolset(ForeignServer(definition("one"), definition("two")).info) as toolset:
             toolset.add(plain_tool())
-            if is_replaced:
-                toolset.tools = [tool for tool in toolset.tools if tool.name != "two"]
-            else:
-                toolset.tools.remove(toolset["two"])
+            toolset.tools = [tool for tool in toolset.tools if tool.name != "two"]
             toolset.warm_up()
             assert names(toolset) == names(toolset.spawn()) == ["one", "plain"]
             assert ("two" in toolset, len(toolset)) == (False, 2)
@@ -370,27 +334,14 @@ class TestTheListOfTools:
             toolset.refresh()
             assert names(toolset) == ["one", "two"]
 
-    @rows("warm_first", [False, True])
-    def test_tools_that_are_put_into_it_stay(self, warm_first):
+    def test_tools_that_are_put_into_it_stay(self):
         toolset = MCPToolset(ForeignServer(definition("one")).info)
-        if warm_first:
-            toolset.warm_up()
         toolset.tools.append(plain_tool())
         assert "plain" in toolset
-        toolset.warm_up()
-        toolset.refresh()
-        assert names(toolset) == ["one", "plain"]
-        toolset.close()
-
-
-class _TwiceTheSame(Toolset):
-    """A toolset that yields two tools of one name."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-
-    def __iter__(self):
-        return iter([plain_tool("p"), plain_tool("p")])
+        with toolset:
+            toolset.tools.append(plain_tool("other"))
+            toolset.refresh()
+            assert names(toolset) == ["one", "plain", "other"]
 
 
 @NEEDS_ADDITION
@@ -432,13 +383,8 @@ class TestAddition:
             for tool in loaded.get_component("agent").tools:
                 if isinstance(tool, MCPTool):
                     tool.close()
-
-    @pytest.mark.parametrize("other", [5, ["add"], None, "add"])
-    def test_something_else_is_refused(self, both, other):
         with pytest.raises(TypeError):
-            both[0] + other
-        with pytest.raises(TypeError):
-            both[0] + plain_tool() + other
+            both[0] + plain_tool() + ["add"]
 
     def test_a_sum_is_what_is_in_it_and_its_trace_shows_no_plain_secrets(self, both):
         one, _ = both
@@ -480,14 +426,3 @@ class TestTheToolsOfARun:
 def test_where_haystack_does_not_add_toolsets_neither_do_we():
     with pytest.raises(TypeError):
         MCPToolset(COUNTER) + MCPToolset(FASTMCP)
-
-
-def test_toolsets_and_tools_of_one_server_share_its_session():
-    server = ForeignServer(definition("one"))
-    with MCPToolset(server.info) as toolset, MCPToolset(server.info) as other, MCPTool("one", server.info) as tool:
-        assert toolset.connection.status().users == 3
-        assert (server.listings, toolset.connection.status().sessions) == (1, 1)
-        toolset.close()
-        other[0].invoke()
-        tool.invoke()
-    assert server.listings == 1
