@@ -18,8 +18,9 @@ import yaml
 from haystack import Pipeline, component
 from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
+from haystack.core.serialization import import_class_by_name
 from haystack.dataclasses import ChatMessage
-from haystack.tools import SearchableToolset, Tool, Toolset
+from haystack.tools import Tool, Toolset
 from haystack.utils import Secret
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
@@ -124,19 +125,6 @@ def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipelin
     generator = ScriptedChatGenerator(list(replies) or [say("done")])
     pipeline.add_component("agent", Agent(chat_generator=generator, tools=tools, **options))
     return pipeline
-
-
-def python(script: str, **environment: str) -> dict[str, Any]:
-    """Run a script in a fresh interpreter, and return the JSON that it prints last."""
-    variables = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "HAYSTACK_TELEMETRY_ENABLED": "False",
-        **environment,
-    }
-    command = [sys.executable, "-c", textwrap.dedent(script)]
-    done = run_to_end(command, limit=100, cwd=ROOT, env=variables, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 class TestFormats:
@@ -300,10 +288,6 @@ class TestRoundTrips:
         for toolset in loaded.get_component("agent").tools:
             toolset.close()
 
-    def test_a_pipeline_with_a_searchable_toolset(self):
-        pipeline = agent_pipeline(SearchableToolset(catalog=[MCPToolset(COUNTER, tool_names=["add"])]))
-        assert Pipeline.loads(pipeline.dumps()).to_dict() == pipeline.to_dict()
-
     def test_a_pipeline_with_single_tools(self):
         with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
             plain = Tool(name="plain", description="", parameters={"type": "object"}, function=to_words)
@@ -332,44 +316,41 @@ class TestRoundTrips:
         loaded.get_component("invoker").tools.close()
 
 
-class TestFilesOfOlderVersions:
-    AGENT = """
-    components:
-      agent:
-        type: haystack.components.agents.agent.Agent
-        init_parameters:
-          chat_generator:
-            type: tests.support.scripted_chat.ScriptedChatGenerator
-            init_parameters:
-              replies: []
-          tools:
-            type: {toolset}
-            data:
-              server_info:
-                type: {info}
-                url: http://localhost:8000/mcp
-                token: null
-                headers:
-                  X-Key: {{type: env_var, env_vars: [MY_KEY], strict: true}}
-                timeout: 30
-                max_retries: 3
-                base_delay: 1.0
-                max_delay: 30.0
-                oauth_config: null
-              tool_names: [search]
-              connection_timeout: 30.0
-              invocation_timeout: 30.0
-              eager_connect: true
-              inputs_from_state: null
-              outputs_to_state: null
-              outputs_to_string: null
-    connections: []
-    """
+WRITTEN_BY_2_1 = """
+components:
+  agent:
+    type: haystack.components.agents.agent.Agent
+    init_parameters:
+      chat_generator: {type: tests.support.scripted_chat.ScriptedChatGenerator, init_parameters: {replies: []}}
+      tools:
+        type: TOOLSET
+        data:
+          server_info:
+            type: INFO
+            url: http://localhost:8000/mcp
+            token: null
+            headers: {X-Key: {type: env_var, env_vars: [MY_KEY], strict: true}}
+            timeout: 30
+            max_retries: 3
+            base_delay: 1.0
+            max_delay: 30.0
+            oauth_config: null
+          tool_names: [search]
+          connection_timeout: 30.0
+          invocation_timeout: 30.0
+          eager_connect: true
+          inputs_from_state: null
+          outputs_to_state: null
+          outputs_to_string: null
+connections: []
+"""
 
+
+class TestFilesOfOlderVersions:
     @rows("toolset", [f"{TOOLS}.MCPToolset", f"{TOOLS}.mcp_toolset.MCPToolset"])
     @rows("info", [f"{TOOLS}.StreamableHttpServerInfo", f"{MODULE}.StreamableHttpServerInfo"])
     def test_they_load(self, toolset, info):
-        text = textwrap.dedent(self.AGENT).format(toolset=toolset, info=info)
+        text = WRITTEN_BY_2_1.replace("TOOLSET", toolset).replace("INFO", info)
         loaded = Pipeline.loads(text).get_component("agent").tools
         assert isinstance(loaded, MCPToolset)
         headers = {"X-Key": Secret.from_env_var("MY_KEY")}
@@ -383,9 +364,8 @@ class TestFilesOfOlderVersions:
         info = {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None}
         timeouts = {"connection_timeout": 30, "invocation_timeout": 30}
         data = {"name": "search", "description": "Searches.", "server_info": info, **timeouts}
-        tool = MCPTool.from_dict({"type": path, "data": data})
-        assert isinstance(tool, MCPTool)
-        assert (tool.name, tool.description) == ("search", "Searches.")
+        tool = import_class_by_name(path).from_dict({"type": path, "data": data})
+        assert (type(tool), tool.name, tool.description) == (MCPTool, "search", "Searches.")
         assert tool.server_info == StdioServerInfo("uvx", ["x"])
 
     @rows(
@@ -419,23 +399,18 @@ def is_stored_by_its_path(value: Any) -> bool:
 
 class TestFilesOfLaterVersions:
     def test_what_is_stored_names_a_public_package_so_that_files_may_move(self):
-        stored = {}
+        stored = set()
         for package in map(importlib.import_module, PACKAGES):
             for name in package.__all__:
                 if not HAS_HOOKS and package.__name__ == HOOKS and name.endswith("Hook"):
                     continue
                 value = getattr(package, name)
                 if is_stored_by_its_path(value):
-                    stored[name] = value.__module__
+                    stored.add(name)
                     assert value.__module__ in PACKAGES, name
                     assert getattr(importlib.import_module(value.__module__), name) is value
                     get_type_hints(value)  # which looks for the names in that package
-        assert stored["MCPConfirmationStrategy"] == stored["MCPAnnotationPolicy"] == HOOKS
-        assert stored["MCPSearchableToolset"] == stored["MCPResourceToolset"] == TOOLS
-        assert {stored["FileTokenStorage"], stored["KeyValueTokenStorage"]} == {f"{TOOLS}.oauth"}
-        assert {stored["MCPAliasToolset"], stored["MCPRegistry"]} == {f"{TOOLS}.registry"}
-        assert stored["JournaledChatGenerator"] == f"{TOOLS}.durable"
-        assert stored["ClientConfirmationStrategy"] == f"{TOOLS}.serving"
+        assert {"MCPSearchableToolset", "FileTokenStorage", "MCPAliasToolset", "JournaledChatGenerator"} <= stored
 
     def test_components_are_where_the_guide_says(self):
         for path in (
@@ -465,13 +440,12 @@ class TestSecrets:
                 agent_pipeline(MCPToolset(info)).dumps()
             assert SECRET not in str(raised.value)  # which is Haystack's
 
-    @pytest.mark.parametrize("content", [False, True])
-    def test_plain_secrets_are_in_no_trace(self, content, stdio_server):
+    def test_plain_secrets_are_in_no_trace(self, stdio_server):
         server = stdio_server()
         args = [*server.args, "--token", SECRET]
         toolset = MCPToolset(StdioServerInfo(server.command, args, env={"KEY": SECRET}), tool_names=["add"])
         pipeline = agent_pipeline(toolset, call("add", a=1, b=2), say("done"))
-        with recorded_traces(content=content) as traces, toolset:
+        with recorded_traces(content=True) as traces, toolset:
             pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
         assert "haystack.agent" in traces.text
         assert SECRET not in traces.text
@@ -526,8 +500,7 @@ class TestLoadingStartsNothing:
         assert stored["agent"].count("eager_connect: true") == 2
         file = tmp_path / "stored.json"
         file.write_text(json.dumps(stored))
-        seen = python(
-            f"""
+        script = f"""
             import json, sys, threading
             from pathlib import Path
 
@@ -542,13 +515,9 @@ class TestLoadingStartsNothing:
                 SSEServerInfo, StdioServerInfo, StreamableHttpServerInfo, call_budget, warm_up_toolsets,
             )
             from haystack_integrations.tools.mcp.registry import MCPAliasToolset, conversation_trace
-            infos = [
-                StdioServerInfo("x"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp"),
-                InProcessServerInfo("a:b"),
-            ]
-            for info in infos:
-                toolset = MCPToolset(info, tool_names=["x"])
-                tool = MCPTool("x", info)
+            urls = SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp")
+            for info in (*urls, StdioServerInfo("x"), InProcessServerInfo("a:b")):
+                toolset, tool = MCPToolset(info, tool_names=["x"]), MCPTool("x", info)
                 MCPConnection(info).status()
                 list(toolset), repr(toolset), repr(tool), toolset.to_dict(), tool.to_dict()
                 toolset.close(), tool.close()
@@ -558,9 +527,7 @@ class TestLoadingStartsNothing:
             MCPAliasToolset.from_dict(stored["alias"])
             seen["using"] = imported()
             from haystack import Pipeline
-            known = "allowed_modules" in Pipeline.loads.__annotations__
-            options = {{"allowed_modules": ["tests.*"]}} if known else {{}}
-            agent, components = (Pipeline.loads(stored[name], **options) for name in ("agent", "components"))
+            agent, components = (Pipeline.loads(stored[name]) for name in ("agent", "components"))
             agent.dumps()
             toolset, tool = agent.get_component("agent").tools
             seen["eager"] = [[each.name for each in toolset], tool.name, toolset.eager_connect, tool.eager_connect]
@@ -571,7 +538,10 @@ class TestLoadingStartsNothing:
             seen["with a client"] = "mcp" in sys.modules
             print(json.dumps(seen))
             """
-        )
+        variables = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HAYSTACK_TELEMETRY_ENABLED": "no"}
+        command = [sys.executable, "-c", textwrap.dedent(script)]
+        done = run_to_end(command, limit=100, cwd=ROOT, env={**os.environ, **variables}, check=True)
+        seen = json.loads(done.stdout.splitlines()[-1])
         nothing = {"importing": [], "using": [], "loading": False, "threads": [], "with a client": False}
         assert seen == {**nothing, "client_id": "my-client", "eager": [["x"], "y", True, True], "edges": 5}
         assert not trace.exists()
@@ -611,14 +581,6 @@ class TestHostileFiles:
             assert f"'{path}' is not a subclass of MCPServerInfo" in str(raised.value)
         assert not trace.exists()
         assert Recorder.called == []
-
-    def test_a_pipeline_with_one_does_not_load(self, tmp_path):
-        trace = tmp_path / "started"
-        text = agent_pipeline(MCPToolset(StdioServerInfo("touch", [str(trace)]))).dumps()
-        assert f"{MODULE}.StdioServerInfo" in text
-        with pytest.raises(Exception, match="subprocess"):
-            Pipeline.loads(text.replace(f"{MODULE}.StdioServerInfo", "subprocess.Popen"))
-        assert not trace.exists()
 
     @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
     def test_import_paths_and_handlers_go_through_haystacks_allowlist(self, monkeypatch):
@@ -660,9 +622,3 @@ class TestHostileFiles:
     def test_a_function_to_which_no_path_leads_is_not_saved(self, function):
         with pytest.raises(SerializationError, match=r"^`tool_filter` cannot be serialized: .*top of a module$"):
             MCPToolset(StdioServerInfo("x"), tool_selection=ToolSelection(tool_filter=function)).to_dict()
-
-    def test_a_parameter_that_is_unknown_is_refused(self):
-        data = MCPToolset(COUNTER).to_dict()
-        data["data"]["shell"] = True
-        with pytest.raises(TypeError, match="shell"):
-            MCPToolset.from_dict(data)

@@ -112,6 +112,9 @@ class TestConnecting:
                 asyncio.run(owner.warm_up_async())
                 asyncio.run(first(owner).warm_up_async())
             assert server.listings == 1
+            with make("search", server.info), make("search", server.info, share=False) as alone:
+                assert (owner.connection.status().users, alone.connection.status().users) == (2, 1)
+            assert server.listings == 2
 
     def test_after_close_warming_up_shows_what_the_server_has_now(self, make):
         server = ForeignServer(definition("search", description="Old."))
