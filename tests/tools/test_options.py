@@ -10,6 +10,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import (
     CallOptions,
+    FromState,
     MCPConnection,
     MCPHandlers,
     MCPRegistry,
@@ -37,6 +38,9 @@ from tests.support.rows import rows
         (ToolOptions, {"max_tool_failures": True}, "`max_tool_failures` must be"),
         (CallOptions, {"ping_interval": 0}, "CallOptions: `ping_interval` must be greater than 0, got 0"),
         (ToolSelection, {"exclude_tools": [object()]}, "`exclude_tools` .*got object"),
+        (FromState, {"key": ""}, "FromState: `key` must"),
+        # What should have been a list is not quoted.
+        (LocalStdioMCPProvider, {"name": "x", "command": "uvx", "args": "--token sk-4711"}, "`args` must .* got str$"),
     ],
 )
 def test_an_invalid_option_is_refused_by_name(group, options, named):
@@ -44,21 +48,11 @@ def test_an_invalid_option_is_refused_by_name(group, options, named):
         group(**options)
 
 
-def test_what_should_have_been_a_list_is_not_quoted():
-    with pytest.raises(ValueError, match=r"`args` must be a valid list, got str$"):
-        LocalStdioMCPProvider("x", "uvx", args="--token sk-secret-4711")
-
-
-@rows(
-    ("take", "values", "said"),
-    [
-        (ToolOptions, ["sk-secret-4711"], "ToolOptions: pass its parameters by their names$"),
-        (StdioServerInfo, ["uvx", [], {}, 1, 1.0, 2.0, "/tmp"], "by their names, after the first 6$"),
-    ],
-)
-def test_what_is_passed_without_a_name_that_it_must_have_is_refused(take, values, said):
-    with pytest.raises(ValueError, match=said):
-        take(*values)
+def test_what_is_passed_without_a_name_that_it_must_have_is_refused():
+    with pytest.raises(ValueError, match=r"ToolOptions: pass its parameters by their names$"):
+        ToolOptions("sk-secret-4711")
+    with pytest.raises(ValueError, match=r"by their names, after the first 6$"):
+        StdioServerInfo("uvx", [], {}, 1, 1.0, 2.0, "/tmp")
 
 
 @rows(
@@ -94,7 +88,6 @@ def test_a_text_is_no_list_of_its_letters():
     info, server = StdioServerInfo("x"), serving.create_mcp_server("x")
     for take, parameters in [
         (StdioServerInfo, {"command": "x", "inherit_env": "ab"}),
-        (MCPToolset, {"server_info": info, "tool_names": "ab"}),
         (MCPToolset, {"server_info": info, "interceptors": "ab"}),
         (MCPResourceToolset, {"server_info": info, "uris": "ab"}),
         (MCPConnection(info).call_tool, {"tool_name": "add", "secrets": "ab"}),

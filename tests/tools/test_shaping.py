@@ -59,6 +59,9 @@ def shout(result: Any) -> str:
     return f"{result}!" * 1000
 
 
+SHOUTED = {"source": "result", "handler": shout}
+
+
 def names(toolset: MCPToolset) -> list[str]:
     return [tool.name for tool in toolset]
 
@@ -155,41 +158,24 @@ class TestWhichTools:
 
 class TestMistakes:
     @rows(
-        ("selection", "message"),
+        ("selection", "overrides", "message"),
         [
-            ({"tool_filter": 5}, "`tool_filter` must be callable, got 5"),
-            ({"tool_filter": is_never_awaited}, "`tool_filter` must be .* not a coroutine function"),
-            ({"required_hints": {"readOnly": True}}, "`required_hints` .*'read_only_hint', 'destructive_hint'"),
-            ({"required_hints": {"read_only_hint": "yes"}}, "`required_hints`"),
+            ({"tool_filter": 5}, {}, "`tool_filter` must be callable, got 5"),
+            ({"tool_filter": is_never_awaited}, {}, "`tool_filter` must be .* not a coroutine function"),
+            ({"required_hints": {"readOnly": True}}, {}, "`required_hints` .*'read_only_hint', 'destructive_hint'"),
+            ({"required_hints": {"read_only_hint": "yes"}}, {}, "`required_hints`"),
+            ({}, ["add"], "`tool_overrides` must be a valid dictionary"),
+            ({}, {"add": {"nam": "x"}}, "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`"),
+            ({}, {"add": {"name": "a b"}}, "tool 'add': ToolOverride: `name` must match pattern"),
+            ({}, {"add": {"bound_arguments": 5}}, "`bound_arguments` must be a valid dict"),
+            ({}, {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}}, r"\(a\) must be .* Secrets inside$"),
+            ({}, {"add": {"bound_arguments": {"": 1}}}, "tool 'add': .*`bound_arguments`"),
+            ({}, {"add": {"name": "x"}, "echo": {"name": "x"}}, "`tool_overrides` gives two tools the name 'x'"),
         ],
     )
-    def test_a_wrong_selection_is_refused_at_construction(self, selection, message):
+    def test_a_wrong_selection_or_override_is_refused_at_construction(self, selection, overrides, message):
         with pytest.raises(ValueError, match=message):
-            MCPToolset(COUNTER, tool_selection=selection)
-
-    @rows(
-        ("overrides", "message"),
-        [
-            (["add"], "`tool_overrides` must be a valid dictionary"),
-            ({"add": {"nam": "x"}}, "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`"),
-            ({"add": {"name": "a b"}}, "tool 'add': ToolOverride: `name` must match pattern"),
-            ({"add": {"invocation_timeout": 0}}, "`invocation_timeout` must be greater than 0"),
-            ({"add": {"bound_arguments": 5}}, "`bound_arguments` must be a valid dict"),
-            (
-                {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}},
-                r"`bound_arguments` \(a\) must be a Secret, .* without Secrets inside$",
-            ),
-            ({"add": {"bound_arguments": {"": 1}}}, "tool 'add': .*`bound_arguments`"),
-            ({"add": {"name": "x"}, "echo": {"name": "x"}}, "`tool_overrides` gives two tools the name 'x'"),
-        ],
-    )
-    def test_a_wrong_override_is_refused_at_construction(self, overrides, message):
-        with pytest.raises(ValueError, match=message):
-            MCPToolset(COUNTER, tool_overrides=overrides)
-
-    def test_a_key_of_the_state_has_a_name(self):
-        with pytest.raises(ValueError, match="FromState: `key` must"):
-            FromState("")
+            MCPToolset(COUNTER, tool_selection=selection, tool_overrides=overrides)
 
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, caplog):
         parameters = ["tool_overrides", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
@@ -299,16 +285,6 @@ class TestNamesAndDescriptions:
 
 class TestBoundArguments:
     @every_executor
-    def test_the_bound_value_wins_over_the_models(self, execute, api_key, caplog):
-        server = ForeignServer(definition("search", SEARCH))
-        bound = {"api_key": api_key, "tenant": FromState("tenant")}
-        state = {"state_schema": {"tenant": {"type": str}}, "state": {"tenant": "acme"}}
-        with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": bound}}) as toolset:
-            execute(toolset, ("search", {"query": "x", "tenant": "evil", "api_key": "evil"}), **state)
-        assert server.calls == [("search", {"query": "x", "tenant": "acme", "api_key": SECRET})]
-        assert "evil" not in caplog.text and SECRET not in caplog.text
-
-    @every_executor
     @pytest.mark.parametrize("state", [{}, {"tenant": None}])  # None is what a pipeline gives an Agent
     def test_without_the_value_nothing_is_sent(self, execute, state, monkeypatch):
         monkeypatch.delenv("SHAPING_KEY", raising=False)
@@ -359,28 +335,24 @@ class TestBoundArguments:
 class TestStoring:
     def test_a_tool_of_a_toolset_is_stored_with_its_shape(self, api_key):
         bound = {"t": FromState("t"), "k": api_key}
-        override = ToolOverride(
-            name="find", description="Find.", invocation_timeout=5, max_result_size=300, bound_arguments=bound
-        )
-        mappings = {
-            "inputs_from_state": {"user": "u"},
-            "outputs_to_state": {"said": {"source": "result"}},
-            "outputs_to_string": {"source": "result"},
-        }
+        shape = {"name": "find", "description": "Find.", "invocation_timeout": 5, "max_result_size": 300}
         toolset = MCPToolset(
             COUNTER,
             ["search"],
             connection_timeout=7,
-            tool_overrides={"search": override},
+            inputs_from_state={"search": {"user": "u"}},
+            outputs_to_state={"search": {"said": {"source": "result"}}},
+            outputs_to_string={"search": {"source": "result"}},
+            tool_overrides={"search": ToolOverride(bound_arguments=bound, **shape)},
             tool_options=ToolOptions(include_instructions=True),
-            **{name: {"search": mapping} for name, mapping in mappings.items()},
         )
         stored = toolset["find"].to_dict()
         assert SECRET not in str(stored)
         assert stored["data"]["tool_options"] == {"max_result_size": 300}
+        assert stored["data"]["inputs_from_state"] == {"user": "u"}
+        assert stored["data"]["outputs_to_state"] == {"said": stored["data"]["outputs_to_string"]}
         tool = MCPTool.from_dict(stored)
         assert tool.to_dict() == stored
-        assert {name: stored["data"][name] for name in mappings} == mappings
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
         assert (tool.connection_timeout, tool.invocation_timeout, tool.bound_arguments) == (7, 5, bound)
 
@@ -413,13 +385,7 @@ class TestTheSizeOfResults:
         assert outcome.state["all"] == "a" * 5000 + "z" * 5000
 
     @rows(
-        "outputs_to_string",
-        [
-            {"handler": shout},
-            {"source": "result"},
-            {"source": "result", "raw_result": True},
-            {"one": {"source": "result", "handler": shout}},
-        ],
+        "outputs_to_string", [{"source": "result", "raw_result": True}, {"one": {"source": "result", "handler": shout}}]
     )
     @every_executor
     def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):

@@ -7,7 +7,6 @@ Results for a program, and toolsets shown to people.
 """
 
 import dataclasses
-import json
 
 import pytest
 from haystack.dataclasses import ImageContent, TextContent
@@ -15,7 +14,6 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
-    MCPHandlers,
     MCPRegistry,
     MCPResourceToolset,
     MCPSearchableToolset,
@@ -24,9 +22,7 @@ from haystack_integrations.tools.mcp import (
     OAuthConfig,
     StdioServerInfo,
     ToolConfig,
-    serving,
 )
-from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -34,17 +30,7 @@ from tests.support.rows import rows
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
-async def test_a_call_gives_a_typed_result():
-    async with MCPTool("structured", COUNTER) as tool:
-        result = await tool.call_async(city="Paris")
-    assert isinstance(result.raw, types.CallToolResult)
-    assert json.loads(result.text) == result.structured == result.value
-    assert [type(part) for part in result.content] == [TextContent]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        result.text = "other"
-
-
-def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
+async def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
     server = ForeignServer(definition("look"))
     for_user = types.TextContent(type="text", text="for you", annotations=types.Annotations(audience=["user"]))
     server.answer = types.CallToolResult(content=[for_user, PIXEL], _meta={"cost": 3})
@@ -53,17 +39,18 @@ def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
         assert (result.text, result.structured, result.meta["cost"]) == ("for you", None, 3)
         assert [type(part) for part in result.content] == [TextContent, ImageContent]
         server.answer = text_result(structured_content={"a": 1})
-        result = tool.call()
+        result = await tool.call_async()
     assert (result.text, result.structured, result.content) == ("", {"a": 1}, [])
+    assert isinstance(result.raw, types.CallToolResult)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        result.text = "other"
 
 
 @rows(
     ("structured", "value"),
     [
         ({"result": 8}, 8),
-        ({"result": None}, None),
         ({"result": 8, "unit": "kg"}, {"result": 8, "unit": "kg"}),
-        ({}, {}),
         (None, "eight"),
     ],
 )
@@ -170,12 +157,8 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     ("shown", "expected"),
     [
         (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
-        (MCPHandlers(), "MCPHandlers()"),
         (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me', grant_type='authorization_code')"),
-        (ToolConfig("x", ["a"]), "ToolConfig(tool_alias='x', providers=['a'])"),
         (MCPRequestContext(user="me", token="t0ken-of-me"), "MCPRequestContext(user='me')"),
-        (MCPConnectionStatus(state="closed", users=1), "MCPConnectionStatus(state='closed', users=1)"),
-        (serving.ServeOptions(title="T"), "ServeOptions(title='T')"),
     ],
 )
 def test_a_repr_leaves_out_defaults(shown, expected):
