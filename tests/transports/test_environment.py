@@ -76,12 +76,6 @@ def test_inherit_env_adds_variables(inherit_env, further):
         assert set(inherited_environment(inherit_env)) - set(always) == further
 
 
-def test_a_server_gets_what_inherit_env_names(stdio_server):
-    server = stdio_server()
-    seen = seen_by(server, StdioServerInfo(server.command, server.args, inherit_env=["AWS_*"]))
-    assert {name for name in NOT_INHERITED if seen[name] is not None} == {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY"}
-
-
 @rows(("inherit_env", "said"), [("PATH", "must be a valid list, got str"), ([1], "must be a valid string, got int")])
 def test_an_invalid_inherit_env_is_refused(inherit_env, said):
     with pytest.raises(ValueError, match=f"`inherit_env`.*{said}"):
@@ -102,23 +96,20 @@ class TestWhereCommandsAreRestricted:
         monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_COMMANDS", sys.executable)
         monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_ENV", "AWS_PROFILE,OTEL_*")
 
-    @pytest.mark.parametrize(
+    @rows(
         ("inherit_env", "asked"),
         [
             (["AWS_SECRET_ACCESS_KEY"], "AWS_SECRET_ACCESS_KEY"),
             (["AWS_PROFILE", "AWS_*"], r"AWS_\*"),
             (["UV_PUBLISH_TOKEN", "UV_PUBLISH_*"], r"UV_PUBLISH_\*, UV_PUBLISH_TOKEN"),
-            (["UV*"], r"UV\*"),
             (["UV_*"], r"UV_\*"),
             (["OTEL_TOKEN"], "OTEL_TOKEN"),
             (True, "all variables"),
         ],
-        ids=str,
     )
-    def test_variables_that_the_operator_does_not_name_are_not_inherited(self, stdio_server, inherit_env, asked):
-        server = stdio_server()
+    def test_variables_that_the_operator_does_not_name_are_not_inherited(self, inherit_env, asked):
         with pytest.raises(MCPConnectionError, match=f"`inherit_env` asks for {asked}, and where") as refusal:
-            MCPTool("env", StdioServerInfo(server.command, server.args, inherit_env=inherit_env)).warm_up()
+            MCPTool("env", StdioServerInfo(sys.executable, inherit_env=inherit_env)).warm_up()
         assert "HAYSTACK_MCP_ALLOWED_ENV must name each variable that `inherit_env` may name" in str(refusal.value)
         assert "it allows AWS_PROFILE, OTEL_*" in str(refusal.value)
 

@@ -31,8 +31,7 @@ from tests.support.rows import rows
 
 SECRET = "s3ntinel-in-an-info"
 CALC = MCPServer("calc")
-NEGOTIATION = r"`negotiation` must be 'auto', 'handshake' or 'discover', got"
-HTTP_INFOS = pytest.mark.parametrize("http_info", [SSEServerInfo, StreamableHttpServerInfo])
+OPTIONAL = Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)
 
 
 @dataclasses.dataclass
@@ -85,74 +84,65 @@ class TestDocumentedFields:
 
 class TestValidation:
     @rows(
-        ("parameters", "message"),
+        ("info_class", "parameters", "message"),
         [
-            ({"command": ""}, "`command` must be a non-empty string, got ''"),
-            ({"command": "python server.py"}, r"`command` must be a program alone.*command='python', args=\[...\]"),
-            ({"command": "uvx  some-server --token s3same"}, r"arguments belong in `args`(?!.*s3same)"),
-            ({"args": "server.py"}, "`args` must be a valid list"),
-            ({"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
-            ({"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
-            ({"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
-            ({"max_message_size": 1023}, "`max_message_size`.*1023"),
-            ({"failure_pause": 0}, "`failure_pause` must be"),
-            ({"negotiation": "legacy"}, NEGOTIATION),
+            (StdioServerInfo, {"command": ""}, "`command` must be a non-empty string, got ''"),
+            (
+                StdioServerInfo,
+                {"command": "python server.py"},
+                r"`command` must be a program alone.*command='python', args=\[...\]",
+            ),
+            (StdioServerInfo, {"command": f"uvx  some-server --token {SECRET}"}, r"arguments belong in `args`"),
+            (StdioServerInfo, {"args": "server.py"}, "`args` must be a valid list"),
+            (StdioServerInfo, {"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
+            (StdioServerInfo, {"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
+            (StdioServerInfo, {"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
+            (StdioServerInfo, {"max_message_size": 1023}, "`max_message_size`.*1023"),
+            (StdioServerInfo, {"failure_pause": 0}, "`failure_pause` must be"),
+            (
+                StdioServerInfo,
+                {"negotiation": "legacy"},
+                r"`negotiation` must be 'auto', 'handshake' or 'discover', got",
+            ),
+            (
+                StreamableHttpServerInfo,
+                {"token": 5},
+                "`token` must be a string, a Secret, a token source or None, got int",
+            ),
+            (StreamableHttpServerInfo, {"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
+            (StreamableHttpServerInfo, {"verify": 1}, "`verify` must be"),
+            (StreamableHttpServerInfo, {"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
+            (StreamableHttpServerInfo, {"proxy": "proxy:3128"}, "`proxy` must be a URL"),
+            (StreamableHttpServerInfo, {"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
+            (StreamableHttpServerInfo, {"http_transport": "not a path"}, "`http_transport` must be a function"),
+            (SSEServerInfo, {"timeout": 0}, "`timeout` must be greater than 0, got 0"),
+            *(
+                (http_info, {"url": url}, r"(?s)url.*https://host/path")
+                for http_info in (SSEServerInfo, StreamableHttpServerInfo)
+                for url in (
+                    "localhost:8000/mcp",
+                    f"ftp://h/mcp?key={SECRET}#{SECRET}",
+                    f"user:{SECRET}@h/mcp",
+                    "http://",
+                    f"http://user:{SECRET}@h:abc/mcp",
+                    "http://h:99999/x",
+                    f"http://user:{SECRET}@[::1/mcp",
+                )
+            ),
         ],
     )
-    def test_an_invalid_parameter_of_a_stdio_server_is_refused_by_name(self, parameters, message):
+    def test_what_is_invalid_is_refused_by_name_and_without_its_secrets(self, info_class, parameters, message):
+        valid = {"command": "uvx"} if info_class is StdioServerInfo else {"url": "http://h/mcp"}
         with pytest.raises(ValueError, match=message) as raised:
-            StdioServerInfo(**{"command": "uvx", **parameters})
-        assert "StdioServerInfo" in str(raised.value)
+            info_class(**{**valid, **parameters})
+        assert info_class.__name__ in str(raised.value)
+        assert SECRET not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
 
-    @HTTP_INFOS
-    def test_white_space_around_a_url_is_no_part_of_it(self, http_info, monkeypatch):
-        monkeypatch.setenv("MCP_URL", "https://h/mcp\n")
-        assert http_info(url=" https://h/mcp \n").url == "https://h/mcp"
-        assert http_info(url=Secret.from_env_var("MCP_URL"))._resolved_url() == "https://h/mcp"
-
-    @HTTP_INFOS
-    @rows(
-        "url",
-        [
-            "localhost:8000/mcp",
-            f"ftp://h/mcp?key={SECRET}#{SECRET}",
-            f"user:{SECRET}@h/mcp",
-            "http://",
-            f"http://user:{SECRET}@h:abc/mcp",
-            "http://h:99999/x",
-            f"http://user:{SECRET}@[::1/mcp",
-        ],
-    )
-    def test_an_invalid_url_is_refused_by_name_and_without_its_secrets(self, http_info, url):
-        with pytest.raises(ValueError, match=r"(?s)url.*https://host/path") as raised:
-            http_info(url=url)
-        chain = [str(raised.value), str(raised.value.__cause__), str(raised.value.__context__)]
-        assert SECRET not in " ".join(chain)
-
-    @HTTP_INFOS
     @rows("url", ["http://h", "http://[::1]:8000/mcp", "HTTP://h/x", "https://u:p@h/x?k=v", "http://münchen.de/mcp"])
-    def test_any_http_url_will_do(self, http_info, url):
-        assert http_info(url=url).url == url
-
-    @HTTP_INFOS
-    @rows(
-        ("parameters", "message"),
-        [
-            ({"token": 5}, "`token` must be a string, a Secret, a token source or None, got int"),
-            ({"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
-            ({"verify": 1}, "`verify` must be"),
-            ({"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
-            ({"proxy": "proxy:3128"}, "`proxy` must be a URL"),
-            ({"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
-            ({"http_transport": "not a path"}, "`http_transport` must be a function"),
-            ({"timeout": 0}, "`timeout` must be greater than 0, got 0"),
-        ],
-    )
-    def test_an_invalid_parameter_of_an_http_server_is_refused_by_name(self, http_info, parameters, message):
-        with pytest.raises(ValueError, match=message) as raised:
-            http_info(url="http://h/mcp", **parameters)
-        assert http_info.__name__ in str(raised.value)
-        assert SECRET not in str(raised.value)
+    def test_any_http_url_will_do_and_white_space_around_it_is_no_part_of_it(self, url, monkeypatch):
+        assert StreamableHttpServerInfo(f" {url} \n").url == SSEServerInfo(url).url == url
+        monkeypatch.setenv("MCP_URL", f"{url}\n")
+        assert StreamableHttpServerInfo(Secret.from_env_var("MCP_URL"))._resolved_url() == url
 
     @rows(
         ("server", "reason"),
@@ -196,7 +186,6 @@ class TestBaseUrl:
 
 
 class TestTokenAndHeaders:
-    @HTTP_INFOS
     @rows(
         ("parameters", "sent"),
         [
@@ -212,34 +201,24 @@ class TestTokenAndHeaders:
                 },
                 {"X-Key": "two", "X-Fix": "three", "Authorization": "Bearer one"},
             ),
+            # What has no value, and needs none, is left out.
+            ({"token": OPTIONAL, "headers": {"X-Key": OPTIONAL, "X-Fix": "y"}}, {"X-Fix": "y"}),
         ],
     )
-    def test_both_are_sent_unless_the_headers_have_an_authorization(self, http_info, monkeypatch, parameters, sent):
+    def test_both_are_sent_unless_the_headers_have_an_authorization(self, monkeypatch, parameters, sent):
         monkeypatch.setenv("MY_TOKEN", "one")
         monkeypatch.setenv("MY_KEY", "two")
-        assert http_info(url="http://h/x", **parameters)._resolved_headers() == sent
+        for http_info in (SSEServerInfo, StreamableHttpServerInfo):
+            assert http_info(url="http://h/x", **parameters)._resolved_headers() == sent
 
-    @HTTP_INFOS
-    def test_what_has_no_value_and_needs_none_is_left_out(self, http_info, caplog):
+    def test_a_header_without_a_value_is_left_out_as_version_2_1_wrote_such(self, caplog):
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
-        optional = Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)
-        info = http_info(url="http://h/x", token=optional, headers={"X-Key": optional, "X-Fix": "y"})
-        assert info._resolved_headers() == {"X-Fix": "y"}
-        assert any("X-Key" in record.getMessage() for record in caplog.records)
-
-    @HTTP_INFOS
-    def test_a_header_without_a_value_is_left_out_as_version_2_1_wrote_such(self, http_info, caplog):
-        caplog.set_level(logging.WARNING, logger="haystack_integrations")
-        stored = {**http_info(url="http://h/x").to_dict(), "headers": {"X-Key": None, "X-Fix": "y"}}
-        assert http_info.from_dict(stored) == http_info(url="http://h/x", headers={"X-Fix": "y"})
+        stored = {**SSEServerInfo("http://h/x").to_dict(), "headers": {"X-Key": None, "X-Fix": "y"}}
+        assert SSEServerInfo.from_dict(stored) == SSEServerInfo("http://h/x", headers={"X-Fix": "y"})
         assert "The header 'X-Key' has no value" in caplog.text
 
-    @HTTP_INFOS
-    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self, http_info):
-        info = http_info(url="http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")})
-        with pytest.raises(ValueError, match="MCP_TEST_NOT_SET"):
-            info._resolved_headers()
-        tool = MCPTool("add", info)
+    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self):
+        tool = MCPTool("add", SSEServerInfo("http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}))
         with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
             tool.warm_up()
         tool.close()
@@ -247,16 +226,12 @@ class TestTokenAndHeaders:
     def test_a_stdio_server_gets_its_environment(self, stdio_server, monkeypatch):
         monkeypatch.setenv("MY_KEY", "from-secret")
         server = stdio_server()
-        env = {"PLAIN": "plain", "KEY": Secret.from_env_var("MY_KEY")}
-        optional = {"NONE": Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)}
-        info = StdioServerInfo(server.command, server.args, env={**env, **optional})
-        with MCPTool("env", info) as tool:
-            assert json.loads(tool.invoke(name="PLAIN"))["content"][0]["text"] == "plain"
-            assert json.loads(tool.invoke(name="KEY"))["content"][0]["text"] == "from-secret"
-            assert json.loads(tool.invoke(name="NONE"))["structuredContent"] == {"result": None}
+        env = {"PLAIN": "plain", "KEY": Secret.from_env_var("MY_KEY"), "NONE": OPTIONAL}
+        with MCPTool("env", StdioServerInfo(server.command, server.args, env=env)) as tool:
+            for name, value in {"PLAIN": "plain", "KEY": "from-secret", "NONE": None}.items():
+                assert json.loads(tool.invoke(name=name))["structuredContent"] == {"result": value}
 
-    @rows("value", [f"{SECRET}\n", f"{SECRET}é"])
-    @rows("kind", [SSEServerInfo, StreamableHttpServerInfo])
+    @rows(("kind", "value"), [(SSEServerInfo, f"{SECRET}\n"), (StreamableHttpServerInfo, f"{SECRET}é")])
     def test_a_header_that_cannot_be_sent_is_named_and_not_shown(self, kind: Any, value: str) -> None:
         connection = MCPConnection(kind(url="http://127.0.0.1:1/mcp", token=value))
         with pytest.raises(MCPConnectionError, match="header 'Authorization'") as raised:

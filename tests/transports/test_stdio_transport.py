@@ -7,7 +7,6 @@ What becomes of requests to a server process, at every point where it can break.
 """
 
 import asyncio
-import errno
 import os
 import sys
 import time
@@ -383,32 +382,6 @@ open({str(tmp_path / "ended")!r}, "w").close()
             assert await do(channel, code) == {}
         assert (tmp_path / "ended").exists()
         assert await process_of(channel).exit_code() == 0
-
-    @on_each_loop
-    async def test_one_whose_pipes_cannot_be_watched_leaves_nothing(self, monkeypatch):
-        def fail(*_: object) -> None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-        before = descriptors()
-        process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "set_blocking", fail)
-            with pytest.raises(OSError, match="Too many open files"):
-                process.start()
-        assert descriptors() <= before
-        group = process._process.pid
-        await wait_until_async(lambda: not group_is_alive(group), "the end of all that was started")
-
-
-def group_is_alive(group: int) -> bool:
-    return any(is_alive(process.pid) for process in psutil.process_iter() if group_of(process.pid) == group)
-
-
-def group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
 
 
 def descriptors() -> set[str]:

@@ -40,9 +40,8 @@ def server_files(authority: Authority) -> tuple[str, str]:
     return authority.sign("server")
 
 
-def describe(server: Any, *, tls: bool = True, **options: Any) -> Any:
-    info_class = SSEServerInfo if server.path.startswith("/sse") else StreamableHttpServerInfo
-    return info_class(server.url.replace("http:", "https:") if tls else server.url, **options)
+def describe(server: Any, *, tls: bool = True, **options: Any) -> StreamableHttpServerInfo:
+    return StreamableHttpServerInfo(server.url.replace("http:", "https:") if tls else server.url, **options)
 
 
 def sum_of(info: MCPServerInfo) -> int:
@@ -77,16 +76,14 @@ def test_a_private_authority_is_trusted_through_a_bundle_or_a_context(http_serve
         info.to_dict()
 
 
-@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_files, authority, transport, monkeypatch):
+def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_files, authority, monkeypatch):
     bundle = str(authority.bundle)
-    server = http_server(transport, "--tls", *server_files, bundle)
+    server = http_server("streamable-http", "--tls", *server_files, bundle)
     assert "client certificate" in failure(describe(server, verify=bundle, timeout=5))
     assert sum_of(describe(server, verify=bundle, client_cert=authority.sign("client"))) == 8
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
-    certificate, key = authority.sign("locked", password=KEY_PASSWORD)
-    password = Secret.from_env_var("KEY_PASSWORD")
-    info = describe(server, verify=bundle, client_cert=(certificate, key, password))
+    locked = (*authority.sign("locked", password=KEY_PASSWORD), Secret.from_env_var("KEY_PASSWORD"))
+    info = describe(server, verify=bundle, client_cert=locked)
     assert sum_of(info) == 8
     assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
 
@@ -168,9 +165,9 @@ class TestClientCertificateFaults:
         assert expected in failure(StreamableHttpServerInfo(self.URL, **options))
 
 
-@pytest.mark.parametrize(("transport", "tls"), [("streamable-http", False), ("sse", False), ("sse", True)])
-def test_all_requests_go_through_the_proxy(http_server, transport, server_files, authority, monkeypatch, tls):
-    server = http_server(transport, *(("--tls", *server_files) if tls else ()))
+@pytest.mark.parametrize("tls", [False, True])
+def test_all_requests_go_through_the_proxy(http_server, server_files, authority, monkeypatch, tls):
+    server = http_server("streamable-http", *(("--tls", *server_files) if tls else ()))
     monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
     with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
