@@ -7,56 +7,45 @@ The servers of this folder.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import MCPServerInfo, StreamableHttpServerInfo
-from tests.support.handshake_server import HandshakeServer, result_of
+from haystack_integrations.tools.mcp import MCPServerInfo
 from tests.support.processes import SERVERS, CallLog, StdioServer, python_script
+from tests.support.raw import raw_server
 
 
 @pytest.fixture
 def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
     """
-    Says how to start servers over stdio that are particular: `picky_server(*options)`, with the options of
-    `tests/servers/picky_server.py`.
+    Says how to start servers over stdio that are particular: `picky_server(results)`, as `tests/servers/raw_server.py`
+    takes them.
     """
 
-    def describe(*options: str) -> StdioServer:
+    def describe(results: dict[str, Any]) -> StdioServer:
         log = CallLog(tmp_path / "picky.txt")
-        command, *args = python_script(SERVERS / "picky_server.py", "--calls-file", str(log.path), *options)
+        command, *args = python_script(SERVERS / "raw_server.py", json.dumps(results), str(log.path))
         return StdioServer(command, args, log)
 
     return describe
 
 
+REVISIONS = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+NEWEST = {"initialize": {"error": {"code": -32022, "message": "not like this"}}, "server/discover": REVISIONS}
 HELLO = {"content": [{"type": "text", "text": "hello"}]}
 
 
 @pytest.fixture(params=["stdio 2026", "http"])
-def start(
-    request: pytest.FixtureRequest, tmp_path: Path, picky_server: Callable[..., StdioServer]
-) -> Iterator[Callable[..., MCPServerInfo]]:
+def start(request: pytest.FixtureRequest) -> Callable[..., MCPServerInfo]:
     """
-    Starts a server whose answers to `tools/list` and to calls are given: `start(page, called)`.
+    Describes a server whose answers to `tools/list` and to calls are given: `start(page, called)`.
     """
-    with ExitStack() as stack:
 
-        def start(page: dict[str, Any], called: dict[str, Any] = HELLO) -> MCPServerInfo:
-            if request.param == "http":
-                answers = {"tools/list": page}
-                server = HandshakeServer(
-                    lambda _server, message, _: (200, result_of(message, answers.get(message["method"], called)), None)
-                )
-                stack.callback(server.close)
-                return StreamableHttpServerInfo(server.url)
-            listing, result = tmp_path / "listing.json", tmp_path / "result.json"
-            listing.write_text(json.dumps(page))
-            result.write_text(json.dumps(called))
-            return picky_server("--listing", str(listing), "--result", str(result), "--initialize", "-32022").info()
+    def describe(page: dict[str, Any], called: dict[str, Any] = HELLO) -> MCPServerInfo:
+        results = {"tools/list": page, "tools/call": called}
+        return raw_server("json", results) if request.param == "http" else raw_server("stdio", {**NEWEST, **results})
 
-        yield start
+    return describe

@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol import eras
 from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
+from tests.protocol.conftest import REVISIONS
 from tests.support.background import text
 from tests.support.kinds import LONG, Kind
 from tests.support.processes import is_alive
@@ -58,7 +59,7 @@ def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
 
 
 def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_is_wanted(picky_server):
-    server = picky_server("--initialize", "-32022")
+    server = picky_server(refusing(-32022))
     info = replace(server.info(), negotiation="handshake", max_retries=0)
     with pytest.raises(MCPConnectionError, match="not like this"), MCPConnection(info):
         pass
@@ -83,42 +84,47 @@ def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_th
         connection.call_tool("ask_name", {})
 
 
+def refusing(code: int, **others: Any) -> dict[str, Any]:
+    return {"initialize": {"error": {"code": code, "message": "not like this"}}, **others}
+
+
 @pytest.mark.parametrize(
-    ("options", "negotiation", "revision", "asked"),
+    ("results", "negotiation", "revision", "asked"),
     [
-        (("--discover", "refuse"), "discover", "2025-06-18", ["server/discover", "initialize"]),
+        ({}, "discover", "2025-06-18", ["server/discover", "initialize"]),
         # What only knows the handshake is asked nothing before it.
-        (("--discover", "silence"), "auto", "2025-06-18", ["initialize"]),
+        ({"server/discover": "silence"}, "auto", "2025-06-18", ["initialize"]),
         # What refuses the handshake: by the specification, by an unknown method, by whatever comes to somebody's mind.
-        (("--initialize", "-32022"), "auto", NEWEST, ["initialize", "server/discover"]),
-        (("--initialize", "-32601"), "auto", NEWEST, ["initialize", "server/discover"]),
-        (("--initialize", "1"), "auto", NEWEST, ["initialize", "server/discover"]),
-        (("--version", NEWEST), "auto", NEWEST, ["initialize"]),
+        *(
+            (refusing(code, **{"server/discover": REVISIONS}), "auto", NEWEST, ["initialize", "server/discover"])
+            for code in (-32022, -32601, 1)
+        ),
+        ({"initialize": {"protocolVersion": NEWEST}, "server/discover": REVISIONS}, "auto", NEWEST, ["initialize"]),
     ],
 )
 def test_a_server_that_does_not_know_one_question_is_asked_the_other(
-    picky_server, options, negotiation, revision, asked
+    picky_server, results, negotiation, revision, asked
 ):
-    server = picky_server(*options)
+    server = picky_server(results)
     with MCPConnection(replace(server.info(), negotiation=negotiation), connection_timeout=LONG) as connection:
-        assert text(connection.call_tool("hello")) == "hello"
+        assert text(connection.call_tool("fine")) == "fine"
         assert connection.status().protocol_version == revision
     assert server.requests()[: len(asked)] == asked
     assert len(server.pids()) == 1
 
 
 @pytest.mark.parametrize(
-    ("options", "reason", "code"),
+    ("results", "reason", "code"),
     [
-        (("--version", "1999-01-01"), "1999-01-01", None),
-        (("--initialize", "-32602", "--discover", "refuse"), ": not like this", -32602),
-        (("--initialize", "-32602", "--discover", "exit"), "the server process ended with exit code 1", None),
-        (("--initialize", "-32602", "--discover", "silence"), "did not answer", None),
+        ({"initialize": {"protocolVersion": "1999-01-01"}}, "1999-01-01", None),
+        (refusing(-32602), ": not like this", -32602),
+        (refusing(-32602, **{"server/discover": "exit"}), "the server process ended with exit code 1", None),
+        (refusing(-32602, **{"server/discover": "silence"}), "did not answer", None),
     ],
 )
-def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_server, options, reason, code):
-    server = picky_server(*options)
-    timeout = 3 if "silence" in options else LONG
+def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_server, results, reason, code):
+    server = picky_server(results)
+    timeout = 3 if "silence" in results.values() else LONG
     with pytest.raises(MCPConnectionError, match=reason) as failure:
         MCPConnection(server.info(), connection_timeout=timeout).open()
     assert failure.value.code == code

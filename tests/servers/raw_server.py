@@ -5,14 +5,18 @@
 """
 A server over stdio that answers with the very text that it is given, without the MCP SDK:
 
-    python raw_server.py RESULTS
+    python raw_server.py RESULTS [CALLS_FILE]
 
-RESULTS are results by method in place of its own, as JSON. The tool `say` answers with its argument `raw`, in which
-`$ID` stands for the id of the request, `$FILL` for `fill` letters, and characters for the bytes of the same number; the
-answer never ends if it is `endless`. `wait` is answered after `release` was called; `fine` at once.
+RESULTS, as JSON, are by method what it answers in place of its own results: a result, `{"error": ...}`, "exit" to end
+or "silence". CALLS_FILE gets a line for each message.
+
+The tool `say` answers with its argument `raw`, in which `$ID` stands for the id of the request, `$FILL` for `fill`
+letters, and characters for the bytes of the same number; the answer never ends if it is `endless`. `wait` is answered
+after `release` was called; any other at once.
 """
 
 import json
+import os
 import sys
 import threading
 from typing import Any
@@ -41,6 +45,10 @@ class RawServer:
         """
         params = message.get("params") or {}
         result = self._results.get(message["method"])
+        if result == "exit":
+            os._exit(1)
+        if result == "silence":
+            threading.Event().wait()
         if result is None and message["method"] == "tools/call":
             name, given = params["name"], params.get("arguments") or {}
             if name == "say":
@@ -53,12 +61,16 @@ class RawServer:
             elif name == "release":
                 self._released.set()
             result = {"content": [{"type": "text", "text": name}]}
-        answered = {"result": result} if result else {"error": {"code": -32601, "message": "Method not found"}}
+        if result is None:
+            result = {"error": {"code": -32601, "message": "Method not found"}}
+        answered = result if "error" in result else {"result": result}
         return json.dumps({"jsonrpc": "2.0", "id": message["id"], **answered}).encode(), False
 
 
 def main() -> None:
     server, lock = RawServer(json.loads(sys.argv[1])), threading.Lock()
+    log = open(sys.argv[2] if len(sys.argv) > 2 else os.devnull, "a", buffering=1)
+    log.write(f'@start {{"pid": {os.getpid()}}}\n')
 
     def respond(message: dict[str, Any]) -> None:
         data, is_endless = server.answer(message)
@@ -71,6 +83,7 @@ def main() -> None:
 
     for line in sys.stdin.buffer:
         message = json.loads(line)
+        log.write(f"@{message.get('method')} {{}}\n")
         if "id" in message:
             threading.Thread(target=respond, args=(message,), daemon=True).start()
 

@@ -134,7 +134,7 @@ class TestOtherLines:
         code = """
 write({"method": "note", "params": {"a": 1}})
 write({"method": "ask", "id": "its-own", "params": {"b": 2}})
-write({"method": "unknown", "id": 8})
+write({"method": "unknown", "id": m["id"]})
 write({"method": "of another revision", "id": 9})
 write({"id": m["id"], "result": {}})
 """
@@ -145,7 +145,7 @@ write({"id": m["id"], "result": {}})
             assert channel.peer.notes == [
                 ("note", {"a": 1}),
                 ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"asked": "ask", "b": 2}}),
-                ("reply", {"jsonrpc": "2.0", "id": 8, "error": error}),
+                ("reply", {"jsonrpc": "2.0", "id": 0, "error": error}),
             ]
 
     @rows("users", [("alice",), ("alice", "bob")])
