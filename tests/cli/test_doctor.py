@@ -7,7 +7,6 @@
 """
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ import pytest
 
 from tests.cli.conftest import Run, servers_file
 from tests.conftest import StdioServerFactory
-from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.oauth_server import OAuthServer
 from tests.support.prepared import prepared_python
-from tests.support.processes import StdioServer
+from tests.support.processes import SERVERS, StdioServer, python_script
 from tests.support.terminal import LIMIT, Terminal
 
 CALCULATOR = "examples/servers/calculator.py:server"
@@ -35,7 +33,7 @@ def findings(run: Run, *words: str) -> dict[str, list[str]]:
     return states
 
 
-def test_definitions_that_models_cannot_use_are_found(run: Run) -> None:
+def test_definitions_that_models_cannot_use_are_found(run: Run, tmp_path: Path) -> None:
     schema = {"type": "object"}
     properties = {"a": {"$ref": "#/$defs/A"}}
     tools: list[dict[str, Any]] = [
@@ -48,13 +46,10 @@ def test_definitions_that_models_cannot_use_are_found(run: Run) -> None:
         {"name": "vague", "description": "V.", "inputSchema": {**schema, "properties": properties}},
         *({"name": f"tool_{n}", "description": "D.", "inputSchema": schema} for n in range(60)),
     ]
-
-    def answer(_server: object, message: dict[str, Any], _session: object) -> tuple[int, Any, None]:
-        return 200, result_of(message, {"tools": tools} if message["method"] == "tools/list" else {}), None
-
-    with closing(HandshakeServer(answer)) as server:
-        found = findings(run, server.url)
-        assert run("doctor", server.url).code == 1
+    command, *args = python_script(SERVERS / "raw_server.py", json.dumps({"tools/list": {"tools": tools}}))
+    file = servers_file(tmp_path / "listing.json", {"listing": {"command": command, "args": args}})
+    found = findings(run, file)
+    assert run("doctor", file).code == 1
     for text in ("'broken' cannot be used", "'number 5' cannot be used"):
         assert any(text in problem for problem in found["problem"]), found
     for text in (

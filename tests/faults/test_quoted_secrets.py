@@ -12,12 +12,11 @@ import base64
 import html
 import json
 import logging
-import sys
 import traceback
-from contextlib import closing
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from haystack.utils import Secret
 
@@ -28,7 +27,7 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
     StdioServerInfo,
 )
-from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.handshake_server import HandshakeServer, error_of
 from tests.support.kinds import KINDS, LONG, kinds
 from tests.support.waiting import wait_until
 
@@ -72,34 +71,30 @@ def test_what_a_server_quotes_in_the_error_of_a_call_is_redacted(peer, kind, cap
                 assert_not_shown(failure.value, connection, caplog.text)
 
 
-@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
-def test_what_a_server_quotes_when_it_refuses_is_redacted(method, caplog):
+@pytest.mark.parametrize("at_connect", [True, False])
+def test_what_a_server_quotes_when_it_refuses_is_redacted(at_connect, caplog):
     caplog.set_level(logging.DEBUG)
+    headers = {
+        "www-authenticate": f'Bearer realm="{TOKEN}"',
+        "location": f"/login/{quote(SECRET, safe='')}/{TOKEN}?next={TOKEN}",
+    }
 
-    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] != method:
-            return 200, result_of(message, {"tools": []}), None
-        status = statuses[-1]
-        if status not in (400, 404):
-            return status, f"<p>no access with {TOKEN} and {html.escape(SECRET)}</p>".encode(), None
-        error = {"code": -32603, "message": f"no access with {TOKEN}", "data": {"headers": [SECRET]}}
-        return status, {"jsonrpc": "2.0", "id": message["id"], "error": error}, None
+    def refuse(_server: HandshakeServer, message: dict[str, Any]) -> httpx2.Response:
+        if status in (400, 404):
+            answered = error_of(message, -32603, f"no access with {TOKEN}", status=status, data={"headers": [SECRET]})
+            answered.headers.update(headers)
+            return answered
+        return httpx2.Response(status, html=f"<p>no access with {TOKEN} and {html.escape(SECRET)}</p>", headers=headers)
 
-    statuses: list[int] = []
-    with closing(HandshakeServer(answer)) as server:
-        server.refusal_headers = {
-            "www-authenticate": f'Bearer realm="{TOKEN}"',
-            "location": f"/login/{quote(SECRET, safe='')}/{TOKEN}?next={TOKEN}",
-        }
-        info = KINDS["sessions"].reach(server.url, token=TOKEN, headers={"X-Key": SECRET}, max_retries=0)
-        for each in (302, 400, 401, 403, 404, 503):
-            statuses.append(each)
-            connection = MCPConnection(info, connection_timeout=LONG)
-            with pytest.raises((MCPConnectionError, MCPInvocationError)) as failure:
-                connection.open()
-                connection.call_tool("whoami")
-            connection.close()
-            assert_not_shown(failure.value, connection, caplog.text)
+    server = HandshakeServer(*([lambda *_: None, refuse] if at_connect else [refuse]))
+    info = server.info(token=TOKEN, headers={"X-Key": SECRET}, max_retries=0)
+    for status in (302, 400, 401, 403, 404, 503):  # noqa: B007 - `refuse` uses it
+        connection = MCPConnection(info, connection_timeout=LONG)
+        with pytest.raises((MCPConnectionError, MCPInvocationError)) as failure:
+            connection.open()
+            connection.call_tool("pay")
+        connection.close()
+        assert_not_shown(failure.value, connection, caplog.text)
 
 
 def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, caplog):
@@ -114,16 +109,12 @@ def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, caplog):
             assert not leaked(repr(tool) + repr(tool.bound_arguments))
 
 
-def test_what_a_server_writes_to_its_log_of_the_secrets_of_a_call_is_redacted(caplog):
+def test_what_a_server_writes_to_its_log_of_the_secrets_of_a_call_is_redacted(stdio_server, caplog):
     caplog.set_level(logging.DEBUG)
-    script = """
-import sys
-from mcp.server.mcpserver import MCPServer
-server = MCPServer("chatty")
-server.tool("pay")(lambda key: print("the key is", key, "indeed", file=sys.stderr))
-server.run()
-"""
-    with MCPConnection(StdioServerInfo(sys.executable, ["-c", script]), connection_timeout=LONG) as connection:
-        connection.call_tool("pay", {"key": SECRET}, secrets=[SECRET])
-        wait_until(lambda: "the key is *** indeed" in caplog.text, "the line")
+    server = stdio_server()
+    # All that it gets is in its log, too.
+    args = ["-c", 'tee /dev/stderr | "$@"', "sh", server.command, *server.args]
+    with MCPConnection(StdioServerInfo("/bin/sh", args), connection_timeout=LONG) as connection:
+        connection.call_tool("echo", {"text": TOKEN}, secrets=[TOKEN])
+        wait_until(lambda: '"text":"***"' in caplog.text, "the line")
     assert not leaked(caplog.text)

@@ -23,7 +23,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.support.external import unavailable
-from tests.support.handshake_server import Answer, HandshakeServer, result_of
+from tests.support.handshake_server import HandshakeServer, error_of
 from tests.support.kinds import every_kind
 from tests.support.processes import PATIENT_SERVER
 from tests.support.waiting import wait_until
@@ -104,20 +104,13 @@ HEADER = "header-s3ntinel-0815"
 
 
 def test_the_span_of_a_refused_request_has_no_secret_that_the_server_quotes(spans):
-    def answer(_server: HandshakeServer, message: dict[str, Any], _session: str | None) -> Answer:
-        if message["method"] == "tools/list":
-            schema = {"type": "object", "properties": {"key": {"type": "string"}}}
-            return 200, result_of(message, {"tools": [{"name": "who", "inputSchema": schema}]}), None
-        error = {"code": types.INTERNAL_ERROR, "message": f"no access with {TOKEN}, {ARGUMENT} and {HEADER}"}
-        return 200, {"jsonrpc": "2.0", "id": message["id"], "error": error}, None
-
-    bound = {"who": {"bound_arguments": {"key": Secret.from_token(ARGUMENT)}}}
-    with contextlib.closing(HandshakeServer(answer)) as server:
-        info = StreamableHttpServerInfo(server.url, token=Secret.from_token(TOKEN))
-        with MCPToolset(info, tool_overrides=bound) as toolset:
-            spans.clear()
-            with mcp_request_context(user="ada", headers={"x-key": HEADER}), pytest.raises(MCPInvocationError):
-                toolset["who"].invoke()
-    [span] = [span for span in spans.get_finished_spans() if span.name == "tools/call who"]
+    quoted = f"no access with {TOKEN}, {ARGUMENT} and {HEADER}"
+    info = HandshakeServer(lambda _, message: error_of(message, types.INTERNAL_ERROR, quoted)).info(token=TOKEN)
+    bound = {"pay": {"bound_arguments": {"key": Secret.from_token(ARGUMENT)}}}
+    with MCPToolset(info, tool_overrides=bound) as toolset:
+        spans.clear()
+        with mcp_request_context(user="ada", headers={"x-key": HEADER}), pytest.raises(MCPInvocationError):
+            toolset["pay"].invoke()
+    [span] = [span for span in spans.get_finished_spans() if span.name == "tools/call pay"]
     assert span.status.description == "no access with ***, *** and ***"
     assert not any(secret in span.to_json() for secret in (TOKEN, ARGUMENT, HEADER))

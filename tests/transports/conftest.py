@@ -3,32 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers over HTTP whose answers a test decides, a certificate and an environment without proxies.
+The stacks that carry HTTP, a certificate and an environment without proxies.
 """
 
 import ssl
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.certificates import Authority
-from tests.support.handshake_server import Answer, HandshakeServer
-
-
-@pytest.fixture
-def handshake_server() -> Iterator[Callable[..., HandshakeServer]]:
-    servers: list[HandshakeServer] = []
-
-    def start(answer: Callable[[HandshakeServer, dict[str, Any], str | None], Answer]) -> HandshakeServer:
-        servers.append(HandshakeServer(answer))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
 
 
 @pytest.fixture

@@ -6,8 +6,10 @@
 Private authorities, client certificates, proxies and custom transports, each against a real server of that kind.
 """
 
+import json
 import shutil
 import ssl
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
@@ -18,10 +20,12 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, SSEServerInfo, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.transports.http_route import find_route
+from tests.servers.raw_server import RawServer
+from tests.support.background import in_thread
 from tests.support.certificates import Authority
 from tests.support.forward_proxy import ForwardProxy
-from tests.support.handshake_server import result_of
 from tests.support.rows import rows
+from tests.support.waiting import LIMIT
 
 PASSWORD = "proxy-pa55word"
 KEY_PASSWORD = "key-pa55word"
@@ -88,38 +92,59 @@ def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_fi
     assert KEY_PASSWORD not in repr(info) and KEY_PASSWORD in info._secrets()
 
 
-class TestReplacedCertificates:
-    @pytest.mark.usefixtures("http_stack")
-    @pytest.mark.parametrize("whose", ["server", "client"])
-    def test_the_files_are_read_again_once_what_they_had_is_refused(self, handshake_server, tmp_path, whose):
-        def serve(server_authority: Authority, client_authority: Authority) -> None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.maximum_version = ssl.TLSVersion.TLSv1_2  # since 1.3, the refusal may be lost with the connection
-            context.load_cert_chain(*server_authority.sign("server"))
-            context.load_verify_locations(client_authority.bundle)
-            context.verify_mode = ssl.CERT_REQUIRED
-            server.use_tls(context)
-            for source, target in zip((server_authority.bundle, *client_authority.sign("client")), files, strict=True):
-                shutil.copy(source, target)
+class OncePerConnection(BaseHTTPRequestHandler):
+    """
+    Answers one request over each connection. Unlike asyncio, the server of threads says why it refuses a certificate.
+    """
 
-        authorities = []
-        for name in ("old", "new"):
-            (folder := tmp_path / name).mkdir()
-            authorities.append(Authority(folder))
-        old, new = authorities
-        files = [str(tmp_path / name) for name in ("bundle.pem", "client.pem", "client.key")]
-        result = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}], "content": []}
-        server = handshake_server(lambda _, message, __: (200, result_of(message, result), None))
-        serve(old, old)
-        bundle, *client_cert = files
-        info = StreamableHttpServerInfo(
-            server.url.replace("http:", "https:"), verify=bundle, client_cert=tuple(client_cert)
-        )
-        with MCPConnection(info) as connection:
-            connection.call_tool("add")
-            serve(*((new, old) if whose == "server" else (old, new)))
-            connection.call_tool("add")
-            assert connection.status().sessions == 2
+    raw = RawServer({})
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        body = self.raw.answer(message)[0] if "id" in message else b""
+        self.send_response(200 if body else 202)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.usefixtures("http_stack")
+@pytest.mark.parametrize("whose", ["server", "client"])
+def test_certificates_are_read_again_once_what_they_had_is_refused(tmp_path, whose):
+    def use(server_authority: Authority, client_authority: Authority) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # since 1.3, the refusal may be lost with the connection
+        context.load_cert_chain(*server_authority.sign("server"))
+        context.load_verify_locations(client_authority.bundle)
+        context.verify_mode = ssl.CERT_REQUIRED
+        for source, target in zip((server_authority.bundle, *client_authority.sign("client")), files, strict=True):
+            shutil.copy(source, target)
+
+        def get_request() -> tuple[ssl.SSLSocket, Any]:
+            connection, address = server.socket.accept()
+            return context.wrap_socket(connection, server_side=True), address
+
+        server.get_request = get_request
+
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+    old, new = (Authority(tmp_path / name) for name in ("old", "new"))
+    bundle, *client_cert = files = [str(tmp_path / name) for name in ("bundle.pem", "client.pem", "client.key")]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), OncePerConnection)
+    use(old, old)
+    url = f"https://127.0.0.1:{server.server_port}/mcp"
+    serving = in_thread(server.serve_forever, 0.05)
+    with MCPConnection(StreamableHttpServerInfo(url, verify=bundle, client_cert=tuple(client_cert))) as connection:
+        connection.call_tool("fine")
+        use(*((new, old) if whose == "server" else (old, new)))
+        connection.call_tool("fine")
+        assert connection.status().sessions == 2
+    server.shutdown()
+    serving.result(LIMIT)
+    server.server_close()
 
 
 class TestClientCertificateFaults:
