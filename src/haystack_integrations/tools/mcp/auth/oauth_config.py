@@ -317,7 +317,19 @@ class OAuthConfig(Options):
                 "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
                 "`callback_handler`, because no listener in this process can get the answer"
             )
-        if self.token_endpoint_auth_method == "private_key_jwt":
+        method = self.token_endpoint_auth_method
+        uses_secret = method in ("client_secret_basic", "client_secret_post")
+        if self.client_secret is not None and not uses_secret:
+            yield f"a `client_secret` is not for {method!r}: leave one of the two out"
+        for name in ("signing_algorithm", "key_id"):
+            if getattr(self, name) is not None and self.private_key is None:
+                yield f"`{name}` is of a `private_key`, and there is none"
+        if grant == "client_credentials" and uses_secret:
+            if self.client_secret is None:
+                yield f"{method!r} needs a `client_secret`"
+            if self.private_key is not None or self.assertion_provider is not None:
+                yield f"a `private_key` or an `assertion_provider` is for 'private_key_jwt', not for {method!r}"
+        if method == "private_key_jwt":
             if grant != "client_credentials":
                 yield f"'private_key_jwt' is for the grant 'client_credentials', not for '{grant}'"
             if (self.private_key is None) == (self.assertion_provider is None):
