@@ -32,6 +32,7 @@ from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.waiting import LIMIT
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 MATH = ["add", "echo", "fail", "sleep"]
@@ -71,22 +72,16 @@ class TestFacade:
         assert [tool.name for tool in mcp.tools] == ["add", "echo", "fail", "sleep"]
 
     def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing(self):
-        foreign = ForeignServer(definition("silent"))
-        with MCPRegistry({"a": foreign.info}, [ToolConfig("x", ["a"])]) as registry:
+        with MCPRegistry({"a": ForeignServer(definition("silent")).info}, [ToolConfig("x", ["a"])]) as registry:
             [schema] = registry.get_mcp("x").get_tool_schemas()
-        assert schema["type"] == "function"
-        assert schema["function"] == {
-            "name": "silent",
-            "description": "",
-            "parameters": {"type": "object", "properties": {}},
-        }
+        parameters = {"type": "object", "properties": {}}
+        function = {"name": "silent", "description": "", "parameters": parameters}
+        assert schema == {"type": "function", "function": function}
 
-    @pytest.mark.parametrize("wrap", [lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]}])
+    @rows("wrap", [lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]}])
     def test_it_counts_the_calls_of_a_reply_however_it_comes(self, mcp, wrap):
-        assert (mcp.tool_call_count(wrap(calls(("add", {}), ("echo", {})))), mcp.has_tool_calls(wrap(say("x")))) == (
-            2,
-            False,
-        )
+        assert mcp.tool_call_count(wrap(calls(("add", {}), ("echo", {})))) == 2
+        assert not mcp.has_tool_calls(wrap(say("x")))
         assert mcp.process_completion_response(wrap(say("x"))) == [say("x")]
         for nothing in ([], {"replies": []}):
             with pytest.raises(TypeError, match="A reply must be a ChatMessage"):
@@ -147,18 +142,30 @@ class TestFacade:
 
 
 class TestGenerate:
-    def test_output_and_messages_come_back(self, registry):
+    def test_output_and_messages_come_back_and_are_traced_in_the_format_of_openai(self, registry):
         generator = ScriptedChatGenerator([call("add", a=1, b=2), say('{"sum": 3}')])
-        output, messages = registry.generate(
+        generated = registry.generate(
             generator, "How much?", tool_alias="math", parser=json.loads, system_prompt="Be brief."
         )
+        output, messages = generated
         assert output == {"sum": 3}
-        assert [str(message.role.value) for message in messages] == ["system", "user", "assistant", "tool", "assistant"]
         assert generator.turns[0].tool_names == MATH
+        trace = json.loads(json.dumps(conversation_trace(generated)))
+        assert [message["role"] for message in trace] == ["system", "user", "assistant", "tool", "assistant"]
+        assert trace[2]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+        assert trace[3] == {"role": "tool", "tool_call_id": "call_0", "content": "3"}
+        assert trace == conversation_trace(messages) == conversation_trace({"messages": messages})
+        with pytest.raises(TypeError, match="A conversation must be a list of ChatMessages"):
+            conversation_trace("text")
 
-    def test_turns_over_the_limit_are_refused_and_the_model_may_answer(self, registry):
+    @rows("is_async", [False, True])
+    def test_turns_over_the_limit_are_refused_and_the_model_may_answer(self, registry, is_async):
+        inprocess.calls.clear()
         generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "abc"], say("well")])
-        output, messages = registry.generate(generator, "go", tool_alias="math")
+        if is_async:
+            output, messages = asyncio.run(registry.generate_async(generator, "go", tool_alias="math"))
+        else:
+            output, messages = registry.generate(generator, "go", tool_alias="math")
         assert output == "well"
         assert errors(messages) == [False, False, True]
         assert inprocess.calls == ["echo", "echo"]
@@ -183,14 +190,6 @@ class TestGenerate:
         scripted = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
         registry.generate(Demanding(), "go", tool_alias="math", generation_kwargs=kwargs)
         assert seen == [kwargs, {"temperature": 0}]
-
-    async def test_generations_run_concurrently_without_blocking(self, registry):
-        async def generate(number: int) -> str:
-            generator = ScriptedChatGenerator([call("add", a=number, b=1), say(f"{number}")])
-            output, messages = await registry.generate_async(generator, "go", tool_alias="math")
-            return f"{output}: {results(messages)}"
-
-        assert await asyncio.gather(*map(generate, range(3))) == ["0: ['1']", "1: ['2']", "2: ['3']"]
 
     def test_what_the_parser_and_the_generator_raise_is_passed_on(self, registry):
         with pytest.raises(json.JSONDecodeError):
@@ -222,7 +221,8 @@ class TestLimits:
 
 
 class TestGeneratingInAnEventLoop:
-    async def test_a_generator_that_only_blocks_is_warmed_up_and_runs_in_other_threads(self, registry):
+    async def test_generators_that_only_block_run_concurrently_in_other_threads(self, registry):
+        together = threading.Barrier(2)
         threads: list[threading.Thread] = []
 
         class Blocking:
@@ -231,11 +231,12 @@ class TestGeneratingInAnEventLoop:
 
             def run(self, messages, tools=None):
                 threads.append(threading.current_thread())
+                together.wait(LIMIT)
                 return {"replies": [say(f"{len(messages)} message, {len(tools)} tools")]}
 
-        output, _ = await registry.generate_async(Blocking(), "go", tool_alias="math")
-        assert output == "1 message, 4 tools"
-        assert len(threads) == 2
+        generating = (registry.generate_async(Blocking(), "go", tool_alias="math") for _ in range(2))
+        assert [output for output, _ in await asyncio.gather(*generating)] == ["1 message, 4 tools"] * 2
+        assert len(threads) == 4
         assert threading.current_thread() not in threads
 
     async def test_a_generator_is_warmed_up_in_the_loop_if_it_can_and_has_no_tools_without_an_alias(self, registry):
@@ -251,21 +252,7 @@ class TestGeneratingInAnEventLoop:
         assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True, tools: None"
 
 
-class TestTraces:
-    def test_a_generation_is_traced_in_the_format_of_openai(self, registry):
-        generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
-        generated = registry.generate(generator, "How much?", tool_alias="math")
-        trace = json.loads(json.dumps(conversation_trace(generated)))
-        assert [message["role"] for message in trace] == ["user", "assistant", "tool", "assistant"]
-        assert trace[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1, "b": 2}'}
-        assert trace[2] == {"role": "tool", "tool_call_id": "call_0", "content": "3"}
-        assert trace == conversation_trace(generated[1]) == conversation_trace({"messages": generated[1]})
-
-    def test_an_image_in_a_result_has_a_remark_in_its_place(self):
-        parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
-        [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])
-        assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[image, image/png]"}
-
-    def test_what_is_no_conversation_is_refused(self):
-        with pytest.raises(TypeError, match="A conversation must be a list of ChatMessages"):
-            conversation_trace("text")
+def test_an_image_in_a_result_has_a_remark_in_the_place_of_it_in_a_trace():
+    parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
+    [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])
+    assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[image, image/png]"}
