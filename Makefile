@@ -12,13 +12,13 @@ SERVER ?= inprocess
 PYTEST_ARGS ?= -n 4 --dist worksteal
 # What runs on Haystack 2.31 too: what the package gives to Haystack and what it does with it, examples and guides that
 # tell the majors apart, and what is served, because FastMCP is another version there.
-SERVED_ON_ONE_MAJOR := $(patsubst %,tests/serving/test_%.py,foreign_clients load)
+SERVED_ON_ONE_MAJOR := tests/serving/test_foreign_clients.py
 HAYSTACK2_TESTS := tests/components tests/hooks $(patsubst %,tests/durable/test_%.py,cassette decisions journal) \
 	tests/cli/test_serve.py tests/convert/test_content.py \
 	$(patsubst %,tests/journeys/test_%.py,agents_and_pipelines examples handlers_in_agents) \
 	tests/journeys/test_docs.py::test_the_python_blocks_of_a_page_run_and_print_what_they_say \
 	tests/registry/test_loops.py $(patsubst %,tests/tools/test_%.py,mcp_tool mcp_toolset serialization) \
-	tests/serving/fastmcp_features $(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))
+	$(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))
 # What the versions of other packages matter to, with them.
 EARLIEST_TESTS := $(HAYSTACK2_TESTS) tests/auth tests/cli tests/connection tests/durable tests/faults tests/protocol \
 	tests/snapshot tests/transports

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that `run_server` runs as a process:
+A server that `run_server` runs as a process, with one of each kind of what was built in Haystack:
 
     python served.py '{"transport": "http", "port": 8000}'
 
-It tells on stderr, a line each, that a call has begun and that the server has closed what it opened.
+It tells on stderr, a line each, that a call has begun or was cancelled, and that it has closed what it opened.
 """
 
 import asyncio
@@ -22,36 +22,30 @@ from typing import Any, Literal
 
 import anyio
 from fastmcp import Context, FastMCP
-from fastmcp.server.auth import AuthProvider, require_scopes
-from fastmcp.server.providers import Provider
+from fastmcp.exceptions import ToolError
 from fastmcp.tools import Tool
-from fastmcp.tools.base import ToolResult
+from haystack import Pipeline, component
+from haystack.components.builders import PromptBuilder
+from haystack.dataclasses import ChatMessage, Document
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import Toolset, tool
 from mcp.types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
-from haystack_integrations.tools.mcp.serving import BearerToken, run_server
+from haystack_integrations.tools.mcp.serving import (
+    BearerToken,
+    ClientConfirmationStrategy,
+    ServeOptions,
+    create_mcp_server,
+    run_server,
+)
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.server import request_state_security
-from haystack_integrations.tools.mcp.serving.sources import Source
+from tests.serving.components import approving
 from tests.support.background import in_thread
+from tests.support.scripted_chat import call, say
 
 
 def tell(event: str) -> None:
     print(f"EVENT {event}", file=sys.stderr, flush=True)
-
-
-class Changing(Provider):
-    """
-    A provider that serves nothing, and says that it has changed.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.source = Source()
-        self.on_change = self.source.on_change
-
-
-async def _leave() -> None:
-    sys.exit("hunter2")
 
 
 @asynccontextmanager
@@ -63,32 +57,75 @@ async def lifespan(server: Any) -> AsyncIterator[None]:
     tell("closed")
 
 
-def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
-    changing = Changing()
-    server = FastMCP(
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def order(name: str) -> str:
+    """Order something."""
+    return f"{name} ordered"
+
+
+def refuse() -> None:
+    """Fail, saying why."""
+    raise ToolError("out of stock")
+
+
+def fail() -> None:
+    """Fail with a secret in the text."""
+    raise RuntimeError("the password is hunter2")
+
+
+async def wait(seconds: float = 3600) -> str:
+    """Wait without a thread."""
+    tell("wait")
+    try:
+        await asyncio.sleep(seconds)
+    except asyncio.CancelledError:
+        tell("cancelled")
+        raise
+    return "waited"
+
+
+@component
+class Shout:
+    @component.output_types(text=str, documents=list[Document])
+    def run(self, text: str, times: int = 1) -> dict[str, Any]:
+        return {"text": text.upper() * times, "documents": [Document(id="1", content=text, embedding=[0.5])]}
+
+
+@component
+class OrdersOnce:
+    """
+    In place of a model: it orders what it is asked for, and says what came of it.
+    """
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None, **_parameters: Any) -> dict[str, list[ChatMessage]]:
+        result = messages[-1].tool_call_result
+        return {"replies": [call("order", name=messages[-1].text) if result is None else say(str(result.result))]}
+
+
+def make_server(**options: Any) -> FastMCP[Any]:
+    pipeline = Pipeline()
+    pipeline.add_component("shout", Shout())
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(id="chair", content="It has four legs.")])
+    clerk = approving({"order": ClientConfirmationStrategy()}, chat_generator=OrdersOnce(), tools=[order])
+    server = create_mcp_server(
         "Served",
-        auth=auth,
+        tools=[Toolset([add]), refuse, fail, (wait, ServeOptions(name="hasty", timeout=0.3))],
+        pipelines={"shout": pipeline},
+        agents={"clerk": clerk},
+        document_stores={"shop": store},
+        prompts={"ask": PromptBuilder("What costs {{ thing }}?")},
         lifespan=lifespan,
-        providers=[changing],
-        mask_error_details=True,
-        request_state_security=request_state_security(),
+        **options,
     )
-
-    @server.tool
-    def add(a: int, b: int) -> int:
-        """Add two numbers."""
-        return a + b
-
-    @server.tool
-    async def wait(seconds: float) -> str:
-        """Wait without a thread."""
-        tell("wait")
-        try:
-            await asyncio.sleep(seconds)
-        except asyncio.CancelledError:
-            tell("cancelled")
-            raise
-        return "waited"
+    server.tool(wait)
 
     @server.tool
     def block(seconds: float) -> str:
@@ -104,25 +141,15 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         threading.Event().wait()
 
     @server.tool
-    def fail() -> None:
-        """Fail with a secret in the text."""
-        raise RuntimeError("the password is hunter2")
-
-    @server.tool
     async def leave() -> None:
-        """Want to end the process, from a task of its own."""
-        await asyncio.gather(_leave())
+        """Want to end the process."""
+        sys.exit("hunter2")
 
     @server.tool
     async def ask(context: Context) -> str:
         """Ask the user."""
         tell("ask")
-        try:
-            answer = await context.elicit("Really?", response_type=bool)
-        except asyncio.CancelledError:
-            tell("cancelled")
-            raise
-        return answer.action
+        return (await context.elicit("Really?", response_type=bool)).action
 
     @server.tool
     async def remember(context: Context) -> Any:
@@ -145,28 +172,14 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
         return str(await asyncio.to_thread(anyio.run, anyio.sleep, 0))
 
     @server.tool
-    async def half_an_emoji() -> ToolResult:
-        """Send half an emoji, which no UTF-8 has."""
-        return ToolResult("sent", structured_content={"text": "\ud83d"})
-
-    @server.tool(auth=require_scopes("admin"))
-    def administer() -> str:
-        """What only administrators may do."""
-        return "done"
-
-    @server.tool
     async def grow(name: str) -> None:
         """Add a tool to this server, while it runs."""
-
-        async def grown() -> str:
-            return name
-
-        server.add_tool(Tool.from_function(grown, name=name))
+        server.add_tool(Tool.from_function(lambda: name, name=name))
 
     @server.tool
     def change_elsewhere(listing: Literal["tools", "resources", "prompts"]) -> None:
         """Tell of a change in a thread that knows nothing of the server."""
-        in_thread(changing.source.changed, listing).result(30)
+        in_thread(announcer_of(server).list_changed, listing).result(30)
 
     @server.tool
     def update(uri: str) -> None:
@@ -178,12 +191,11 @@ def make_server(auth: AuthProvider | None = None) -> FastMCP[Any]:
 
 def main() -> None:
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    scopes = options.pop("scopes", None)
     token = options.pop("token", None)
     if options.get("workers", 1) > 1:
         run_server(make_server, **options)
     else:
-        run_server(make_server(BearerToken(token, scopes=scopes or ()) if token else None), **options)
+        run_server(make_server(auth=BearerToken(token) if token else None), **options)
     tell("returned")
 
 

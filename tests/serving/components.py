@@ -3,21 +3,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Components that tests of serving put into pipelines.
+Pipelines, their components and Agents that are served in tests.
 """
 
 import asyncio
+import importlib
 import threading
 from typing import Any
 
 import haystack
 from haystack import Pipeline, component
+from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.dataclasses import Document
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+
 LIMIT = 30.0
+hitl = importlib.import_module("haystack.hooks.human_in_the_loop" if HAS_HOOKS else "haystack.human_in_the_loop")
 # On Haystack 2, a pipeline that runs in an event loop has a class of its own.
 AsyncPipeline: Any = getattr(haystack, "AsyncPipeline", Pipeline)
 
@@ -110,3 +115,10 @@ def chain(*components: Any, kind: Any = Pipeline) -> Any:
         if number:
             pipeline.connect(f"c{number - 1}.text", f"c{number}.text")
     return pipeline
+
+
+def approving(strategies: dict[str, Any], **parameters: Any) -> Agent:
+    """An Agent that asks before it calls the tools that have a strategy."""
+    if HAS_HOOKS:
+        return Agent(hooks={"before_tool": [hitl.ConfirmationHook(strategies)]}, **parameters)
+    return Agent(confirmation_strategies=strategies, **parameters)

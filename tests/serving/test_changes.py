@@ -73,16 +73,6 @@ async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(con
             assert await next_of(events) == subscriptions.ResourceUpdated("test://one")
 
 
-async def test_a_server_that_stops_ends_the_streams() -> None:
-    with ServedOverHttp({"grace_period": 20}) as process:
-        async with Client(process.url) as client, client.listen(tools_list_changed=True) as events:
-            process.signal()
-            with pytest.raises(StopAsyncIteration):
-                await next_of(events)
-        assert process.wait() == 0
-        assert "grace period is over" not in process.errors
-
-
 async def test_clients_that_shake_hands_are_told_in_their_session(connect: Connect) -> None:
     told: asyncio.Queue[str] = asyncio.Queue()
 

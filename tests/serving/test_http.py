@@ -17,22 +17,47 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import mcp
 import psutil
 import pytest
 from fastmcp import Client, FastMCP
-from fastmcp.exceptions import ToolError
+from fastmcp.dependencies import Depends
+from fastmcp.server.auth import JWTVerifier
+from fastmcp.server.auth.providers.jwt import RSAKeyPair
+from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.middleware import Middleware, MiddlewareContext
+from haystack.tools import Tool, create_tool_from_function
 from haystack.utils import Secret
-from mcp import MCPError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from haystack_integrations.tools.mcp.serving import BearerToken, http_app, run_server
+from haystack_integrations.tools.mcp import MCPError, MCPToolset, StreamableHttpServerInfo
+from haystack_integrations.tools.mcp.serving import (
+    BearerToken,
+    HaystackProvider,
+    ServeOptions,
+    create_mcp_server,
+    http_app,
+    run_server,
+)
 from haystack_integrations.tools.mcp.serving.calls import guard_of
 from haystack_integrations.tools.mcp.serving.running import _bind
 from tests.support.background import in_thread
 from tests.support.majors import on_one_major
+from tests.support.processes import is_alive
+from tests.support.reachable import reachable
 from tests.support.rows import rows
-from tests.support.served import HANDSHAKE, MODERN, SERVED, START_LIMIT, ServedOverHttp, ServedProcess, free_port
+from tests.support.served import (
+    HANDSHAKE,
+    MODERN,
+    SERVED,
+    START_LIMIT,
+    ServedOverHttp,
+    ServedProcess,
+    free_port,
+    post,
+    post_bytes,
+)
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
@@ -81,7 +106,7 @@ class Session:
 
     def ask(self, method: str, parameters: dict[str, Any]) -> httpx2.Response:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": parameters}
-        return self.process.post_bytes(json.dumps(message).encode(), **self._headers)
+        return post_bytes(self.process.url, json.dumps(message).encode(), **self._headers)
 
     def call(self, tool: str, **arguments: Any) -> httpx2.Response:
         return self.ask("tools/call", {"name": tool, "arguments": arguments})
@@ -92,35 +117,48 @@ def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> Non
 
 
 class TestStopping:
-    @pytest.mark.parametrize("in_session", [False, True])
-    def test_sigterm_in_the_middle_of_calls_loses_no_answer(self, own: ServedOverHttp, in_session: bool) -> None:
-        make = Session(own).call if in_session else partial(call, own)
-        calls = [in_thread(make, tool, seconds=1.5) for tool in ("wait", "block") for _ in range(4)]
-        own.wait_for("EVENT wait", count=4)
-        own.wait_for("EVENT block", count=4)
+    def test_sigterm_in_the_middle_of_calls_loses_no_answer_and_leaves_no_traceback(self, own: ServedOverHttp) -> None:
+        # A client that goes away while it sends.
+        head = (
+            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nContent-Type: application/json\r\nAccept: "
+            f"application/json, text/event-stream\r\nMcp-Protocol-Version: {MODERN}\r\nContent-Length: 99\r\n\r\n"
+        )
+        with socket.create_connection(("127.0.0.1", own.port)) as client:
+            client.sendall(f"{head}{{".encode())
+        # The answers of a session come in event streams.
+        of_session, answers = Session(own).call, []
+        for tool, told in (("wait", "waited"), ("block", "blocked")):
+            answers += [(in_thread(make, tool, seconds=1.5), told) for make in (partial(call, own), of_session) * 3]
+        for tool in ("wait", "block"):
+            own.wait_for(f"EVENT {tool}", count=6)
         own.signal()
-        answers = [future.result(60) for future in calls]
-        # Those of sessions come in event streams.
-        assert not in_session or {answer.headers["content-type"] for answer in answers} == {"text/event-stream"}
-        assert [result(answer)["content"][0]["text"] for answer in answers] == ["waited"] * 4 + ["blocked"] * 4
+        for future, told in answers:
+            assert result(future.result(60))["content"][0]["text"] == told
         assert own.wait() == 0
         assert "EVENT closed" in own.errors
         assert "EVENT returned" in own.errors
+        assert "Traceback" not in own.errors
 
-    async def test_sessions_with_open_streams_do_not_hold_up_the_stop(self) -> None:
+    async def test_streams_end_and_do_not_hold_up_the_stop(self) -> None:
         # With longer to stop than a test may take.
         with ServedOverHttp({"grace_period": 1000.0}) as process:
-            async with Client(process.url, mode="legacy") as client:
-                await client.list_tools()
+            async with (
+                Client(process.url, mode="legacy") as with_session,
+                mcp.Client(process.url) as client,
+                client.listen(tools_list_changed=True) as changes,
+            ):
+                await with_session.list_tools()
                 process.signal()
-                await asyncio.to_thread(process.wait)
+                with pytest.raises(StopAsyncIteration):
+                    await asyncio.wait_for(anext(changes), LIMIT)
+                assert await asyncio.to_thread(process.wait) == 0
                 assert "EVENT closed" in process.errors
 
     def test_what_does_not_end_within_the_grace_period_is_told_so_and_ended(self, own: ServedOverHttp) -> None:
         asking, waiting = in_thread(Session(own).call, "ask"), in_thread(call, own, "wait", seconds=600)
         blocked = in_thread(call, own, "block_forever")
         for tool in ("ask", "wait", "block_forever"):
-            own.wait_for(f"EVENT {tool}")
+            own.wait_for(f"EVENT {tool}\n")
         own.signal()
         for pending in (asking, waiting):
             answer = result(pending.result(60))
@@ -141,24 +179,12 @@ class TestStopping:
 
 
 class TestWhoMayCall:
-    def test_a_client_that_goes_away_while_it_sends_leaves_no_traceback(self, own: ServedOverHttp) -> None:
-        head = (
-            f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nContent-Type: application/json\r\nAccept: "
-            f"application/json, text/event-stream\r\nMcp-Protocol-Version: {MODERN}\r\nContent-Length: 99\r\n\r\n"
-        )
-        with socket.create_connection(("127.0.0.1", own.port)) as client:
-            client.sendall(f"{head}{{".encode())
-        assert call(own, "add", a=1, b=2).status_code == 200
-        own.signal()
-        assert own.wait() == 0
-        assert "Traceback" not in own.errors
-
     def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token(self) -> None:
         page, host = {"origin": "https://app.example.com"}, {"host": "mcp.example.com"}
         evil = {"origin": "https://evil.example"}
         lists = {"allowed_hosts": ["mcp.example.com"], "allowed_origins": ["https://app.example.com"]}
         asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-        with ServedOverHttp({"token": "s3cret", "scopes": [], **lists}) as process:
+        with ServedOverHttp({"token": "s3cret", **lists}) as process:
             # A browser asks before it sends the token.
             answer = httpx2.options(process.url, headers={**host, **page, **asked})
             assert answer.status_code == 200
@@ -174,25 +200,23 @@ class TestWhoMayCall:
             assert call(process, "add", {**host, **evil, **token}, a=1, b=2).status_code == 403
             assert call(process, "add", {"host": "evil.example", **token}, a=1, b=2).status_code == 421
 
-    @rows(("scopes", "may"), [(["admin"], True), (["reader"], False)])
-    def test_other_machines_want_a_token_and_tools_want_scopes_of_their_own(self, scopes: list[str], may: bool) -> None:
-        with ServedOverHttp({"host": "0.0.0.0", "token": "s3cret", "scopes": scopes}) as process:
-            assert call(process, "add", a=1, b=2).status_code == 401
-            assert call(process, "add", {"authorization": "Bearer other"}, a=1, b=2).status_code == 401
+    def test_other_machines_want_a_token_and_web_pages_are_kept_out(self) -> None:
+        with ServedOverHttp({"host": "0.0.0.0", "token": "s3cret", "max_body_size": 1000}) as process:
             token = {"authorization": "Bearer s3cret"}
-            assert result(call(process, "add", token, a=1, b=2))["structuredContent"] == {"result": 3}
-            # Web pages of other origins are kept out there, too.
-            assert call(process, "add", {**token, "origin": "http://evil.example"}, a=1, b=2).status_code == 403
-            names = {tool["name"] for tool in result(process.post("tools/list", **token))["tools"]}
-            assert ("administer" in names) == may
-            answer = result(call(process, "administer", token))
-            assert answer["content"][0]["text"] == ("done" if may else "Unknown tool: 'administer'")
+            for headers, status in (
+                ({}, 401),
+                ({"authorization": "Bearer other"}, 401),
+                (token, 200),
+                ({**token, "origin": "http://evil.example"}, 403),
+            ):
+                assert call(process, "add", headers, a=1, b=2).status_code == status
+            assert call(process, "add", token, a=1, b="x" * 1000).status_code == 413
             assert "s3cret" not in process.errors
 
 
 class TestBadInput:
     def test_a_huge_body_is_refused_before_it_is_read(self, served: ServedOverHttp) -> None:
-        assert served.post_bytes(b"x" * (4 * 1024 * 1024 + 1)).status_code == 413
+        assert post_bytes(served.url, b"x" * (4 * 1024 * 1024 + 1)).status_code == 413
         # 100 MB that are announced and never sent.
         with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
             connection.sendall(
@@ -202,23 +226,10 @@ class TestBadInput:
             assert connection.recv(12) == b"HTTP/1.1 413"
         assert call(served, "add", a=1, b=2).status_code == 200
 
-    def test_the_limit_is_an_option_and_so_is_an_open_server(self) -> None:
-        with ServedOverHttp({"max_body_size": 1000, "host": "0.0.0.0", "insecure": True}) as process:
-            assert call(process, "add", a=1, b=2).status_code == 200
-            assert call(process, "add", a=1, b="x" * 1000).status_code == 413
-
-    async def test_a_result_that_cannot_be_written_fails_its_own_call_only(self, served: ServedOverHttp) -> None:
-        async with Client(served.url, mode="legacy") as client:
-            # FastMCP finds it itself from 4.2 on.
-            with pytest.raises((MCPError, ToolError)):
-                await client.call_tool("half_an_emoji")
-            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-
     @rows("tool", ["fail", "leave"])
     def test_what_fails_inside_stays_inside(self, served: ServedOverHttp, tool: str) -> None:
         response = call(served, tool)
         assert result(response)["isError"]
-        assert tool in response.text
         assert "hunter2" not in response.text
 
 
@@ -233,18 +244,11 @@ async def test_a_health_route_of_the_servers_own_is_taken() -> None:
         assert (await client.get("/health")).text == "fine"
 
 
-async def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
+def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
+    # Of connections to such a socket, asyncio turns Nagle's algorithm off.
     [listening] = _bind("127.0.0.1", 0)
-    accepted: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        writer.close()
-
-    async with await asyncio.start_server(accept, sock=listening):
-        _, writer = await asyncio.open_connection(*listening.getsockname())
-        assert await asyncio.wait_for(accepted, 30)
-        writer.close()
+    with listening:
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 @rows(
@@ -254,9 +258,7 @@ async def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
         ({"transport": "stdio"}, ValueError, "Over stdio there is one client, and no `host`.*pass transport='http'"),
         ({"port": 70000}, ValueError, "`port` must be less than or equal to 65535, got 70000"),
         ({"path": "mcp"}, ValueError, "`path` must start with a slash"),
-        ({"max_body_size": 5_000_000}, ValueError, "`max_body_size` must be less"),
         ({"log_level": "chatty"}, ValueError, "`log_level` must be"),
-        ({"grace_period": 0}, ValueError, "`grace_period` must be greater"),
         ({"allowed_origins": "https://app.example.com"}, ValueError, "`allowed_origins` must be a valid list"),
         ({"workers": 2}, ValueError, "must be a function at the top of a module that makes the server"),
         ({"workers": 2, "server": lambda: FastMCP("Refused")}, ValueError, "must be a function at the top of a module"),
@@ -277,11 +279,9 @@ def test_what_cannot_be_run_is_refused(options: dict[str, Any], error: type[Exce
         run_server(options.pop("server"), **options)
 
 
-def test_of_what_cannot_be_run_no_application_is_made() -> None:
+def test_of_a_function_no_application_is_made() -> None:
     with pytest.raises(TypeError, match="http_app: `server` must be a FastMCP server, not "):
         http_app(lambda: FastMCP("Refused"))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="http_app: `allowed_hosts` must be a valid list, got"):
-        http_app(FastMCP("Refused"), allowed_hosts="mcp.example.com")
 
 
 async def test_a_bearer_token_gives_its_scopes() -> None:
@@ -316,14 +316,6 @@ async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.
         stopping.cancel()
 
 
-def has_ended(process: psutil.Process) -> bool:
-    # Whoever inherits an orphan need not have waited for it yet.
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @on_one_major
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=NOT_ON_WINDOWS)])
 def test_workers_share_what_clients_keep_and_finish_their_calls_whatever_ends_their_supervisor(number: int) -> None:
@@ -348,7 +340,9 @@ def test_workers_share_what_clients_keep_and_finish_their_calls_whatever_ends_th
         process.wait_for("EVENT wait", count=6)
         process.signal(number)
         assert [result(future.result(60))["content"][0]["text"] for future in calls] == ["waited"] * 6
-        wait_until(lambda: all(map(has_ended, workers)), "the end of the workers", limit=START_LIMIT)
+        wait_until(
+            lambda: not any(is_alive(worker.pid) for worker in workers), "the end of the workers", limit=START_LIMIT
+        )
         process.wait_for("EVENT closed", count=2)
         assert process.process.wait(LIMIT) == (0 if number == signal.SIGTERM else -number)
         socket.create_server(("127.0.0.1", process.port)).close()
@@ -365,14 +359,10 @@ def test_workers_that_cannot_start_the_server_end_it_with_an_error() -> None:
 
 STARTS_FOR_EVER = """
 import sys, threading
-
-def server():
-    from fastmcp import FastMCP
-    return FastMCP("shop")
+from haystack_integrations.tools.mcp.serving import run_server
 
 if __name__ == "__main__":
-    from haystack_integrations.tools.mcp.serving import run_server
-    run_server(server, transport="http", port=0, workers=2)
+    run_server("fastmcp:FastMCP", transport="http", port=0, workers=2)
 else:
     print("EVENT starts", file=sys.stderr, flush=True)
     threading.Event().wait()
@@ -423,3 +413,99 @@ def test_a_process_without_standard_streams_serves(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(sys, name, None)
     with pytest.raises(InterruptedError):
         run_server(FastMCP("Windowed", lifespan=enough), transport="http", port=0)
+
+
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+REPEATED = {**TEXT, "properties": {"text": {"type": "string", "x-mcp-header": "Text"}}}
+
+
+class Listings(Middleware):
+    """
+    Counts the listings of tools.
+    """
+
+    count = 0
+
+    async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
+        self.count += 1
+        return await call_next(context)
+
+
+@rows("is_created", [True, False])
+async def test_a_call_over_http_does_not_list_all_tools(is_created: bool) -> None:
+    # The SDK looks up whether the tool wants arguments repeated in headers.
+    tools = [Tool("shout", "Shouts.", TEXT, lambda text: text.upper())]
+    server = (
+        create_mcp_server("shop", tools=tools) if is_created else FastMCP(providers=[HaystackProvider(tools=tools)])
+    )
+    if not is_created:
+        http_app(server)
+    listings = Listings()
+    server.add_middleware(listings)
+    async with reachable(server) as url, mcp.Client(url) as client:
+        await client.list_tools()
+        for _ in range(3):
+            assert (await client.call_tool("shout", {"text": "hi"})).content[0].text == "HI"
+        await client.list_tools(cache_mode="bypass")
+    assert listings.count == 2
+
+
+async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them_and_unknown_tools_refused() -> None:
+    names = {"shout": TEXT, "hidden": TEXT, "repeat": REPEATED}
+    tools = [Tool(name, "Shouts.", schema, lambda text: text.upper()) for name, schema in names.items()]
+    server = create_mcp_server("shop", tools=tools)
+    server.disable(names={"hidden"})
+
+    def post_call(name: str, **headers: str) -> httpx2.Response:
+        return post(url, "tools/call", {"name": name, "arguments": {"text": "hi"}}, **headers)
+
+    async with reachable(server) as url, mcp.Client(url) as client:
+        # FastMCP 4.2 knows the schemas that it has listed.
+        await client.list_tools()
+        assert post_call("repeat", **{"mcp-param-text": "hi"}).status_code == 200
+        other = post_call("repeat", **{"mcp-param-text": "bye"})
+        assert other.status_code == 400
+        assert "mcp-param-text" in other.text.lower()
+        assert post_call("repeat").status_code == 400
+        assert post_call("shout").status_code == 200
+        for name in ("hidden", "whisper"):
+            assert "Unknown tool" in post_call(name).text
+
+
+def caller() -> str:
+    token = get_access_token()
+    return token.claims["sub"] if token else "nobody"
+
+
+def whoami(user: str) -> str:
+    """Say who calls, as the server was told and as the code of the tool finds out, in its thread."""
+    return f"{user}, {caller()}"
+
+
+def administer() -> str:
+    """What only administrators may do."""
+    return "done"
+
+
+async def test_a_tool_sees_who_calls_and_one_with_scopes_is_for_tokens_that_have_them() -> None:
+    keys, issued = RSAKeyPair.generate(), {"issuer": "https://login.example.com", "audience": "tea"}
+    server = create_mcp_server(
+        "tea",
+        tools=[create_tool_from_function(whoami), create_tool_from_function(administer)],
+        auth=JWTVerifier(public_key=keys.public_key, **issued),
+        options={"whoami": ServeOptions(bound={"user": Depends(caller)}), "administer": ServeOptions(scopes=["admin"])},
+    )
+
+    def ask(tool: str = "whoami", **claims: Any) -> tuple[list[str], str]:
+        """The names of the tools that this client sees, and what one of them answers."""
+        token = keys.create_token(**{"subject": "ada", **issued, **claims})
+        with MCPToolset(StreamableHttpServerInfo(url, token=Secret.from_token(token))) as toolset:
+            answer = json.loads(toolset[tool].invoke())
+            return sorted(each.name for each in toolset), answer["content"][0]["text"]
+
+    async with reachable(server) as url:
+        assert ask() == (["whoami"], "ada, ada")
+        assert ask(subject="grace") == (["whoami"], "grace, grace")
+        assert ask("administer", scopes=["admin"]) == (["administer", "whoami"], "done")
+        with pytest.raises(MCPError, match="401"):
+            ask(issuer="https://evil.example.com")

@@ -8,6 +8,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, List, Union  # noqa: UP035
@@ -179,3 +180,10 @@ def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
 
     Draft202012Validator.check_schema(schema)
     Draft202012Validator(schema).validate({"value": value})
+
+
+def test_times_have_no_format_that_some_of_them_do_not_fit():
+    # Other clients check formats, unlike this one: those in JavaScript want a time zone.
+    schema = output_schema({"at": datetime, "time": time, "took": timedelta, "day": date})
+    text = {"type": "string"}
+    assert schema["properties"] == {"at": text, "time": text, "took": text, "day": {"type": "string", "format": "date"}}

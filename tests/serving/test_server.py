@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import importlib.util
 import re
-import sys
 import threading
 from collections.abc import Callable
 from importlib.metadata import version
+from typing import Any
 
 import httpx2
 import pytest
@@ -20,13 +21,14 @@ from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import ComponentTool, Tool, Toolset
+from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
-from tests.serving.fastmcp_features.served_kinds import ObligingChatGenerator, Speaker
-from tests.support.processes import run_to_end
+from haystack_integrations.tools.mcp.serving.sources import check_options
+from tests.serving.served_kinds import ObligingChatGenerator
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until_async
+from tests.support.waiting import wait_until_async
 
 
 def add(a: int, b: int) -> int:
@@ -41,15 +43,10 @@ def greet(name: str) -> str:
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def test_without_fastmcp_the_error_says_what_to_install():
-    script = (
-        "import importlib.util as util, sys; found = util.find_spec\n"
-        "util.find_spec = lambda name, *rest: None if name == 'fastmcp' else found(name, *rest)\n"
-        "import haystack_integrations.tools.mcp.serving\n"
-    )
-    ended = run_to_end([sys.executable, "-c", script], limit=LIMIT)
-    assert ended.returncode == 1
-    assert 'pip install "mcp-haystack[serve]"' in ended.stderr
+def test_without_fastmcp_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(ImportError, match=re.escape('pip install "mcp-haystack[serve]"')):
+        importlib.reload(serving)
 
 
 def shout(text: str) -> str:
@@ -61,6 +58,7 @@ def _tool(name: str, function=shout) -> Tool:
 
 
 GREET = _tool("greet")
+HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
 
 
 def test_a_key_of_no_known_kind_is_refused():
@@ -109,22 +107,39 @@ async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str,
         assert client.initialize_result.serverInfo.version == shown
 
 
+async def test_clients_get_the_highest_version():
+    def saying(how: Callable[[str], str]) -> Tool:
+        return _tool("say", lambda text: how(text))  # noqa: PLW0108
+
+    versions = {"1.5": str.title, "1": str.lower, "2": str.upper}
+    tools = [(saying(how), ServeOptions(version=version)) for version, how in versions.items()]
+    server = create_mcp_server("shop", tools=tools)
+
+    async def said(**options) -> str:
+        return (await client.call_tool("say", {"text": "some Tea"}, **options)).content[0].text
+
+    async with Client(server) as client:
+        [tool] = await client.list_tools()
+        assert tool.meta["fastmcp"]["version"] == "2"
+        assert (await said(), await said(version="1")) == ("SOME TEA", "some tea")
+    server.disable(keys={"tool:say@2"})
+    async with Client(server) as client:
+        assert await said() == "Some Tea"
+
+
 @rows("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
 def test_names_that_no_client_takes_are_refused(name: str):
-    pipeline = Pipeline()
-    pipeline.add_component("shout", Speaker(str.upper))
     tool = _tool("x")
     tool.name = name
-    agent = Agent(chat_generator=ObligingChatGenerator(str.upper), tools=[])
-    for parameter, served in {"tools": [tool], "pipelines": {name: pipeline}, "agents": {name: agent}}.items():
+    for parameter, served in (("tools", [tool]), ("pipelines", {name: Pipeline()}), ("agents", {name: HELPER})):
         with pytest.raises(ValueError, match=rf"in `{parameter}` must be 1 to 64 characters from A-Z, a-z, 0-9"):
             create_mcp_server("shop", **{parameter: served})
-        if name:
-            create_mcp_server("shop", **{parameter: served}, options={name: {"name": "good.name-1_2"}})
-            with pytest.raises(ValueError, match=r"in `ServeOptions\(name=\.\.\.\)` must be 1 to 64 characters"):
-                create_mcp_server("shop", **{parameter: served}, options={name: {"name": name}})
     with pytest.raises(ValueError, match="in `inputs` must be 1 to 64 characters"):
         ServeOptions(inputs={name: "prompt.text"})
+    if name:
+        create_mcp_server("shop", tools=[tool], options={name: {"name": "good.name-1_2"}})
+        with pytest.raises(ValueError, match=r"in `ServeOptions\(name=\.\.\.\)` must be 1 to 64 characters"):
+            create_mcp_server("shop", tools=[GREET], options={"greet": {"name": name}})
 
 
 async def test_tools_are_added_and_removed_while_the_server_runs():
@@ -191,7 +206,6 @@ async def test_a_place_stays_taken_while_a_thread_of_a_cancelled_call_runs():
 
 
 STORE, PROMPT = InMemoryDocumentStore(), PromptBuilder("{{ text }}", required_variables=["text"])
-HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
 
 
 @rows(
@@ -274,3 +288,54 @@ async def test_every_application_over_http_checks_host_and_origin(headers, statu
         async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as http:
             response = await http.post(f"http://127.0.0.1:8000{path}", json=body, headers=accepted)
             assert response.status_code == status
+
+
+@rows(
+    ("options", "told"),
+    [
+        ({"name": " "}, "must match pattern"),
+        ({"max_documents": 0}, "must be greater than or equal to 1"),
+        ({"task": "maybe"}, "must be True, False or 'required'"),
+        ({"timeout": 0}, "must be greater than 0"),
+        ({"tags": "public"}, "must be"),
+        ({"bound": [("key", "a-secret")]}, "must be"),
+        ({"outputs": {"answer": ["llm.replies"]}}, "must be a valid string"),
+        ({"output_schema": {"type": "objekt"}}, "is not a valid JSON schema: 'objekt'"),
+        ({"output_schema": {"type": "array"}}, 'must be a JSON schema of `"type": "object"`'),
+        ({"tag": ["public"]}, "Did you mean `tags`?"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        check_options(options)
+    [name] = options
+    assert name in str(refused.value) and "\n" not in str(refused.value)
+    assert told in str(refused.value)
+    assert "a-secret" not in str(refused.value)
+
+
+def test_options_have_one_form_whatever_they_were_given_as() -> None:
+    icons = ["https://example.com/a.png", {"src": "b.png"}, Icon(src="c.png")]
+    given = {"tags": ["a", "a"], "icons": icons, "annotations": {"readOnlyHint": True}, "version": 2}
+    options = check_options({**given, "inputs": {"query": ["a.query", "b.query"]}})
+    assert set(options.tags) == {"a"}
+    assert [icon.src for icon in options.icons] == ["https://example.com/a.png", "b.png", "c.png"]
+    assert options.annotations == ToolAnnotations(read_only_hint=True)
+    assert options.version == "2"
+    assert options.inputs == {"query": ["a.query", "b.query"]}
+    assert check_options(options) is options
+    assert check_options(None) == ServeOptions()
+    with pytest.raises(ValueError, match="`options` must be ServeOptions or a dictionary of them, got list"):
+        check_options([])
+
+
+def test_of_two_options_the_other_goes_first_where_it_says_something() -> None:
+    general = ServeOptions(title="Search", timeout=5, tags=["public"])
+    combined = general.overridden_by(ServeOptions(title="Find", max_documents=3))
+    assert (combined.title, combined.timeout, combined.max_documents) == ("Find", 5, 3)
+    assert combined.tags == ["public"]
+    assert general.overridden_by(None) is general
+
+
+def test_bound_values_are_not_shown() -> None:
+    assert "a-secret" not in repr(ServeOptions(bound={"key": "a-secret"}))

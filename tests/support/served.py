@@ -51,9 +51,9 @@ class ServedProcess:
     A process that serves, and what it writes.
     """
 
-    def __init__(self, script: Path, options: dict[str, Any], *arguments: str, **environment: str) -> None:
+    def __init__(self, script: Path, options: dict[str, Any], **environment: str) -> None:
         self.process = PreparedProcess(
-            [sys.executable, str(script), json.dumps(options), *arguments],
+            [sys.executable, str(script), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -102,37 +102,36 @@ class ServedProcess:
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
 
-    def receive(self, limit: float = START_LIMIT) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """
         The next message on stdout.
         """
-        return json.loads(self._lines.get(timeout=limit))
+        return json.loads(self._lines.get(timeout=START_LIMIT))
 
-    def answer(self, request_id: int | str | None, limit: float = START_LIMIT) -> dict[str, Any]:
+    def answer(self, request_id: int | str | None) -> dict[str, Any]:
         """
         The answer to a request; what comes before it is dropped.
         """
         while True:
-            message = self.receive(limit)
+            message = self.receive()
             if "method" not in message and message.get("id") == request_id:
                 return message
 
-    def shake_hands(self, **capabilities: dict[str, Any]) -> None:
+    def shake_hands(self) -> None:
         """
         Open a session of the handshake era over stdin.
         """
         client = {"name": "test", "version": "1"}
-        parameters = {"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": client}
+        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": client}
         self.send(id="hello", method="initialize", params=parameters)
         self.answer("hello")
         self.send(method="notifications/initialized")
 
-    def call(self, request_id: int, tool: str, *, meta: dict[str, Any] | None = None, **arguments: Any) -> None:
+    def call(self, request_id: int, tool: str, **arguments: Any) -> None:
         """
         Call a tool over stdin.
         """
-        extra = {"_meta": meta} if meta else {}
-        self.send(id=request_id, method="tools/call", params={"name": tool, "arguments": arguments, **extra})
+        self.send(id=request_id, method="tools/call", params={"name": tool, "arguments": arguments})
 
     def signal(self, number: int = signal.SIGTERM) -> None:
         """
@@ -166,8 +165,8 @@ class ServedOverHttp(ServedProcess):
     One that serves over HTTP.
     """
 
-    def __init__(self, options: dict[str, Any] | None = None, *arguments: str, script: Path = SERVED) -> None:
-        super().__init__(script, {"transport": "http", "port": 0, **(options or {})}, *arguments)
+    def __init__(self, options: dict[str, Any] | None = None, *, script: Path = SERVED) -> None:
+        super().__init__(script, {"transport": "http", "port": 0, **(options or {})})
         try:
             self.wait_for("Serving over HTTP", limit=START_LIMIT)
             found = re.search(r"http://\S+?:(\d+)(/\S*)", self.errors)
@@ -187,27 +186,35 @@ class ServedOverHttp(ServedProcess):
             return False
         return True
 
-    def post(
-        self, method: str, parameters: dict[str, Any] | None = None, *, timeout: float = START_LIMIT, **headers: str
-    ) -> httpx2.Response:
+    def post(self, method: str, parameters: dict[str, Any] | None = None, **options: Any) -> httpx2.Response:
         """
         A request of the new era.
         """
-        parameters = {"_meta": envelope(), **(parameters or {})}
-        content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
-        name = {"mcp-name": parameters["name"]} if "name" in parameters else {}
-        return self.post_bytes(content, timeout=timeout, **{"mcp-method": method, **name, **headers})
+        return post(self.url, method, parameters, **options)
 
-    def post_bytes(self, content: bytes, *, timeout: float = START_LIMIT, **headers: str) -> httpx2.Response:
-        """
-        Bytes as a request of the new era.
-        """
-        defaults = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            "mcp-protocol-version": MODERN,
-        }
-        return httpx2.post(self.url, content=content, headers={**defaults, **headers}, timeout=timeout)
+
+def post(
+    url: str, method: str, parameters: dict[str, Any] | None = None, *, timeout: float = START_LIMIT, **headers: str
+) -> httpx2.Response:
+    """
+    A request of the new era.
+    """
+    parameters = {"_meta": envelope(), **(parameters or {})}
+    content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
+    name = {"mcp-name": parameters["name"]} if "name" in parameters else {}
+    return post_bytes(url, content, timeout=timeout, **{"mcp-method": method, **name, **headers})
+
+
+def post_bytes(url: str, content: bytes, *, timeout: float = START_LIMIT, **headers: str) -> httpx2.Response:
+    """
+    Bytes as a request of the new era.
+    """
+    defaults = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "mcp-protocol-version": MODERN,
+    }
+    return httpx2.post(url, content=content, headers={**defaults, **headers}, timeout=timeout)
 
 
 def free_port() -> int:

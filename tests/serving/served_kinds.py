@@ -15,7 +15,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
-from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving import create_mcp_server
 from haystack_integrations.tools.mcp.serving.server import HaystackServer
 
 NAME = "thing"
@@ -59,21 +59,19 @@ class Kind:
     :param name: What is served.
     :param argument: The argument for the text.
     :param answer: The key of the structured content for the answer.
-    :param serve: Makes the parameter of `create_mcp_server` and its value.
+    :param serve: Makes the parameter of `create_mcp_server`.
     """
 
     name: str
     argument: str
     answer: str
-    serve: Callable[[Behaviour], tuple[str, Any]]
+    serve: Callable[[Behaviour], dict[str, Any]]
 
     def server(self, behaviour: Behaviour = str.upper, options: Any = None, **of_server: Any) -> HaystackServer:
         """
         Serve the behaviour as `thing`.
         """
-        parameter, value = self.serve(behaviour)
-        options = {NAME: options or ServeOptions()}
-        return create_mcp_server("shop", **{parameter: value}, options=options, **of_server)
+        return create_mcp_server("shop", **self.serve(behaviour), options={NAME: options}, **of_server)
 
     def arguments(self, text: Any) -> dict[str, Any]:
         """
@@ -81,45 +79,33 @@ class Kind:
         """
         return {self.argument: text}
 
-    def several(self, versions: dict[str, Behaviour]) -> HaystackServer:
-        """
-        Serve several behaviours as versions of `thing`.
-        """
-        parameter, _ = self.serve(str)
-        if parameter == "tools":
-            tools = [(self.serve(each)[1][0], ServeOptions(version=version)) for version, each in versions.items()]
-            return create_mcp_server("shop", tools=tools)
-        things = {f"v{version}": self.serve(each)[1][NAME] for version, each in versions.items()}
-        options = {f"v{version}": ServeOptions(name=NAME, version=version) for version in versions}
-        return create_mcp_server("shop", **{parameter: things}, options=options)
-
     def __str__(self) -> str:
         return self.name
 
 
-def _function(behaviour: Behaviour) -> tuple[str, Any]:
+def _function(behaviour: Behaviour) -> dict[str, Any]:
     def thing(text: str) -> str:
         return behaviour(text)
 
-    return "tools", [thing]
+    return {"tools": [thing]}
 
 
-def _tool(behaviour: Behaviour) -> tuple[str, Any]:
+def _tool(behaviour: Behaviour) -> dict[str, Any]:
     def say(text: str) -> str:
         return behaviour(text)
 
     parameters = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-    return "tools", [Tool(NAME, "Says something.", parameters, say)]
+    return {"tools": [Tool(NAME, "Says something.", parameters, say)]}
 
 
-def _pipeline(behaviour: Behaviour) -> tuple[str, Any]:
+def _pipeline(behaviour: Behaviour) -> dict[str, Any]:
     pipeline = Pipeline()
     pipeline.add_component("speaker", Speaker(behaviour))
-    return "pipelines", {NAME: pipeline}
+    return {"pipelines": {NAME: pipeline}}
 
 
-def _agent(behaviour: Behaviour) -> tuple[str, Any]:
-    return "agents", {NAME: Agent(chat_generator=ObligingChatGenerator(behaviour))}
+def _agent(behaviour: Behaviour) -> dict[str, Any]:
+    return {"agents": {NAME: Agent(chat_generator=ObligingChatGenerator(behaviour))}}
 
 
 KINDS = [

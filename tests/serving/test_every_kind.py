@@ -20,7 +20,7 @@ from fastmcp.server.dependencies import get_context
 from mcp.types import Icon, ToolAnnotations
 
 from haystack_integrations.tools.mcp.serving import ServeOptions
-from tests.serving.fastmcp_features.served_kinds import KINDS, NAME
+from tests.serving.served_kinds import KINDS, NAME
 from tests.support.rows import rows
 
 
@@ -130,16 +130,16 @@ async def test_as_many_calls_as_wanted_run_at_the_same_time(kind):
     assert max(most) == 2
 
 
-async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_errors_are_not(kind):
+@rows(("masked", "told"), [(True, f"^Error calling tool '{NAME}'$"), (False, "hunter2")])
+async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_errors_are_not(kind, masked, told):
     def fail(text):
         raise ToolError("Out of tea.") if text == "tea" else ValueError("the password is hunter2")
 
-    for masked, told in ((True, f"^Error calling tool '{NAME}'$"), (False, "hunter2")):
-        async with Client(kind.server(fail, mask_error_details=masked)) as client:
-            with pytest.raises(ToolError, match=told):
-                await client.call_tool(NAME, kind.arguments("jam"))
-            with pytest.raises(ToolError, match="Out of tea"):
-                await client.call_tool(NAME, kind.arguments("tea"))
+    async with Client(kind.server(fail, mask_error_details=masked)) as client:
+        with pytest.raises(ToolError, match=told):
+            await client.call_tool(NAME, kind.arguments("jam"))
+        with pytest.raises(ToolError, match="Out of tea"):
+            await client.call_tool(NAME, kind.arguments("tea"))
 
 
 @rows("criteria", [{"keys": {"tool:thing"}}, {"keys": {"tool:other", "tool:thing@"}}, {"tags": {"admin"}}])
@@ -160,19 +160,6 @@ async def test_it_is_disabled_and_enabled(kind, criteria):
         assert {tool.name for tool in await client.list_tools()} == {"public", NAME}
         server.enable(tags={"public"}, only=True)
         assert [tool.name for tool in await client.list_tools()] == ["public"]
-
-
-async def test_clients_get_the_highest_version(kind):
-    server = kind.several({"1.5": str.title, "1": str.lower, "2": str.upper})
-    async with Client(server) as client:
-        [tool] = await client.list_tools()
-        assert tool.meta["fastmcp"]["version"] == "2"
-        assert (await client.call_tool(NAME, kind.arguments("Tea"))).structured_content == {kind.answer: "TEA"}
-        older = await client.call_tool(NAME, kind.arguments("Tea"), version="1")
-        assert older.structured_content == {kind.answer: "tea"}
-    server.disable(keys={f"tool:{NAME}@2"})
-    async with Client(server) as client:
-        assert (await client.call_tool(NAME, kind.arguments("TEA"))).structured_content == {kind.answer: "Tea"}
 
 
 async def test_what_it_runs_has_the_context_of_the_request(kind):

@@ -1,3 +1,0 @@
-# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
-#
-# SPDX-License-Identifier: Apache-2.0
