@@ -303,23 +303,6 @@ async def test_json_and_texts_become_the_type_that_was_declared(serve, annotatio
             await sent(strict, value)
 
 
-@rows("strict", [False, True])
-@rows(
-    ("annotation", "value"),
-    [
-        (int, "Alice"),
-        (Color, "Alice"),
-        (User, {"name": "Alice"}),
-        (list[int], "1"),
-        (Annotated[int, "How many", Field(ge=1, le=10)], 11),
-    ],
-)
-async def test_what_cannot_be_read_is_refused_without_being_quoted(serve, annotation, value, strict):
-    with pytest.raises(ToolError, match="value") as refused:
-        await sent(serve(annotation, strict_input_validation=strict), value)
-    assert "Alice" not in str(refused.value)
-
-
 async def test_an_option_may_be_stricter_or_more_lenient_than_the_server(serve):
     assert await sent(serve(int, strict_input_validation=True, strict_validation=False), "10") == "10"
     with pytest.raises(ToolError, match="'value' must be of type integer"):

@@ -3,44 +3,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
-import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 from fastmcp import FastMCP
 from haystack.tools import create_tool_from_function
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.server.session import ServerSession
 from mcp.shared import subscriptions
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from tests.support.prepared import prepared_python
+from tests.servers.served import make_server
+from tests.support.reachable import reachable
 from tests.support.rows import rows
-from tests.support.served import ROOT, SERVED, ServedOverHttp
 
 LIMIT = 60.0
 
-Connect = Callable[..., AbstractAsyncContextManager[Client]]
-
-
-@pytest.fixture(scope="module")
-def over_http() -> Iterator[ServedOverHttp]:
-    with ServedOverHttp() as process:
-        yield process
-
-
-@pytest.fixture(params=["stdio", "http"])
-def connect(request: pytest.FixtureRequest) -> Connect:
-    if request.param == "http":
-        url = request.getfixturevalue("over_http").url
-        return lambda **options: Client(url, **options)
-    environment = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    parameters = StdioServerParameters(command=prepared_python(), args=[str(SERVED)], env=environment)
-    return lambda **options: Client(stdio_client(parameters), **options)
+OVER_HTTP = pytest.mark.parametrize("over_http", [False, True], ids=["in memory", "HTTP"])
 
 
 def shout(text: str) -> str:
@@ -48,12 +28,17 @@ def shout(text: str) -> str:
     return text.upper()
 
 
+def client_of(target: Any, **options: Any) -> Client:
+    return Client(target if isinstance(target, str) else target._mcp_server, **options)
+
+
 async def next_of(events: Any) -> subscriptions.ServerEvent:
     return await asyncio.wait_for(anext(events), LIMIT)
 
 
-async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(connect: Connect) -> None:
-    async with connect(mode="auto") as client:
+@OVER_HTTP
+async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(over_http: bool) -> None:
+    async with reachable(make_server(), over_http=over_http) as target, client_of(target) as client:
         assert client.protocol_version == "2026-07-28"
         assert client.server_capabilities.tools.list_changed
         assert client.server_capabilities.resources.subscribe
@@ -73,7 +58,8 @@ async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(con
             assert await next_of(events) == subscriptions.ResourceUpdated("test://one")
 
 
-async def test_clients_that_shake_hands_are_told_in_their_session(connect: Connect) -> None:
+@OVER_HTTP
+async def test_clients_that_shake_hands_are_told_in_their_session(over_http: bool) -> None:
     told: asyncio.Queue[str] = asyncio.Queue()
 
     async def note(message: Any) -> None:
@@ -81,7 +67,10 @@ async def test_clients_that_shake_hands_are_told_in_their_session(connect: Conne
             uri = getattr(getattr(message, "params", None), "uri", None)
             await told.put(f"{message.method} {uri}" if uri else message.method)
 
-    async with connect(mode="legacy", message_handler=note) as client:
+    async with (
+        reachable(make_server(), over_http=over_http) as target,
+        client_of(target, mode="legacy", message_handler=note) as client,
+    ):
         assert client.server_capabilities.tools.list_changed
         await client.call_tool("grow", {"name": "grown_too"})
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"
@@ -106,7 +95,7 @@ async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: 
         await reads.wait()
 
     monkeypatch.setattr(ServerSession, "send_tool_list_changed", send)
-    async with Client(server._mcp_server, mode="legacy") as client:
+    async with client_of(server, mode="legacy") as client:
         for _ in range(50):
             announcer.list_changed("tools")
             await client.list_tools()
@@ -127,7 +116,7 @@ async def test_building_a_server_tells_nobody_and_changes_of_its_tools_are_told(
     async def note(message: Any) -> None:
         told.append(message.method)
 
-    async with Client(server._mcp_server, mode="legacy", message_handler=note) as client:
+    async with client_of(server, mode="legacy", message_handler=note) as client:
         await client.list_tools()
         assert told == []
         server.local_provider.remove_tool("shout")
@@ -148,7 +137,7 @@ async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
     if is_mounted:
         inner, server = server, FastMCP("Outer")
         server.mount(inner, namespace="tea")
-    async with Client(server._mcp_server) as client, client.listen(tools_list_changed=True) as events:
+    async with client_of(server) as client, client.listen(tools_list_changed=True) as events:
         provider.add_tool(create_tool_from_function(shout, "second"))
         assert await next_of(events) == subscriptions.ToolsListChanged()
 
@@ -157,7 +146,7 @@ async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
     async def note(message: Any) -> None:
         await told.put(message.method)
 
-    async with Client(server._mcp_server, mode="legacy", message_handler=note) as client:
+    async with client_of(server, mode="legacy", message_handler=note) as client:
         await client.list_tools()
         provider.remove_tool("second")
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"

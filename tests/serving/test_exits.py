@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Served code that ends processes, or raises what else is no Exception.
+Served code that fails, ends processes, or raises what else is no Exception.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import pytest
 from fastmcp import Client, FastMCP
 from haystack import component
 from haystack.components.agents import Agent
-from haystack.tools import ComponentTool, Tool
+from haystack.tools import Tool
 from mcp import MCPError
 from mcp.types import PromptReference
 
@@ -62,7 +62,6 @@ def _server(raising: Any) -> FastMCP[Any]:
 
     tools = [
         Tool("tool", "Raises.", TEXT, raising),
-        ComponentTool(Raises(), name="component", description="Raises."),
         *([Tool("async_tool", "Raises.", TEXT, async_function=coroutine_raises)] if HAS_ASYNC_FUNCTION else []),
     ]
     server = create_mcp_server(
@@ -75,7 +74,9 @@ def _server(raising: Any) -> FastMCP[Any]:
         },
         agents={
             f"agent_{tool.name}": Agent(
-                chat_generator=ScriptedChatGenerator([call(tool.name, text="x"), say("Done.")]), tools=[tool]
+                chat_generator=ScriptedChatGenerator([call(tool.name, text="x"), say("Done.")]),
+                tools=[tool],
+                raise_on_tool_invocation_failure=True,
             )
             for tool in tools
         },
@@ -90,15 +91,14 @@ def _server(raising: Any) -> FastMCP[Any]:
 
 
 @pytest.mark.parametrize(
-    ("error", "over_http"),
+    ("kind", "over_http"),
     [
-        (SystemExit("secret"), False),
-        (SystemExit("secret"), True),
-        *((kind("secret"), False) for kind in (KeyboardInterrupt, PanicError, asyncio.CancelledError)),
+        (SystemExit, True),
+        *((kind, False) for kind in (ValueError, SystemExit, KeyboardInterrupt, PanicError, asyncio.CancelledError)),
     ],
 )
-async def test_what_ends_processes_fails_its_own_call_only(error: BaseException, over_http: bool):
-    server = _server(raises(error))
+async def test_what_fails_fails_its_own_call_only_and_shows_nothing_of_it(kind: Any, over_http: bool):
+    server = _server(raises(kind("secret")))
     async with asyncio.timeout(LIMIT), reachable(server, over_http=over_http) as target, Client(target) as client:
         names = [tool.name for tool in await client.list_tools()]
         for name in names:
@@ -106,11 +106,14 @@ async def test_what_ends_processes_fails_its_own_call_only(error: BaseException,
             result = await client.call_tool(name, arguments, raise_on_error=False)
             assert result.is_error, name
             assert "secret" not in str(result)
-        for name in ("prompt", "prompt_of_fastmcp"):
-            with pytest.raises(MCPError):
-                await client.get_prompt(name, {"text": "x"})
-        with pytest.raises(MCPError):
-            await client.complete(PromptReference(type="ref/prompt", name="prompt"), {"name": "text", "value": "x"})
-        for uri in ("made://text", "made://x"):
-            with pytest.raises(MCPError):
-                await client.read_resource(uri)
+        with pytest.raises(MCPError):  # which shows the ValueError
+            await client.get_prompt("prompt_of_fastmcp", {"text": "x"})
+        prompt = PromptReference(type="ref/prompt", name="prompt")
+        for fails in (
+            client.get_prompt("prompt", {"text": "x"}),
+            client.complete(prompt, {"name": "text", "value": "x"}),
+            *(client.read_resource(uri) for uri in ("made://text", "made://x")),
+        ):
+            with pytest.raises(MCPError) as failed:
+                await fails
+            assert "secret" not in str(failed.value)

@@ -75,10 +75,6 @@ def run(*command: str) -> str:
     return run_to_end(command, limit=DOWNLOAD_LIMIT, start=start, env=ENVIRONMENT, check=True).stdout
 
 
-def fastmcp(*arguments: str) -> str:
-    return run(sys.executable, "-m", "fastmcp.cli", *arguments)
-
-
 def text_of(result: dict[str, Any]) -> str:
     [block] = result["content"]
     return block["text"]
@@ -126,21 +122,14 @@ def test_the_typescript_sdk_uses_all_of_it(
     assert set(found["changed"]) >= TOOLS | {"grown"}
 
 
-def test_the_inspector_calls(served: ServedOverHttp) -> None:
-    inspect = [npx(), "-y", INSPECTOR, "--cli"]
-    failed = json.loads(
-        run(*inspect, served.url, "--transport", "http", "--method", "tools/call", "--tool-name", "refuse")
-    )
-    assert (failed["isError"], text_of(failed)) == (True, "out of stock")
-    over_stdio = [*inspect, prepared_python(), str(SERVED), "--method", "tools/call"]
-    called = json.loads(run(*over_stdio, "--tool-name", "shout", "--tool-arg", "text=tea"))
+def test_the_inspector_calls() -> None:
+    served = [npx(), "-y", INSPECTOR, "--cli", prepared_python(), str(SERVED), "--method", "tools/call"]
+    called = json.loads(run(*served, "--tool-name", "shout", "--tool-arg", "text=tea"))
     assert called["structuredContent"]["text"] == "TEA"
 
 
-def test_the_command_line_of_fastmcp_lists_calls_and_inspects(served: ServedOverHttp) -> None:
-    assert "add(a: int, b: int)" in fastmcp("list", served.url)
-    assert json.loads(fastmcp("call", served.url, "shout", "text=tea"))["text"] == "TEA"
-    assert "Tools:" in fastmcp("inspect", f"{SERVED}:make_server")
+def test_the_command_line_of_fastmcp_inspects() -> None:
+    assert "Tools:" in run(sys.executable, "-m", "fastmcp.cli", "inspect", f"{SERVED}:make_server")
 
 
 async def test_the_command_line_of_fastmcp_runs_what_its_file_names(tmp_path: Path) -> None:

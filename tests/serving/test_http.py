@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
-import itertools
 import json
 import os
 import signal
@@ -12,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,10 @@ import httpx2
 import mcp
 import psutil
 import pytest
+import uvicorn
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
+from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import JWTVerifier
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from fastmcp.server.dependencies import get_access_token
@@ -61,6 +61,7 @@ from tests.support.served import (
 from tests.support.waiting import LIMIT, wait_until
 
 GRACE = 6.0
+LOCAL = "http://127.0.0.1:8000"
 NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 
 
@@ -84,32 +85,7 @@ def call(
 
 def result(response: httpx2.Response) -> dict[str, Any]:
     assert response.status_code == 200, response.text
-    if response.headers["content-type"].startswith("application/json"):
-        return response.json()["result"]
-    [*_, last] = [line for line in response.text.splitlines() if line.startswith("data: ")]
-    return json.loads(last.removeprefix("data: "))["result"]
-
-
-class Session:
-    """
-    A session of the handshake era, whose client never answers.
-    """
-
-    def __init__(self, process: ServedOverHttp) -> None:
-        self.process = process
-        self._headers = {"mcp-protocol-version": HANDSHAKE}
-        self._ids = itertools.count()
-        client = {"name": "test", "version": "1"}
-        parameters = {"protocolVersion": HANDSHAKE, "capabilities": {"elicitation": {}}, "clientInfo": client}
-        answer = self.ask("initialize", parameters)
-        self._headers["mcp-session-id"] = answer.headers["mcp-session-id"]
-
-    def ask(self, method: str, parameters: dict[str, Any]) -> httpx2.Response:
-        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": parameters}
-        return post_bytes(self.process.url, json.dumps(message).encode(), **self._headers)
-
-    def call(self, tool: str, **arguments: Any) -> httpx2.Response:
-        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+    return response.json()["result"]
 
 
 def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> None:
@@ -117,7 +93,9 @@ def test_a_tool_in_a_thread_may_run_an_event_loop(served: ServedOverHttp) -> Non
 
 
 class TestStopping:
-    def test_sigterm_in_the_middle_of_calls_loses_no_answer_and_leaves_no_traceback(self, own: ServedOverHttp) -> None:
+    async def test_sigterm_in_the_middle_of_calls_loses_no_answer_and_leaves_no_traceback(
+        self, own: ServedOverHttp
+    ) -> None:
         # A client that goes away while it sends.
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nContent-Type: application/json\r\nAccept: "
@@ -125,16 +103,18 @@ class TestStopping:
         )
         with socket.create_connection(("127.0.0.1", own.port)) as client:
             client.sendall(f"{head}{{".encode())
-        # The answers of a session come in event streams.
-        of_session, answers = Session(own).call, []
-        for tool, told in (("wait", "waited"), ("block", "blocked")):
-            answers += [(in_thread(make, tool, seconds=1.5), told) for make in (partial(call, own), of_session) * 3]
-        for tool in ("wait", "block"):
-            own.wait_for(f"EVENT {tool}", count=6)
-        own.signal()
-        for future, told in answers:
-            assert result(future.result(60))["content"][0]["text"] == told
-        assert own.wait() == 0
+        async with Client(own.url, mode="legacy") as with_session, Client(own.url) as without:
+            calls = [
+                asyncio.create_task(client.call_tool(tool, {"seconds": 1.5}))
+                for tool in ("wait", "block")
+                for client in (with_session, without) * 3
+            ]
+            for tool in ("wait", "block"):
+                await asyncio.to_thread(own.wait_for, f"EVENT {tool}", count=6)
+            own.signal()
+            answers = [(await each).data for each in calls]
+            assert answers == ["waited"] * 6 + ["blocked"] * 6
+            assert await asyncio.to_thread(own.wait) == 0
         assert "EVENT closed" in own.errors
         assert "EVENT returned" in own.errors
         assert "Traceback" not in own.errors
@@ -154,17 +134,21 @@ class TestStopping:
                 assert await asyncio.to_thread(process.wait) == 0
                 assert "EVENT closed" in process.errors
 
-    def test_what_does_not_end_within_the_grace_period_is_told_so_and_ended(self, own: ServedOverHttp) -> None:
-        asking, waiting = in_thread(Session(own).call, "ask"), in_thread(call, own, "wait", seconds=600)
+    async def test_what_does_not_end_within_the_grace_period_is_told_so_and_ended(self, own: ServedOverHttp) -> None:
+        async def never(*_: Any) -> None:
+            await asyncio.sleep(600)
+
         blocked = in_thread(call, own, "block_forever")
-        for tool in ("ask", "wait", "block_forever"):
-            own.wait_for(f"EVENT {tool}\n")
-        own.signal()
-        for pending in (asking, waiting):
-            answer = result(pending.result(60))
-            assert answer["isError"]
-            assert "The server is stopping, and this did not end in time" in answer["content"][0]["text"]
-        assert own.wait() == 0
+        async with Client(own.url, mode="legacy", elicitation_handler=never) as client:
+            asking = asyncio.create_task(client.call_tool("ask"))
+            waiting = asyncio.create_task(client.call_tool("wait"))
+            for tool in ("ask", "wait", "block_forever"):
+                await asyncio.to_thread(own.wait_for, f"EVENT {tool}\n")
+            own.signal()
+            for pending in (asking, waiting):
+                with pytest.raises(ToolError, match="The server is stopping, and this did not end in time"):
+                    await pending
+            assert await asyncio.to_thread(own.wait) == 0
         assert "EVENT cancelled" in own.errors
         # A thread cannot be ended. Whoever waits for the answer is told, one way or the other.
         assert "The grace period is over" in own.errors
@@ -179,27 +163,6 @@ class TestStopping:
 
 
 class TestWhoMayCall:
-    def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token(self) -> None:
-        page, host = {"origin": "https://app.example.com"}, {"host": "mcp.example.com"}
-        evil = {"origin": "https://evil.example"}
-        lists = {"allowed_hosts": ["mcp.example.com"], "allowed_origins": ["https://app.example.com"]}
-        asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-        with ServedOverHttp({"token": "s3cret", **lists}) as process:
-            # A browser asks before it sends the token.
-            answer = httpx2.options(process.url, headers={**host, **page, **asked})
-            assert answer.status_code == 200
-            assert answer.headers["access-control-allow-origin"] in (page["origin"], "*")
-            assert answer.headers["access-control-allow-headers"] == "authorization"
-            refused = httpx2.options(process.url, headers={**host, **evil, **asked})
-            assert refused.status_code == 403
-            assert "access-control-allow-origin" not in refused.headers
-            token = {"authorization": "Bearer s3cret"}
-            answer = call(process, "add", {**host, **page, **token}, a=1, b=2)
-            assert answer.status_code == 200
-            assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
-            assert call(process, "add", {**host, **evil, **token}, a=1, b=2).status_code == 403
-            assert call(process, "add", {"host": "evil.example", **token}, a=1, b=2).status_code == 421
-
     def test_other_machines_want_a_token_and_web_pages_are_kept_out(self) -> None:
         with ServedOverHttp({"host": "0.0.0.0", "token": "s3cret", "max_body_size": 1000}) as process:
             token = {"authorization": "Bearer s3cret"}
@@ -233,6 +196,64 @@ class TestBadInput:
         assert "hunter2" not in response.text
 
 
+@asynccontextmanager
+async def in_process(app: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(app)
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=LOCAL) as client:
+        yield client
+
+
+async def test_every_application_over_http_checks_host_and_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    apps: list[tuple[Any, str]] = []
+
+    async def serve(self: uvicorn.Server, sockets: Any = None) -> None:
+        apps.append((self.config.app, "/mcp"))
+
+    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    server = create_mcp_server("shop")
+    await server.run_async("http", show_banner=False)
+    apps += [(server.http_app(), "/mcp"), (http_app(FastMCP("Embedded"), path="/tools"), "/tools")]
+    client = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
+    assert len(apps) == 3
+    for app, path in apps:
+        async with in_process(app) as http:
+            for headers, status in (
+                ({"host": "127.0.0.1.evil.example:8000"}, 421),
+                ({"origin": "https://evil.example"}, 403),
+                ({"origin": "null"}, 403),
+                ({"host": "localhost:8000", "origin": "http://localhost:5173"}, 200),
+            ):
+                accepted = {"accept": "application/json, text/event-stream", **headers}
+                assert (await http.post(path, json=body, headers=accepted)).status_code == status
+
+
+async def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token() -> None:
+    page, host, evil = "https://app.example.com", "mcp.example.com", "https://evil.example"
+    server = create_mcp_server("shop", auth=Secret.from_token("s3cret"))
+    asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+    token = {"authorization": "Bearer s3cret", "accept": "application/json"}
+    async with in_process(http_app(server, allowed_hosts=[host], allowed_origins=[page])) as client:
+        # A browser asks before it sends the token.
+        answer = await client.options("/mcp", headers={"host": host, "origin": page, **asked})
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] in (page, "*")
+        assert answer.headers["access-control-allow-headers"] == "authorization"
+        refused = await client.options("/mcp", headers={"host": host, "origin": evil, **asked})
+        assert refused.status_code == 403
+        assert "access-control-allow-origin" not in refused.headers
+        # Without a body.
+        answer = await client.post("/mcp", headers={"host": host, "origin": page, **token})
+        assert answer.status_code == 400
+        assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
+        for headers, status in (
+            ({"host": host, "origin": page}, 401),
+            ({"host": host, "origin": evil, **token}, 403),
+            ({"host": "evil.example", **token}, 421),
+        ):
+            assert (await client.post("/mcp", headers=headers)).status_code == status
+
+
 async def test_a_health_route_of_the_servers_own_is_taken() -> None:
     server = FastMCP("own")
 
@@ -240,7 +261,7 @@ async def test_a_health_route_of_the_servers_own_is_taken() -> None:
     async def health(_request: Request) -> Response:
         return Response("fine")
 
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=http_app(server)), base_url="http://x") as client:
+    async with in_process(http_app(server)) as client:
         assert (await client.get("/health")).text == "fine"
 
 
@@ -302,17 +323,14 @@ def test_a_port_that_is_taken_is_said() -> None:
 async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("haystack_integrations.tools.mcp.serving.calls._WRITING", LIMIT)
     server = FastMCP("Embedded")
-    app = http_app(server)
-    transport = httpx2.ASGITransport(app)
-    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as client:
-        assert (await client.get("http://127.0.0.1/health")).status_code == 200
+    async with in_process(http_app(server)) as client:
+        assert (await client.get("/health")).status_code == 200
         stopping = asyncio.create_task(guard_of(server).stop(LIMIT))
         await asyncio.sleep(0)
-        for response in (await client.get("http://127.0.0.1/health"), await client.post("http://127.0.0.1/mcp")):
+        for response in (await client.get("/health"), await client.post("/mcp")):
             assert (response.status_code, response.headers["retry-after"]) == (503, "1")
         # It may answer what a running call asks.
-        of_session = await client.post("http://127.0.0.1/mcp", headers={"Mcp-Session-Id": "unknown"})
-        assert of_session.status_code != 503
+        assert (await client.post("/mcp", headers={"Mcp-Session-Id": "unknown"})).status_code != 503
         stopping.cancel()
 
 
@@ -384,12 +402,6 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced_and_ctrl_c_ends_tho
         process.wait()
 
 
-def test_a_subscription_names_a_resource(served: ServedOverHttp) -> None:
-    session = Session(served)
-    for parameters, answer in (({"uri": "test://one"}, '"result"'), ({"uri": 5}, "-32602"), ({}, "-32602")):
-        assert answer in session.ask("resources/subscribe", parameters).text
-
-
 async def test_without_sessions_calls_work_and_questions_and_notifications_are_refused() -> None:
     async def answer(*_: Any) -> dict[str, Any]:
         return {}
@@ -399,8 +411,7 @@ async def test_without_sessions_calls_work_and_questions_and_notifications_are_r
             with pytest.raises(Exception, match="Error calling tool 'ask'"):
                 await client.call_tool("ask")
             assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
-        refused = httpx2.get(process.url, headers={"accept": "text/event-stream"})
-        assert refused.status_code == 405
+        assert httpx2.get(process.url, headers={"accept": "text/event-stream"}).status_code == 405
 
 
 def test_a_process_without_standard_streams_serves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from haystack import Pipeline, SuperComponent, component
-from haystack.components.joiners import DocumentJoiner
 from haystack.core.errors import DeserializationError
 
 from haystack_integrations.tools.mcp import MCPToolset
@@ -60,22 +59,21 @@ async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter()
 
 
 @rows(
-    ("inputs", "arguments"),
+    ("inputs", "arguments", "outputs", "expected"),
     [
-        (["retriever.query", "prompt.query", "top_k"], {"query": "city", "top_k": 2}),
+        (
+            ["retriever.query", "prompt.query", "top_k"],
+            {"query": "city", "top_k": 2},
+            ["documents", "prompt.prompt"],
+            ["documents", "prompt"],
+        ),
         (
             {"question": ["retriever.query", "prompt.query"], "limit": "retriever.top_k"},
             {"question": "city", "limit": 2},
+            {"found": "retriever.documents"},
+            ["found"],
         ),
-        ({"question": "query", "limit": "top_k"}, {"question": "city", "limit": 2}),
-    ],
-)
-@rows(
-    ("outputs", "expected"),
-    [
-        (["documents", "prompt.prompt"], ["documents", "prompt"]),
-        ({"found": "retriever.documents"}, ["found"]),
-        ({"text": "prompt"}, ["text"]),
+        ({"question": "query", "limit": "top_k"}, {"question": "city", "limit": 2}, {"text": "prompt"}, ["text"]),
     ],
 )
 async def test_inputs_and_outputs_are_chosen_and_named(inputs: Any, arguments: Any, outputs: Any, expected: Any):
@@ -89,12 +87,9 @@ async def test_inputs_and_outputs_are_chosen_and_named(inputs: Any, arguments: A
     assert list(result.structured_content or {}) == expected
 
 
-@rows("is_computed", [False, True])
-async def test_bound_inputs_are_neither_seen_nor_set(is_computed: bool):
+async def test_bound_inputs_are_neither_seen_nor_set():
     filters = {"field": "meta.tenant", "operator": "==", "value": "nobody"}
-    bound: Any = {"retriever.filters": filters, "mark": "?"}
-    if is_computed:
-        bound = {"retriever.filters": Depends(lambda: filters), "mark": Depends(lambda: "?")}
+    bound: Any = {"retriever.filters": Depends(lambda: filters), "mark": "?"}
     pipeline = rag_pipeline()
     pipeline.add_component("shout", Shout())
     pipeline.connect("prompt", "shout.text")
@@ -122,16 +117,6 @@ async def test_sockets_that_share_a_name_get_names_of_their_own():
     assert tool.input_schema["required"] == ["text", "c_number", "d_number"]
     shouted = {"a_text": "HI!", "a_length": 2, "b_text": "HI!", "b_length": 2}
     assert result.structured_content == {**shouted, "c_done": True, "d_done": True}
-
-
-async def test_documents_are_sent_to_a_pipeline():
-    async with serving(chain(DocumentJoiner())) as client:
-        for sent in ([{"content": "a", "meta": {"page": 1}}], '[{"content": "a", "meta": {"page": 1}}]'):
-            result = await client.call_tool("ask", {"documents": sent})
-            (document,) = (result.structured_content or {})["documents"]
-            assert (document["content"], document["meta"]) == ("a", {"page": 1})
-        with pytest.raises(ToolError, match="documents"):
-            await client.call_tool("ask", {"documents": '{"content": "a"}'})
 
 
 @component
@@ -183,7 +168,6 @@ MAPPING = {"question": ["retriever.query", "prompt.query"], "limit": ["retriever
     ("mapping", "options", "properties"),
     [
         (MAPPING, {}, ["question", "limit"]),
-        (MAPPING, {"inputs": ["question"]}, ["question"]),
         (MAPPING, {"inputs": {"text": "question"}, "bound": {"limit": 1}}, ["text"]),
         (None, {}, ["query"]),
     ],

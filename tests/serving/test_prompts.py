@@ -70,8 +70,9 @@ class PictureBuilder:
     A builder of one's own, which wants to be warmed up.
     """
 
+    variables = ("caption",)
+
     def __init__(self) -> None:
-        self.variables = ["caption"]
         self.events: list[str] = []
 
     def warm_up(self) -> None:
@@ -82,23 +83,17 @@ class PictureBuilder:
 
     @component.output_types(prompt=list[ChatMessage])
     def run(self, caption: str) -> dict[str, Any]:
-        if caption == "fail":
-            msg = "the password is hunter2"
-            raise RuntimeError(msg)
         image = ImageContent(base64_image=PIXEL, mime_type="image/png")
         return {"prompt": [ChatMessage.from_user(content_parts=[caption, image])]}
 
 
-async def test_any_component_with_a_prompt_may_be_served_and_what_fails_in_it_stays_inside() -> None:
+async def test_any_component_with_a_prompt_may_be_served() -> None:
     builder = PictureBuilder()
     async with client_of(picture=builder) as client:
         assert builder.events == ["warm"]
         result = await client.get_prompt("picture", {"caption": "A pixel"})
         text, image = (message.content for message in result.messages)
         assert (text.text, image.data, image.mime_type) == ("A pixel", PIXEL, "image/png")
-        with pytest.raises(MCPError) as caught:
-            await client.get_prompt("picture", {"caption": "fail"})
-        assert "hunter2" not in str(caught.value)
     assert builder.events == ["warm", "closed"]
 
 
@@ -138,21 +133,6 @@ async def test_known_values_are_offered() -> None:
         assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_what_fails_in_a_completion_stays_inside(mode: Any) -> None:
-    def things(_value: str, _known: Mapping[str, str]) -> list[str]:
-        msg = "hunter2"
-        raise ValueError(msg)
-
-    server = create_mcp_server(
-        "Prompts", prompts={"ask": chat_builder()}, options={"ask": {"completions": {"thing": things}}}
-    )
-    async with Client(server, mode=mode) as client:
-        with pytest.raises(MCPError) as caught:
-            await client.complete(ASK, {"name": "thing", "value": ""})
-    assert "hunter2" not in str(caught.value)
-
-
 async def test_what_a_client_may_not_see_is_not_completed() -> None:
     options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}
     provider = HaystackProvider(prompts={"ask": chat_builder()}, options=options)
@@ -162,19 +142,3 @@ async def test_what_a_client_may_not_see_is_not_completed() -> None:
     async with Client(server) as client:
         assert await client.list_prompts() == []
         assert (await client.complete(ASK, {"name": "language", "value": ""})).values == []
-
-
-async def test_a_prompt_that_is_disabled_is_shown_once_the_server_enables_it() -> None:
-    options = {"ask": ServeOptions(completions={"thing": ["tea"]})}
-    prompts = {"ask": chat_builder(), "public": chat_builder()}
-    server = create_mcp_server("Prompts", prompts=prompts, options=options)
-    server.disable(names={"ask"})
-    async with Client(server) as client:
-        assert [prompt.name for prompt in await client.list_prompts()] == ["public"]
-        with pytest.raises(MCPError, match="ask"):
-            await client.get_prompt("ask", {"thing": "tea"})
-        assert (await client.complete(ASK, {"name": "thing", "value": ""})).values == []
-        server.enable(names={"ask"})
-        assert [prompt.name for prompt in await client.list_prompts()] == ["ask", "public"]
-        assert len((await client.get_prompt("ask", {"thing": "tea"})).messages) == 3
-        assert (await client.complete(ASK, {"name": "thing", "value": ""})).values == ["tea"]

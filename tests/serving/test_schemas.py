@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from enum import Enum
@@ -59,34 +59,21 @@ class Source:
     tags: list[str] = field(default_factory=list)
 
 
-def converted(declared: Any, value: Any) -> Any:
-    """Check the value against the schema that a client sees, and convert it."""
-    schema = InputSchema({"value": ServedInput(declared)})
-    Draft202012Validator.check_schema(schema.json_schema)
-    Draft202012Validator(schema.json_schema).validate({"value": value})
-    return schema.convert({"value": value})["value"]
-
-
 @rows(
     ("declared", "value", "expected"),
     [
         (Any, {"a": [1]}, {"a": [1]}),
-        (Iterable[int], [1, 2], [1, 2]),
         (inspect.Parameter.empty, [1, 2], [1, 2]),
         (List, [1, 2], [1, 2]),  # noqa: UP006
         (tuple[int, ...], [1, 2], (1, 2)),
-        (tuple[int, str], [1, "a"], (1, "a")),
         (frozenset[int], [1, 2], frozenset({1, 2})),
         (str | Secret | None, "text", "text"),
         (list[SOURCES], [{"data": "aGk="}], [ByteStream(b"hi")]),
-        (Document, {"content": "a", "meta": {"content": "b"}}, Document(content="a", meta={"content": "b"})),
-        (dict[str, list[Document]], {"k": [{"id": "1", "content": "a"}]}, {"k": [Document(id="1", content="a")]}),
         (
             Document,
             {"blob": {"data": "aGk=", "mime_type": "a/b"}, "sparse_embedding": {"indices": [1], "values": [0.5]}},
             Document(blob=ByteStream(b"hi", mime_type="a/b"), sparse_embedding=SparseEmbedding([1], [0.5])),
         ),
-        (ChatMessage, {"role": "user", "content": "hi"}, ChatMessage.from_user("hi")),
         (ChatMessage, {"role": "assistant", "content": [{"text": "hi"}]}, ChatMessage.from_assistant("hi")),
         (ImageContent, {"base64_image": PIXEL, "mime_type": "image/png"}, ImageContent(PIXEL, "image/png")),
         (FileContent, {"base64_data": "aGk=", "mime_type": "a/b"}, FileContent("aGk=", mime_type="a/b")),
@@ -100,7 +87,11 @@ def converted(declared: Any, value: Any) -> Any:
     ],
 )
 def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected: Any) -> None:
-    assert converted(declared, value) == expected
+    # The schema is what a client sees.
+    schema = InputSchema({"value": ServedInput(declared)})
+    Draft202012Validator.check_schema(schema.json_schema)
+    Draft202012Validator(schema.json_schema).validate({"value": value})
+    assert schema.convert({"value": value}) == {"value": expected}
 
 
 @rows("declared", [Secret, list[Tool] | Toolset, Callable | None, InMemoryDocumentStore, "NotDefined"])
@@ -117,9 +108,7 @@ def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
         (ChatMessage, {"role": "user"}),
         (ChatMessage, {"role": "SECRET", "content": "a"}),
         (ToolCall, {"tool_name": "a", "arguments": {}, "unknown": "SECRET"}),
-        (ByteStream, {"data": "SECRET!"}),
         (list[SOURCES], ["SECRET"]),
-        (list[Document], {"content": "SECRET"}),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None:
@@ -154,13 +143,16 @@ MESSAGES = [
 
 @rows("include_embeddings", [False, True])
 def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddings: bool) -> None:
-    documents = [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]
-    messages = [message.to_dict() for message in MESSAGES]
+    written = {
+        "named": {"a": [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]},
+        "messages": [message.to_dict() for message in MESSAGES],
+        "last": MESSAGES[0].to_dict(),
+    }
     declared = {"named": dict[str, list[Document]], "messages": list[ChatMessage], "last": ChatMessage | None}
     schema = output_schema(declared, include_embeddings=include_embeddings)
 
-    Draft202012Validator(schema).validate({"named": {"a": documents}, "messages": messages, "last": messages[0]})
-    Draft202012Validator(schema).validate({})
+    for value in (written, {}):
+        Draft202012Validator(schema).validate(value)
     assert ("embedding" in json.dumps(schema)) == include_embeddings
 
 
@@ -171,7 +163,6 @@ def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddin
         (InMemoryDocumentStore, "whatever it becomes"),
         ("NotDefined", 1),
         (dict[Path, int], {"a": 1}),
-        (Policy, "skip"),
         (list[GeneratedAnswer], [{"data": "a", "query": "q", "documents": []}]),
     ],
 )

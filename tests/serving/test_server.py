@@ -10,18 +10,17 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
-import httpx2
 import pytest
-import uvicorn
 from anyio import CapacityLimiterStatistics
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
-from haystack import Pipeline
+from haystack import Document, Pipeline
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import ComponentTool, Tool, Toolset
-from mcp.types import Icon, ToolAnnotations
+from mcp import MCPError
+from mcp.types import Icon, PromptReference, ToolAnnotations
 
 from haystack_integrations.tools.mcp import serving
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
@@ -208,6 +207,30 @@ async def test_a_place_stays_taken_while_a_thread_of_a_cancelled_call_runs():
 STORE, PROMPT = InMemoryDocumentStore(), PromptBuilder("{{ text }}", required_variables=["text"])
 
 
+async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled():
+    store = InMemoryDocumentStore()
+    store.write_documents([Document(id="tea", content="Hot.")])
+    options = {"kb": {"tags": {"hidden"}}, "ask": {"tags": {"hidden"}, "completions": {"text": ["tea"]}}}
+    kinds = {"document_stores": {"kb": store}, "prompts": {"ask": PROMPT, "public": PROMPT}}
+    server = create_mcp_server("shop", **kinds, options=options)
+    of_prompt = PromptReference(type="ref/prompt", name="ask"), {"name": "text", "value": ""}
+    async with Client(server) as client:
+        server.disable(tags={"hidden"})
+        assert (await client.list_resources(), await client.list_resource_templates()) == ([], [])
+        assert [prompt.name for prompt in await client.list_prompts()] == ["public"]
+        assert (await client.complete(*of_prompt)).values == []
+        for uri in ("documents://kb", "documents://kb/tea", "documents://kb?limit=1"):
+            with pytest.raises(MCPError, match="Resource not found"):
+                await client.read_resource(uri)
+        with pytest.raises(MCPError, match="ask"):
+            await client.get_prompt("ask", {"text": "x"})
+        server.enable(tags={"hidden"})
+        assert [resource.uri for resource in await client.list_resources()] == ["documents://kb"]
+        assert (await client.read_resource("documents://kb/tea"))[0].text == "Hot."
+        assert (await client.get_prompt("ask", {"text": "x"})).messages[0].content.text == "x"
+        assert (await client.complete(*of_prompt)).values == ["tea"]
+
+
 @rows(
     ("parameter", "value", "options", "reason"),
     [
@@ -258,36 +281,6 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
     async with Client(server) as client:
         assert [tool.name for tool in await client.list_tools()] == ["greet"]
     assert "`options` name 'gret', which is not served. There is greet. Unless it comes later" in caplog.text
-
-
-@rows(
-    ("headers", "status"),
-    [
-        ({"host": "127.0.0.1.evil.example:8000"}, 421),
-        ({"host": "127.0.0.1:8000", "origin": "https://evil.example"}, 403),
-        ({"host": "127.0.0.1:8000", "origin": "null"}, 403),
-        ({"host": "localhost:8000", "origin": "http://localhost:5173"}, 200),
-    ],
-)
-async def test_every_application_over_http_checks_host_and_origin(headers, status, monkeypatch):
-    apps = []
-
-    async def serve(self, sockets=None):
-        apps.append((self.config.app, "/mcp"))
-
-    monkeypatch.setattr(uvicorn.Server, "serve", serve)
-    server = create_mcp_server("shop", tools=[GREET])
-    await server.run_async("http", show_banner=False)
-    apps += [(server.http_app(), "/mcp"), (serving.http_app(FastMCP("Embedded"), path="/tools"), "/tools")]
-    client = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
-    accepted = {"accept": "application/json, text/event-stream", **headers}
-    assert len(apps) == 3
-    for app, path in apps:
-        transport = httpx2.ASGITransport(app)
-        async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport) as http:
-            response = await http.post(f"http://127.0.0.1:8000{path}", json=body, headers=accepted)
-            assert response.status_code == status
 
 
 @rows(

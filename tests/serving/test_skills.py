@@ -47,15 +47,15 @@ class Store:
         return self.files[path]
 
 
-def connection_to(server: Any) -> MCPConnection:
-    return MCPConnection(InProcessServerInfo(server))
+def connection_to(skills: Any) -> MCPConnection:
+    return MCPConnection(InProcessServerInfo(create_mcp_server("Skills", skills=skills)))
 
 
 def test_our_own_client_finds_and_reads_skills() -> None:
     store = Store(tidy="Tidies up: everything", cook_well="Cooks")
     store.files["photo.png"] = ImageContent(base64_image=base64.b64encode(PNG).decode(), mime_type="image/png")
     store.files["form.pdf"] = FileContent(base64_data=base64.b64encode(PDF).decode(), mime_type="application/pdf")
-    with connection_to(create_mcp_server("Skills", skills=store)) as connection:
+    with connection_to(store) as connection:
         tidy, cook = connection.list_skills()
         assert (tidy.name, tidy.description, tidy.uri) == ("tidy", "Tidies up: everything", "skill://tidy/SKILL.md")
         assert cook.name == "cook-well"
@@ -68,7 +68,7 @@ def test_our_own_client_finds_and_reads_skills() -> None:
     assert store.events == ["warm", "closed"]
 
 
-async def test_skills_are_resources_for_clients_without_the_extension() -> None:
+async def test_skills_and_the_files_that_they_list_are_resources_for_clients_without_the_extension() -> None:
     store = Store(tidy="Tidies up")
     async with Client(create_mcp_server("Skills", skills=[store])) as client:
         [resource] = await client.list_resources()
@@ -80,17 +80,11 @@ async def test_skills_are_resources_for_clients_without_the_extension() -> None:
         assert template.uri_template == "skill://{path*}"
         [notes] = await client.read_resource("skill://tidy/notes/usage.md")
         assert notes.text == "Use it well."
-        store.skills["later"] = "Comes later"
-        assert [each.name for each in await client.list_resources()] == ["tidy", "later"]
-
-
-async def test_only_files_that_a_store_lists_are_read() -> None:
-    # One in the folder of another.
-    store = Store(**{"docs": "Writes docs", "docs/api": "Writes those of an API"})
-    async with Client(create_mcp_server("Skills", skills=store)) as client:
-        for uri in ("skill://docs/notes/usage.md", "skill://docs/api/notes/usage.md"):
-            assert (await client.read_resource(uri))[0].text == "Use it well."
-        for path in ("docs/nothing.md", "nothing/SKILL.md", "docs", "docs/../../etc/passwd", "docs/%2Fetc%2Fpasswd"):
+        # One in the folder of another, which comes later.
+        store.skills["tidy/up"] = "Tidies upstairs"
+        assert [each.name for each in await client.list_resources()] == ["tidy", "tidy/up"]
+        assert (await client.read_resource("skill://tidy/up/notes/usage.md"))[0].text == "Use it well."
+        for path in ("tidy/nothing.md", "nothing/SKILL.md", "tidy", "tidy/../../etc/passwd", "tidy/%2Fetc%2Fpasswd"):
             with pytest.raises(MCPError, match="Resource not found") as caught:
                 await client.read_resource(f"skill://{path}")
             assert caught.value.code == -32602
@@ -106,8 +100,7 @@ def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: p
 
     first, second = Large(good="Good", large="Large", heavy="Heavy"), Store(good="Another")
     first.skills["Not Allowed"] = "Has a blank"
-    server = create_mcp_server("Skills", skills=[first, second])
-    with caplog.at_level(logging.WARNING), connection_to(server) as connection:
+    with caplog.at_level(logging.WARNING), connection_to([first, second]) as connection:
         assert [(skill.name, skill.description) for skill in connection.list_skills()] == [("good", "Good")]
     for reason in ("more than 512 files", "more than 16777216 bytes", "lowercase letters", "another store has"):
         assert reason in caplog.text
@@ -119,7 +112,7 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     server = create_mcp_server("Skills", skills=store, options=options)
     server.disable(names={"skill://hidden/SKILL.md"})
     store.skills["hidden"] = "Hidden"
-    with connection_to(server) as connection:
+    with MCPConnection(InProcessServerInfo(server)) as connection:
         assert [skill.name for skill in connection.list_skills()] == ["open"]
         for name in ("secret", "hidden", "unknown"):
             with pytest.raises(MCPConnectionError, match="There is no such skill"):
@@ -135,7 +128,7 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
 @pytest.mark.skipif(SkillInfo is None, reason="Haystack 2 has no skill stores")
 def test_what_is_served_may_be_served_on() -> None:
     store = MCPSkillStore(InProcessServerInfo(create_mcp_server("Skills", skills=Store(tidy="Tidies"))))
-    with connection_to(create_mcp_server("Gateway", skills=store)) as connection:
+    with connection_to(store) as connection:
         [skill] = connection.list_skills()
         assert connection.load_skill(skill).strip() == "How to tidy."
         assert connection.read_skill_file(skill, "notes/usage.md") == "Use it well."

@@ -2,7 +2,6 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import json
 import os
 import signal
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.background import in_thread
 from tests.support.prepared import PreparedProcess
 from tests.support.served import ROOT, SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
@@ -139,22 +137,6 @@ def test_a_client_that_is_killed_during_a_call_leaves_no_traceback() -> None:
         errors = process.stderr.read().decode()
         assert process.wait(LIMIT) == 0
     assert "Traceback" not in errors
-
-
-def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: ServedProcess) -> None:
-    patient.shake_hands()
-
-    def write_to_the_end() -> None:
-        with contextlib.suppress(BrokenPipeError):
-            while True:
-                patient.send(id=1, method="ping")
-
-    writing = in_thread(write_to_the_end)
-    patient.answer(1)
-    patient.signal()
-    assert patient.wait() == 0
-    writing.result(LIMIT)
-    assert "EVENT returned" in patient.errors
 
 
 def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> None:

@@ -11,10 +11,13 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.support.reachable import AppThread
+
+# Haystack's generators leave their connections open.
+_CLOSE = {"Connection": "close"}
 
 
 class OpenAIStandIn(AppThread):
@@ -33,7 +36,7 @@ class OpenAIStandIn(AppThread):
     def environment(self) -> dict[str, str]:
         return {"OPENAI_API_KEY": "not-a-key", "OPENAI_BASE_URL": f"{self.origin}/v1"}
 
-    async def _complete(self, request: Request) -> JSONResponse:
+    async def _complete(self, request: Request) -> Response:
         asked = await request.json()
         results = [message["content"] for message in asked["messages"] if message["role"] == "tool"]
         if results:
@@ -44,13 +47,23 @@ class OpenAIStandIn(AppThread):
             for name, arguments in self.calls:
                 assert set(arguments) == set(offered[name].get("required", []))
             message = {"role": "assistant", "content": None, "tool_calls": self._tool_calls()}
-        choice = {"index": 0, "message": message, "finish_reason": "stop" if results else "tool_calls"}
+        choice = {"index": 0, "finish_reason": "stop" if results else "tool_calls"}
+        head = {"id": "chat", "created": 0, "model": asked["model"]}
+        if asked.get("stream"):
+            delta = {**choice, "delta": message}
+            chunk = json.dumps({**head, "object": "chat.completion.chunk", "choices": [delta]})
+            return Response(f"data: {chunk}\n\ndata: [DONE]\n\n", media_type="text/event-stream", headers=_CLOSE)
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        head = {"id": "chat", "object": "chat.completion", "created": 0, "model": asked["model"]}
-        return JSONResponse({**head, "choices": [choice], "usage": usage})
+        whole = {"object": "chat.completion", "choices": [{**choice, "message": message}], "usage": usage}
+        return JSONResponse({**head, **whole}, headers=_CLOSE)
 
     def _tool_calls(self) -> list[dict[str, Any]]:
         return [
-            {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            {
+                "index": number,
+                "id": f"call_{number}",
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
             for number, (name, arguments) in enumerate(self.calls)
         ]

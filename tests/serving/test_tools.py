@@ -7,13 +7,13 @@ import enum
 import functools
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from fastmcp import Client, Context, FastMCP
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
+from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.function_tool import FunctionTool
 from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
@@ -60,30 +60,9 @@ class Splitter:
         return {"documents": [Document(content=word, embedding=[0.1]) for word in text.split(separator)]}
 
 
-@component
-class Greeter:
-    @component.output_types(text=str)
-    def run(self, name: str = "you") -> dict[str, str]:
-        return {"text": f"Hello, {name}"}
-
-
 async def called(server: FastMCP, name: str, **arguments: Any) -> Any:
     async with Client(server) as client:
         return await client.call_tool(name, arguments)
-
-
-async def test_documents_of_a_component_have_a_schema_that_holds_and_a_long_list_of_them_is_cut():
-    options = ServeOptions(max_documents=2, max_characters=3)
-    server = create_mcp_server("shop", tools=[(ComponentTool(Splitter(), name="split"), options)])
-    async with Client(server) as client:
-        [tool] = await client.list_tools()
-        result = await client.call_tool("split", {"text": "alpha bet gamma delta"})  # the client validates, too
-    assert set(tool.output_schema["properties"]) == {"documents"}
-    documents = [Document.from_dict(each) for each in result.structured_content["documents"]]
-    assert [document.content for document in documents] == ["alp...", "bet"]
-    notes = [block.text for block in result.content[1:]]
-    assert notes[0] == "2 of 4 documents are returned."
-    assert "cut to 3 characters" in notes[1]
 
 
 async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only():
@@ -119,12 +98,12 @@ async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_somebody_
 
 def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
     pipeline = Pipeline()
-    pipeline.add_component("greet", Greeter())
+    pipeline.add_component("prompt", PromptBuilder("Hello, {{ name }}", required_variables=[]))
     tool = PipelineTool(pipeline, name="greet", description="Greets.")
     with pytest.raises(ValueError, match=r"has no `input_mapping` and no mandatory input.*ServeOptions\(inputs="):
         create_mcp_server("shop", tools=[tool])
     with pytest.raises(ValueError, match="`inputs` of tool 'greet' must be a list of its arguments"):
-        create_mcp_server("shop", tools=[(tool, ServeOptions(inputs={"who": "greet.name"}))])
+        create_mcp_server("shop", tools=[(tool, ServeOptions(inputs={"who": "prompt.name"}))])
 
 
 @rows("masked", [True, False])
@@ -247,7 +226,14 @@ async def test_the_model_sees_what_it_would_see_in_an_agent(outputs, shown):
 WORDS = Field(default_factory=list)
 
 
-async def test_the_function_of_a_tool_of_haystack_gets_contexts_dependencies_and_defaults_of_pydantic():
+async def test_contexts_dependencies_and_defaults_of_pydantic_are_injected_and_hidden():
+    async def look(text: str, ctx: Context, user: str = Depends(lambda: "bob")) -> str:
+        """Look."""
+        await ctx.info("looking")
+        await ctx.report_progress(1, 1)
+        resource = await ctx.read_resource("shelf://top")
+        return f"{text} of {user} in {ctx.fastmcp.name} {resource.contents[0].content}"
+
     def find(text: str, ctx: Context, user: str = Depends(lambda: "bob"), limit: int = Field(10, ge=1)) -> str:
         """Find."""
         return f"{text} of {user} in {ctx.fastmcp.name} {limit}"
@@ -255,17 +241,30 @@ async def test_the_function_of_a_tool_of_haystack_gets_contexts_dependencies_and
     def seek(text: str, user: Annotated[str, Depends(lambda: "bob")] = "", words: Any = WORDS) -> str:
         return f"{text} of {user} {words}"
 
-    tools = [create_tool_from_function(find), Tool("seek", "Seeks.", TEXT, seek)]
-    async with Client(create_mcp_server("shop", tools=tools)) as client:
+    server = create_mcp_server(
+        "shop", tools=[look, create_tool_from_function(find), Tool("seek", "Seeks.", TEXT, seek)]
+    )
+    server.resource("shelf://top")(lambda: "jam")
+    told = []
+
+    async def note(message, *_):
+        told.append(getattr(message, "data", message))
+
+    async with Client(server, mode="legacy", log_handler=note, progress_handler=note) as client:
         shown = {tool.name: list(tool.input_schema["properties"]) for tool in await client.list_tools()}
-        assert shown == {"find": ["text", "limit"], "seek": ["text"]}
-        for name, answer in (("find", "tea of bob in shop 10"), ("seek", "tea of bob []")):
+        assert shown == {"look": ["text"], "find": ["text", "limit"], "seek": ["text"]}
+        for name, answer in (
+            ("look", "tea of bob in shop jam"),
+            ("find", "tea of bob in shop 10"),
+            ("seek", "tea of bob []"),
+        ):
             assert (await client.call_tool(name, {"text": "tea"})).content[0].text == answer
             with pytest.raises(ToolError, match="there is no argument 'user'"):
                 await client.call_tool(name, {"text": "tea", "user": "eve"})
+    assert [each["msg"] if isinstance(each, dict) else each for each in told] == ["looking", 1]
 
 
-def seek(text: str, count: Annotated[int, "How many"] = 1, plain: bool = False) -> str:
+def seek(text: str, count: Annotated[int, "How many"] = 1) -> str:
     """
     Look for it.
 
@@ -282,12 +281,7 @@ async def test_docstrings_and_annotations_describe_arguments():
     @component
     class Looking:
         @component.output_types(found=str)
-        def run(
-            self,
-            text: str,
-            count: Annotated[int, Field(ge=1)] = 1,
-            plain: Annotated[bool, Field(description="As it is")] = False,
-        ):
+        def run(self, text: str, count: Annotated[int, Field(ge=1, description="How many")] = 1):
             return {"found": text}
 
     Looking.run.__doc__ = seek.__doc__
@@ -298,15 +292,15 @@ async def test_docstrings_and_annotations_describe_arguments():
         "shop",
         tools=[create_tool_from_function(seek, "of_haystack"), described, ComponentTool(Looking(), "component"), seek],
         pipelines={"pipeline": pipeline},
-        options={"pipeline": ServeOptions(inputs=["text", "count", "plain"])},
+        options={"pipeline": ServeOptions(inputs=["text", "count"])},
     )
     async with Client(server) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
     for name, tool in tools.items():
         said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
         # The docstring of a component goes first, as in Haystack.
-        count, plain = ("Not this.", "As it is") if name in ("component", "pipeline") else ("How many", None)
-        assert (said["text"], said["count"], said["plain"]) == ("What it is.", count, plain), name
+        count = "Not this." if name in ("component", "pipeline") else "How many"
+        assert said == {"text": "What it is.", "count": count}, name
     assert tools["of_haystack"].description == tools["seek"].description == "Look for it.\n\nEverywhere."
     assert tools["described"].description == "My own."
 
@@ -316,9 +310,7 @@ async def test_docstrings_and_annotations_describe_arguments():
     [
         ({}, {}),
         ({"type": ["object", "null"]}, {}),
-        ({"anyOf": [{"required": ["a"]}, {}]}, {"anyOf": [{"required": ["a"]}, {}]}),
         ({"properties": {"a": {"enum": list(Color)}}}, {"properties": {"a": {"enum": ["red", "blue"]}}}),
-        ({"properties": {"a": {"default": Path("tea")}}}, {"properties": {"a": {"default": "tea"}}}),
         ({"properties": {"a": {"default": len}}}, {"properties": {"a": {"default": str(len)}}}),
         ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"properties": {"a": {"$ref": "#/nowhere"}}}),
     ],
@@ -398,3 +390,47 @@ def variable(**given: str) -> str:
 def test_what_cannot_be_served_is_refused_at_once(tools, message):
     with pytest.raises(ValueError, match=message):
         create_mcp_server("shop", tools=tools)
+
+
+async def test_what_a_decorator_says_holds_where_the_options_say_nothing():
+    @fastmcp_tool(
+        name="find", description="Finds.", tags={"a"}, meta={"b": 1}, version="2", annotations={"readOnlyHint": True}
+    )
+    def search(query: str) -> str:
+        return query
+
+    options = {"find": ServeOptions(title="Finder")}
+    async with Client(create_mcp_server("shop", tools=[search], options=options)) as client:
+        [listed] = await client.list_tools()
+    assert (listed.name, listed.title, listed.description) == ("find", "Finder", "Finds.")
+    assert listed.meta["b"] == 1
+    assert (listed.meta["fastmcp"]["tags"], listed.meta["fastmcp"]["version"]) == (["a"], "2")
+    assert listed.annotations.read_only_hint is True
+
+
+async def test_methods_and_what_can_be_called_are_tools():
+    class Calculator:
+        factor = 3
+
+        @fastmcp_tool()
+        def multiply(self, x: int) -> int:
+            """Multiply x by the factor."""
+            return x * self.factor
+
+        async def plain(self, x: int) -> int:
+            return x + self.factor
+
+        @classmethod
+        def of_class(cls, x: int) -> int:
+            return x - cls.factor
+
+        def __call__(self, x: int) -> int:
+            return x
+
+    calculator = Calculator()
+    methods = [calculator.multiply, calculator.plain, Calculator.of_class, calculator]
+    async with Client(create_mcp_server("shop", tools=methods)) as client:
+        tools = await client.list_tools()
+        assert all(list(each.input_schema["properties"]) == ["x"] for each in tools)
+        results = {each.name: (await client.call_tool(each.name, {"x": 2})).data for each in tools}
+    assert results == {"multiply": 6, "plain": 5, "of_class": -1, "Calculator": 2}
