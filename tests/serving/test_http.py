@@ -104,6 +104,9 @@ class TestStopping:
         with socket.create_connection(("127.0.0.1", own.port)) as client:
             client.sendall(f"{head}{{".encode())
         async with Client(own.url, mode="legacy") as with_session, Client(own.url) as without:
+            # What they check results with, and would ask for then.
+            for client in (with_session, without):
+                await client.list_tools()
             calls = [
                 asyncio.create_task(client.call_tool(tool, {"seconds": 1.5}))
                 for tool in ("wait", "block")
