@@ -37,9 +37,9 @@ from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_lat
 from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Callbacks, elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
-from tests.handlers.conftest import BOTH_ERAS, EVERY_WAY, Ask
+from tests.handlers.conftest import EVERY_WAY, Ask
 from tests.servers.asking_server import PIXEL, URL
-from tests.support.background import text
+from tests.support.background import text, together
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response, result
@@ -58,7 +58,6 @@ class Model:
     def __init__(self) -> None:
         self.is_warm = False
         self.given: list[tuple[list[ChatMessage], dict[str, Any] | None]] = []
-        self.threads: list[threading.Thread] = []
 
     def warm_up(self) -> None:
         self.is_warm = True
@@ -68,7 +67,7 @@ class Model:
         self, messages: list[ChatMessage], generation_kwargs: dict[str, Any] | None = None
     ) -> dict[str, list[ChatMessage]]:
         self.given.append((messages, generation_kwargs))
-        self.threads.append(threading.current_thread())
+        assert threading.current_thread() is not AsyncExecutor.get_instance()._thread
         meta = {"model": "tiny-1", "finish_reason": "length"}
         return {"replies": [ChatMessage.from_assistant(f"reply {len(self.given)}", meta=meta)]}
 
@@ -80,6 +79,18 @@ class Silent:
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
         return {"replies": []}
+
+
+class UI:
+    """A ConfirmationUI in which somebody answers, and which remembers what it showed."""
+
+    def __init__(self, action: str = "confirm", **answer: Any) -> None:
+        self.answer = SimpleNamespace(action=action, **answer)
+        self.shown: list[Any] = []
+
+    def get_user_confirmation(self, *question: Any) -> Any:
+        self.shown.append(question)
+        return self.answer
 
 
 def raises(error: Any) -> Callable[[Any], str]:
@@ -145,7 +156,6 @@ class TestSampling:
         assert isinstance(await sampler.answer(sampling_request(("user", HELLO))), types.ErrorData)
         assert "`max_requests`=1" in caplog.text
 
-    @in_every_way
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
         model = Model()
         connection = ask(sampling=MCPSampling(chat_generator=model))
@@ -158,7 +168,6 @@ class TestSampling:
         ]
         assert messages[3].images == [ImageContent(PIXEL, "image/png", validation=False)]
         assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}
-        assert AsyncExecutor.get_instance()._thread is not model.threads[0]
         assert model.is_warm
 
     def test_nothing_is_answered_without_consent(self, ask: Ask) -> None:
@@ -184,6 +193,8 @@ FORM = types.ElicitRequestFormParams(
         "required": ["name"],
     },
 )
+# What makes no sense is the affair of the server.
+ODD_FORM = types.ElicitRequestFormParams(message="?", requested_schema={"properties": {"name": {"type": "odd"}}})
 TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1")
 
 
@@ -195,7 +206,7 @@ class TestElicitation:
             (FORM, False, types.ElicitResult(action="decline")),
             (FORM, True, types.ElicitResult(action="accept", content={"name": "Ada"})),
             (TO_URL, True, types.ElicitResult(action="accept")),
-            (TO_URL, types.ElicitResult(action="cancel"), types.ElicitResult(action="cancel")),
+            (ODD_FORM, {"name": "x"}, types.ElicitResult(action="accept", content={"name": "x"})),
             (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
         ],
     )
@@ -211,7 +222,6 @@ class TestElicitation:
                 "it returned str for a form; it must return a dictionary, True, False, None, or an Elic",
             ),
             (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
-            (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
             (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
             (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
         ],
@@ -221,12 +231,6 @@ class TestElicitation:
             elicit_result(params, answer)
         assert error in str(raised.value)
         assert "s3ntinel" not in str(raised.value)
-
-    @pytest.mark.parametrize("schema", [{"properties": {"name": {"type": "no such type"}}}, {"required": [1, {}]}])
-    def test_a_form_that_makes_no_sense_is_the_servers_affair(self, schema: dict[str, Any]) -> None:
-        odd = types.ElicitRequestFormParams(message="?", requested_schema={"type": "object", **schema})
-        assert elicit_result(odd, {"name": "x"}) == types.ElicitResult(action="accept", content={"name": "x"})
-        assert accept_defaults(odd) == {}
 
     @in_every_way
     def test_a_function_fills_in_a_form_and_sends_the_user_to_a_url(self, ask: Ask) -> None:
@@ -247,7 +251,8 @@ class TestElicitation:
     @rows(
         ("elicitations", "answer"),
         [
-            *(([TO_URL.model_dump(by_alias=True)], answer) for answer in (False, None, 5)),
+            ([TO_URL.model_dump(by_alias=True)], False),
+            ([TO_URL.model_dump(by_alias=True)], 5),
             ("nonsense", True),
             ([], True),
         ],
@@ -257,18 +262,12 @@ class TestElicitation:
         assert await callbacks(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
 
     def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
-        shown: list[Any] = []
-
-        class UI:
-            def get_user_confirmation(self, *question: Any) -> Any:
-                shown.append(question)
-                return SimpleNamespace(action="confirm")
-
-        connection = ask(elicitation=AskUser(UI()))
+        ui = UI()
+        connection = ask(elicitation=AskUser(ui))
         assert text(connection.call_tool("ask_order")) == "2 blue"
         assert text(connection.call_tool("ask_url")) == "accept"
-        assert shown[0] == ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
-        assert shown[1] == ("asking.server", "Please pay.", {"url": URL})
+        ordering = ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
+        assert ui.shown == [ordering, ("asking.server", "Please pay.", {"url": URL})]
 
     def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
@@ -278,22 +277,16 @@ class TestElicitation:
             with pytest.raises(MCPInvocationError, match="decline"):
                 ask(elicitation=handler).call_tool(tool)
 
-    @pytest.mark.parametrize(("typed", "sent"), [(r"\u202ered", "\u202ered"), ("green", "green")])
+    @rows(("typed", "sent"), [(r"\u202ered", "\u202ered"), ("green", "green")])
     def test_a_question_hides_nothing_from_the_user(self, typed: str, sent: str) -> None:
-        shown: list[Any] = []
-
-        class UI:
-            def get_user_confirmation(self, *question: Any) -> Any:
-                shown.append(question)
-                return SimpleNamespace(action="modify", new_tool_params={r"colour\u200b": typed})
-
+        ui = UI("modify", new_tool_params={r"colour\u200b": typed})
         schema = {"type": "object", "properties": {"colour\u200b": {"type": "string", "default": "\u202ered"}}}
         form = types.ElicitRequestFormParams(message="Fine?\x1b[2K\rOK?", requested_schema=schema)
-        assert AskUser(UI())(form, "Bank\u200b") == {"colour\u200b": sent}
+        assert AskUser(ui)(form, "Bank\u200b") == {"colour\u200b": sent}
         url = types.ElicitRequestURLParams(message="Pay.", url="https://a\u202e.example", elicitation_id="1")
-        assert AskUser(UI())(url) is True
-        assert shown[0] == (r"Bank\u200b", r"Fine?\u001b[2K\rOK?", {r"colour\u200b": r"\u202ered"})
-        assert shown[1][2] == {"url": r"https://a\u202e.example"}
+        assert AskUser(ui)(url) is True
+        assert ui.shown[0] == (r"Bank\u200b", r"Fine?\u001b[2K\rOK?", {r"colour\u200b": r"\u202ered"})
+        assert ui.shown[1][2] == {"url": r"https://a\u202e.example"}
 
     def test_the_user_sees_what_the_fields_of_a_form_are_and_what_can_be_chosen(self) -> None:
         colours = [{"const": "r", "title": "Red"}, {"const": "b", "title": "B\x1blue"}, "odd"]
@@ -302,22 +295,14 @@ class TestElicitation:
                 "count": {"type": "integer", "description": "How many"},
                 "colour": {"type": "string", "oneOf": colours, "description": "Of the walls"},
                 "sizes": {"type": "array", "items": {"enum": ["s", "l"]}},
-                "note": {"type": "string", "title": "Note"},
                 "odd": True,
             }
         }
-        shown: list[str] = []
-
-        class UI:
-            def get_user_confirmation(self, _server: str, text: str, _fields: Any) -> Any:
-                shown.extend(text.split("\n"))
-                return SimpleNamespace(action="reject")
-
-        assert AskUser(UI())(types.ElicitRequestFormParams(message="Fine?", requested_schema=schema)) is False
+        ui = UI("reject")
+        assert AskUser(ui)(types.ElicitRequestFormParams(message="Fine?", requested_schema=schema)) is False
         told = ["count: How many", r"colour: Of the walls; r (Red), b (B\u001blue)", "sizes: s, l"]
-        assert shown == ["Fine?", *told]
+        assert ui.shown[0][1].split("\n") == ["Fine?", *told]
 
-    @in_every_way
     def test_a_call_that_needs_a_url_is_sent_again_once_the_user_was_there(self, ask: Ask) -> None:
         urls = []
 
@@ -334,7 +319,6 @@ class TestElicitation:
 
 
 class TestRoots:
-    @in_every_way
     def test_paths_become_uris_and_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
         roots: list[Any] = [tmp_path, "file:///srv/data"]
         connection = ask(roots=lambda: roots)
@@ -360,21 +344,6 @@ class TestRoots:
 
 
 class TestLogging:
-    async def test_a_recipient_that_raises_is_logged_without_secrets_and_gets_the_next(self, caplog):
-        got: list[Any] = []
-
-        def log(params: types.LoggingMessageNotificationParams) -> None:
-            got.append(params.data)
-            msg = "no s3cret-key"
-            raise LookupError(msg)
-
-        deliver = callbacks(logging=log).log
-        for number in range(2):
-            deliver(types.LoggingMessageNotificationParams(level="info", data=number))
-        await wait_until_async(lambda: caplog.text.count("LookupError: no ***") >= 2, "both failures")
-        assert got == [0, 1]
-        assert "s3cret-key" not in caplog.text
-
     def test_functions_get_them_in_order_and_raw_and_hold_up_no_call(self, ask: Ask) -> None:
         got: list[Any] = []
         raw: list[Any] = []
@@ -401,13 +370,15 @@ class TestLogging:
         callbacks(elicitation=answer_later).opened("2025-06-18", types.ServerCapabilities(), None)
         assert "has no calls that are left open; questions are cancelled" in caplog.text
 
-    async def test_the_oldest_message_is_dropped_if_a_recipient_is_too_slow(self, caplog, monkeypatch):
+    async def test_a_recipient_that_fails_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):
         monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
         go_on, got = asyncio.Event(), []
 
         async def log(params: types.LoggingMessageNotificationParams) -> None:
             got.append(params.data)
             await go_on.wait()
+            msg = "no s3cret-key"
+            raise LookupError(msg)
 
         deliver = callbacks(logging=log).log
         deliver(types.LoggingMessageNotificationParams(level="info", data=0))
@@ -415,9 +386,10 @@ class TestLogging:
         for number in range(1, 4):
             deliver(types.LoggingMessageNotificationParams(level="info", data=number))
         go_on.set()
-        await wait_until_async(lambda: len(got) == 3, "the messages that were kept")
+        await wait_until_async(lambda: caplog.text.count("LookupError: no ***") >= 3, "three failures")
         assert got == [0, 2, 3]
         assert "A function is too slow for what a server sends; the oldest message was dropped" in caplog.text
+        assert "s3cret-key" not in caplog.text
 
     async def test_a_server_that_refuses_to_set_the_level_in_its_own_way_is_connected_to(self) -> None:
         opening = {"protocolVersion": "2025-06-18", "capabilities": {"logging": {}, "tools": {}}, "serverInfo": {}}
@@ -454,8 +426,7 @@ class TestLogging:
 
 # What the server refuses by itself, and what only the client refuses.
 @pytest.mark.parametrize(
-    ("tool", "field"),
-    [("ask_model", "sampling"), ("ask_order", "elicitation"), ("ask_roots", "roots"), ("ask_url", "elicitation")],
+    ("tool", "field"), [("ask_model", "sampling"), ("ask_roots", "roots"), ("ask_url", "elicitation")]
 )
 def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: str, field: str) -> None:
     arguments = {"prompt": "x"} if tool == "ask_model" else {}
@@ -478,10 +449,8 @@ class TestFunctions:
             ),
             ("sampling", Silent(), "the chat generator gave no reply"),
             ("sampling", raises(LookupError("no such shelf")), "LookupError: no such shelf"),
-            ("sampling", raises(SystemExit), "it raised SystemExit"),
             ("sampling", raises(StopIteration), "it raised StopIteration"),
             ("roots", lambda: "/srv", "TypeError: roots must be a list of paths or file:// URIs, got str"),
-            ("roots", lambda: [5], "TypeError: a root must be a path or a file:// URI, got int"),
             ("roots", lambda: ["https://example.com/secret"], "a root must be a path or a file:// URI, got https://…"),
         ],
     )
@@ -523,6 +492,7 @@ class TestFunctions:
             assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith(name)
         assert seen == ["alice", "alice", "bob", "bob"]
 
+    @pytest.mark.parametrize("way", ["2026"])
     def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
         release = threading.Event()
         connection = ask(invocation_timeout=2.0, sampling=lambda _: release.wait(LIMIT))
@@ -540,37 +510,29 @@ class TestFunctions:
 
         def noting(field: str, answer: Any = None) -> Any:
             async def handler(*_: Any) -> Any:
-                loop = asyncio.get_running_loop()
-                if loop is here:
-                    await belongs_here
-                loops.setdefault(field, set()).add(loop)
+                await asyncio.sleep(0)
+                loops.setdefault(field, set()).add(asyncio.get_running_loop())
                 return answer
 
             return handler
 
-        belongs_here = here.create_future()
-        here.call_later(0.01, belongs_here.set_result, None)
         connection = ask(
             sampling=MCPSampling(function=noting("function", "reply"), consent=noting("consent", True)),
             logging=noting("logging"),
             messages=lambda _: noting("messages")(),
             log_level="info",
         )
-        requests = [("ask_model", {"prompt": "x"}), ("log", {"level": "info", "text": "x"})]
-        fields = {"function", "consent", "logging", "messages"}
-        for request in requests:
-            await connection.call_tool_async(*request)
-        await wait_until_async(lambda: loops.keys() == fields, "all handlers")
-        assert loops == {field: {here} for field in fields}
-        loops.clear()
-        # A thread may be that of the loop, which is blocked while it waits.
-        for request in requests:
-            connection.call_tool(*request)
-        await wait_until_async(lambda: loops.keys() == fields, "all handlers")
-        assert loops == {field: {theirs} for field in fields}
+        for loop in (here, theirs):
+            loops.clear()
+            for request in (("ask_model", {"prompt": "x"}), ("log", {"level": "info", "text": "x"})):
+                if loop is here:
+                    await connection.call_tool_async(*request)
+                else:  # a thread may be that of the loop, which is blocked while it waits
+                    connection.call_tool(*request)
+            expected = {field: {loop} for field in ("function", "consent", "logging", "messages")}
+            await wait_until_async(lambda: loops == expected, lambda: f"{expected}, not {loops}")  # noqa: B023
 
-    @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
-    @pytest.mark.parametrize("how", ["cancelled", "timed out"])
+    @pytest.mark.parametrize(("way", "how"), [("sessions", "cancelled"), ("2026", "cancelled"), ("stdio", "timed out")])
     async def test_an_async_one_ends_with_its_call(self, ask: Ask, how: str) -> None:
         started, ended = asyncio.Event(), asyncio.Event()
 
@@ -593,6 +555,7 @@ class TestFunctions:
         await asyncio.wait_for(ended.wait(), LIMIT)
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
 
+    @pytest.mark.parametrize("way", ["sessions"])
     def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
         barrier = threading.Barrier(50)
 
@@ -601,31 +564,20 @@ class TestFunctions:
             return "together"
 
         connection = ask(sampling=answer)
-
-        async def call_all() -> list[Any]:
-            calls = (connection.call_tool_async("ask_model", {"prompt": str(number)}) for number in range(50))
-            return await asyncio.gather(*calls)
-
-        assert all("together" in text(result) for result in asyncio.run(call_all()))
+        answers = together([lambda: text(connection.call_tool("ask_model", {"prompt": "x"}))] * 50)
+        assert all("together" in answer.result(LIMIT) for answer in answers)
 
 
 def test_connections_share_a_session_only_if_their_handlers_are_equal(ask: Ask) -> None:
-    model, other = ScriptedChatGenerator([say("x")]), ScriptedChatGenerator([say("x")])
-    users = []
-    connections: list[MCPConnection] = []
-    for generator in (model, model, other, None):
-        fields = {} if generator is None else {"sampling": generator, "elicitation": AskUser(UI), "roots": ["/srv"]}
-        connections.append(ask(**fields))
-        connections[-1].open()
-    users = [connection.status().users for connection in connections]
-    assert users == [2, 2, 1, 1]
-
-
-class UI:
-    """Stands for a ConfirmationUI."""
-
-    @staticmethod
-    def get_user_confirmation(*_: Any) -> None: ...
+    model, other, ui = ScriptedChatGenerator([say("x")]), ScriptedChatGenerator([say("x")]), UI()
+    given: list[dict[str, Any]] = [
+        *({"sampling": each, "elicitation": AskUser(ui), "roots": ["/srv"]} for each in (model, model, other)),
+        {},
+    ]
+    connections = [ask(**fields) for fields in given]
+    for connection in connections:
+        connection.open()
+    assert [connection.status().users for connection in connections] == [2, 2, 1, 1]
 
 
 def test_the_server_learns_who_the_client_says_it_is_and_that_it_has_tasks(ask: Ask) -> None:
@@ -639,19 +591,16 @@ def test_the_server_learns_who_the_client_says_it_is_and_that_it_has_tasks(ask: 
 TASKS = "io.modelcontextprotocol/tasks"
 
 
+class One(Extension):
+    identifier = "com.example/one"
+
+    def settings(self) -> dict[str, Any]:
+        return {"level": 3}
+
+
 def test_the_status_tells_the_extensions_of_both_sides() -> None:
-    with MCPConnection(InProcessServerInfo(with_extension())) as connection:
+    with MCPConnection(InProcessServerInfo(MCPServer("extended", extensions=[One()]))) as connection:
         assert connection.status().extensions == {
             "com.example/one": {"server": {"level": 3}, "client": None},
             TASKS: {"server": None, "client": {}},
         }
-
-
-def with_extension() -> Any:
-    class One(Extension):
-        identifier = "com.example/one"
-
-        def settings(self) -> dict[str, Any]:
-            return {"level": 3}
-
-    return MCPServer("extended", extensions=[One()])

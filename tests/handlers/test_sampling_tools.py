@@ -134,13 +134,20 @@ async def test_a_request_against_the_rules_is_refused_and_counts_no_tokens(param
     assert not isinstance(await sampler.answer(request(("user", HELLO))), types.ErrorData)
 
 
-async def test_no_tool_is_shown_if_the_server_wants_none_used() -> None:
-    model = ScriptedChatGenerator([FORECASTS])
-    params = request(("user", HELLO), tool_choice=types.ToolChoice(mode="none"))
+HELLO_ALONE = request(("user", HELLO))
+NO_USE = request(("user", HELLO), tool_choice=types.ToolChoice(mode="none"))
+
+
+@rows(
+    ("reply", "params", "sent"),
+    [(FORECASTS, NO_USE, "Let me see."), (say(""), HELLO_ALONE, "")],
+)
+async def test_of_a_reply_without_calls_the_text_is_sent_and_no_tool_is_shown_if_none_is_wanted(reply, params, sent):
+    model = ScriptedChatGenerator([reply])
     answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(params)
     assert isinstance(answer, types.CreateMessageResultWithTools)
-    assert answer.content_as_list == [types.TextContent(type="text", text="Let me see.")]
-    assert model.turns[0].tool_names == []
+    assert answer.content_as_list == [types.TextContent(type="text", text=sent)]
+    assert model.turns[0].tool_names == ([] if params is NO_USE else ["look"])
 
 
 async def test_a_result_that_is_only_structured_goes_to_the_model_as_json() -> None:
@@ -149,13 +156,6 @@ async def test_a_result_that_is_only_structured_goes_to_the_model_as_json() -> N
     params = request(("user", HELLO), ("assistant", USE), ("user", result))
     assert not isinstance(await Sampler(MCPSampling(chat_generator=model), "a server").answer(params), types.ErrorData)
     assert json.loads(model.turns[0].tool_results[0]) == {"seen": 3}
-
-
-async def test_a_model_that_says_nothing_sends_an_empty_text() -> None:
-    model = ScriptedChatGenerator([ChatMessage.from_assistant("")])
-    answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(request(("user", HELLO)))
-    assert isinstance(answer, types.CreateMessageResultWithTools)
-    assert answer.content_as_list == [types.TextContent(type="text", text="")]
 
 
 async def test_the_tools_of_a_request_cannot_be_run_here() -> None:
