@@ -94,7 +94,6 @@ def test_arguments_are_sent_as_strings_and_none_not_at_all(use, prompter):
     [
         ({}, True, True),
         ({"required_variables": ["name"]}, True, False),
-        ({"required_variables": None}, False, False),
         ({"arguments": {"style": "loudly"}}, True, False),
     ],
 )

@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from tests.components.conftest import Use
 from tests.support.rows import rows
 from tests.support.scripted_chat import call, calls, say
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until_async
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
@@ -65,10 +65,7 @@ def test_the_calls_of_a_reply_are_made_and_answered_in_their_order(make):
     assert outputs["messages"][1:] == [reply, *outputs["tool_messages"]]
     assert "replies" not in outputs
     assert outputs["tool_call_counts"] == {"add": 2, "echo": 1}
-
-
-def test_without_tool_calls_nothing_is_called(make):
-    outputs = make(MCPToolCaller(MCPToolset(COUNTER)), say("done"))
+    outputs = make(caller, say("done"))
     assert (outputs["tool_messages"], outputs["replies"], outputs["tool_call_counts"]) == ([], [say("done")], {})
     assert "messages" not in outputs
 
@@ -277,17 +274,14 @@ async def test_an_asynchronous_callback_is_awaited():
 
 
 async def test_calls_of_servers_are_cancelled_with_the_run():
-    caller = MCPToolCaller(MCPToolset(COUNTER, tool_names=["sleep"]))
-    await caller.warm_up_async()
+    toolset = MCPToolset(COUNTER, tool_names=["sleep"])
+    caller = MCPToolCaller(toolset)
     running = asyncio.create_task(caller.run_async([calls(("sleep", {"seconds": 600}), ("sleep", {"seconds": 600}))]))
-    toolset = caller.tools
-    assert isinstance(toolset, MCPToolset)
-    while toolset.connection.status().in_flight < 2:
-        await asyncio.sleep(0.001)
+    await wait_until_async(lambda: toolset.connection.status().in_flight == 2, "both calls")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    wait_until(lambda: toolset.connection.status().in_flight == 0, "the calls to be given up")
+    await wait_until_async(lambda: toolset.connection.status().in_flight == 0, "the calls to be given up")
     await caller.close_async()
     assert not toolset.connection.is_ready
 
@@ -300,17 +294,13 @@ def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
 
 
 async def test_it_warms_up_all_its_tools_and_closes_them():
-    toolsets = [MCPToolset(COUNTER), MCPToolset(COUNTER, tool_name_prefix="other", share=False)]
-    single = [MCPTool("add", COUNTER, exposed_name=f"add_{number}", share=False) for number in range(2)]
-    connections = [each.connection for each in (*toolsets, *single)]
-    plain = MCPToolCaller(Toolset([*single]))
-    caller = MCPToolCaller([*toolsets, Toolset([*single]), tool("mine", lambda: "mine")])
-    for each, its in ((plain, connections[2:]), (caller, connections)):
-        for warm_up, close in ((each.warm_up, each.close), (each.warm_up_async, each.close_async)):
-            for method, is_ready in ((warm_up, True), (close, False)):
-                if (awaitable := method()) is not None:
-                    await awaitable
-                assert all(connection.is_ready is is_ready for connection in its)
+    toolset, single = MCPToolset(COUNTER), MCPTool("add", COUNTER, exposed_name="plus", share=False)
+    caller = MCPToolCaller([toolset, Toolset([single]), tool("mine", lambda: "mine")])
+    for warm_up, close in ((caller.warm_up, caller.close), (caller.warm_up_async, caller.close_async)):
+        for method, is_ready in ((warm_up, True), (close, False)):
+            if (awaitable := method()) is not None:
+                await awaitable
+            assert toolset.connection.is_ready is single.connection.is_ready is is_ready
 
 
 def test_two_tools_of_one_name_are_refused(make):
