@@ -78,28 +78,17 @@ APIGEE = Vendor(
     ("vendor", "options", "scope", "again"),
     [
         (ENTRA, {**PERSON, "resource": False}, "api://mcp/tools.read offline_access", "refresh_token"),
-        (
-            ENTRA,
-            {**SERVICE, "resource": False, "scopes": ["api://mcp/.default"]},
-            "api://mcp/.default",
-            "refresh_token",
-        ),
         (AUTH0, {}, "tools:read", "refresh_token"),
-        (AUTH0, {"issuer": "https://tenant.auth0.test"}, "tools:read", "refresh_token"),
         (APIGEE, {**SERVICE, "issuer": "https://api.apigee.test/oauth"}, None, "client_credentials"),
     ],
-    ids=["entra", "entra-service", "auth0", "auth0-issuer", "apigee"],
+    ids=["entra", "auth0", "apigee"],
 )
 async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, again):
     server = DeployedServer(vendor)
     auth = server.login(**options)
     for _ in range(3):
         assert (await server.use(auth)).text == "welcome"
-    first = (
-        ["client_credentials"]
-        if "grant_type" not in options and "client_id" in options
-        else ["login", "authorization_code"]
-    )
+    first = ["client_credentials"] if again == "client_credentials" else ["login", "authorization_code"]
     assert server.kinds() == first
     assert server.asked_for[0].get("scope") == scope
     server.valid.clear()
@@ -143,20 +132,17 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(sa
     assert len(server.kinds()) == (2 if options is PERSON else 1)
 
 
-@pytest.mark.parametrize("refresh", ["refresh-me", "absent"])
-@pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
-async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, refresh, monkeypatch):
-    token = {"expires_in": 1, "refresh_token": refresh}
+@rows("options", [PERSON, SERVICE])
+async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monkeypatch):
+    token = {"expires_in": 1, "refresh_token": "absent"}
     server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
     auth = server.login(**options)
     monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
         answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
         assert {answer.text for answer in answers} == {"welcome"}
-    again = ["refresh_token"] if refresh != "absent" else ["client_credentials"] if options is SERVICE else []
-    first = ["login", "authorization_code"] if options is PERSON else ["client_credentials"]
     # Nobody logs in again for a token that may be good still.
-    assert server.kinds() == first + again
+    assert server.kinds() == (["login", "authorization_code"] if options is PERSON else ["client_credentials"] * 2)
 
 
 @rows("options", [PERSON, SERVICE])
@@ -205,9 +191,7 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
     [
         ("https://as.test", "https://as.test/", True),
         ("https://AS.test", "https://as.test:443/", True),
-        ("http://as.test:80", "http://as.test", True),
         ("https://as.test/a", "https://as.test/a/", False),
-        ("https://as.test", "http://as.test", False),
         ("https://as.test", "https://as.test:8443", False),
         ("https://as.test", "https://me@as.test", False),
     ],
@@ -235,23 +219,18 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
         (None, None, ["x", "y"], "x y"),
     ],
 )
-@pytest.mark.parametrize("options", [PERSON, SERVICE, {}], ids=["person", "service", "registered"])
+@pytest.mark.parametrize("options", [SERVICE, {}], ids=["service", "registered"])
 async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, resource, scopes, expected, options):
-    metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
-    registration = REGISTERED | {"scope"}
-    vendor = Vendor(
-        issuer=OWN.issuer, advertised=OWN.issuer, scopes=resource, metadata=metadata, registration=registration
+    asked = {"scopes": resource, "metadata": {"scopes_supported": ["a", "b", "c", "sudo"]}}
+    server = DeployedServer(
+        Vendor(issuer=OWN.issuer, advertised=OWN.issuer, registration=REGISTERED | {"scope"}, **asked)
     )
-    server = DeployedServer(vendor)
-    auth = server.login(**options, scopes=scopes)
     of_scope = "" if challenge is None else f', scope = "{challenge}"'
-    header = f'Bearer error_description="Not of scope=z"{of_scope}'
-    await auth.log_in(httpx2.Response(401, headers={"WWW-Authenticate": header}), None)
+    header = {"WWW-Authenticate": f'Bearer error_description="Not of scope=z"{of_scope}'}
+    await server.login(**options, scopes=scopes).log_in(httpx2.Response(401, headers=header), None)
     assert server.asked_for[0].get("scope") == expected
-    registered = [request.content.decode() for request in server.asked("/register")]
-    assert len(registered) == (not options)
-    assert all((f'"scope":"{expected}"' if expected else '"client_name"') in body for body in registered)
-    assert all(expected or "scope" not in body for body in registered)
+    registered = [json.loads(request.content).get("scope") for request in server.asked("/register")]
+    assert registered == ([] if options else [expected])
 
 
 @rows(
@@ -267,6 +246,14 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
     network.answers["/register"] = [httpx2.Response(201, json={"client_id": "registered", **members})]
     assert (await network.use(network.person())).text == "welcome"
     assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
+
+
+@rows("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])
+async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
+    network = TokenNetwork()
+    network.answers["/register"] = [refusal]
+    with pytest.raises(MCPAuthorizationError, match=r"Registration failed: .*pass its `client_id`"):
+        await network.use(network.person())
 
 
 async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_forgotten() -> None:
@@ -310,20 +297,11 @@ async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) ->
     assert (await server.use(server.person(client_id="me", **answer))).text == "welcome"
 
 
-@pytest.mark.parametrize("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])
-async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
-    network = TokenNetwork()
-    network.answers["/register"] = [refusal]
-    with pytest.raises(MCPAuthorizationError, match=r"Registration failed: .*pass its `client_id`"):
-        await network.use(network.person())
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         ({"data": {"access_token": "s3ntinel-of-a-token"}}, r"without a token \(its members are data\)"),
         ({"accessToken": "s3ntinel-of-a-token", "expiresIn": 5}, "its members are accessToken, expiresIn"),
-        ([{"access_token": "s3ntinel-of-a-token"}], "without a token$"),
         ("<html>s3ntinel-of-a-token", "without a token$"),
         ({"ok": False, "error": "invalid_auth"}, 'without a token: {.*"invalid_auth"'),
         ("[" * 100_000, "without a token"),
@@ -344,7 +322,7 @@ OIDC = "/.well-known/openid-configuration"
 NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC: httpx2.Response(404)}
 
 
-@pytest.mark.parametrize("odd", ["a mark", "a text", "an object", "a redirect"])
+@rows("odd", ["a mark", "a text", "an object", "a redirect"])
 async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
     network = TokenNetwork()
     body = json.dumps(network.metadata).encode()
@@ -422,7 +400,7 @@ async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -
     assert (asked[-1], len(asked)) == ("as.test", 2)
 
 
-@pytest.mark.parametrize("resource", [httpx2.Response(404), httpx2.Response(503), httpx2.Response(200, json={})])
+@rows("resource", [httpx2.Response(503), httpx2.Response(200, json={})])
 async def test_a_configured_issuer_suffices(resource: httpx2.Response) -> None:
     network = TokenNetwork()
     network.metadata |= {"authorization_endpoint": None, "response_types_supported": None}
