@@ -48,6 +48,8 @@ from mcp.types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
 
 # A picture of one red pixel, and a sound of no length.
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC")
@@ -233,18 +235,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
     if not in_process:
 
         @server.tool()
-        def env(name: str) -> str | None:
-            """An environment variable of the server."""
-            record("env", name=name)
-            return os.environ.get(name)
-
-        @server.tool()
-        def cwd() -> str:
-            """The server's working directory."""
-            record("cwd")
-            return str(Path.cwd())
-
-        @server.tool()
         def die() -> str:
             """End the server's process at once."""
             record("die")
@@ -346,41 +336,32 @@ def serve_handshake_era_only(server: MCPServer[Any]) -> None:
     lowlevel.run = run  # type: ignore[method-assign]
 
 
-class HandshakeEraOnly:
-    """Answers HTTP requests of later protocol revisions as servers do that do not know them: with 400."""
+def handshake_era_only(app: Any) -> Any:
+    """Answer HTTP requests of later protocol revisions as servers do that do not know them: with 400."""
 
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        version = dict(scope.get("headers") or ()).get(b"mcp-protocol-version", b"").decode()
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
+        version = Headers(scope=scope).get("mcp-protocol-version") if scope["type"] == "http" else None
+        answer = app
         if version and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             message = f"Bad Request: Unsupported protocol version: {version}"
-            error = {"jsonrpc": "2.0", "id": "server-error", "error": {"code": -32600, "message": message}}
-            await _respond(send, 400, error)
-            return
-        await self._app(scope, receive, send)
+            error = {"code": -32600, "message": message}
+            answer = JSONResponse({"jsonrpc": "2.0", "id": "server-error", "error": error}, 400)
+        await answer(scope, receive, send)
+
+    return respond
 
 
-class TokenRequired:
-    """Answers with 401 what does not carry the bearer token."""
+def token_required(app: Any, token: str) -> Any:
+    """Answer with 401 what does not carry the bearer token."""
 
-    def __init__(self, app: Any, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
+        answer = app
+        if scope["type"] == "http" and Headers(scope=scope).get("authorization") != f"Bearer {token}":
+            challenge = {"www-authenticate": 'Bearer realm="counter", error="invalid_token"'}
+            answer = JSONResponse({"error": "invalid_token"}, 401, challenge)
+        await answer(scope, receive, send)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and dict(scope["headers"]).get(b"authorization") != self._expected:
-            challenge = (b"www-authenticate", b'Bearer realm="counter", error="invalid_token"')
-            await _respond(send, 401, {"error": "invalid_token"}, challenge)
-            return
-        await self._app(scope, receive, send)
-
-
-async def _respond(send: Any, status: int, body: dict[str, Any], *headers: tuple[bytes, bytes]) -> None:
-    start = {"type": "http.response.start", "status": status}
-    await send({**start, "headers": [(b"content-type", b"application/json"), *headers]})
-    await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+    return respond
 
 
 def listen(port: int) -> socket.socket:
@@ -437,7 +418,7 @@ def run(
         server.run("stdio")
         return
     app: Any = server.sse_app() if options.transport == "sse" else server.streamable_http_app(**http)
-    app = wrap(HandshakeEraOnly(app) if options.protocol == "legacy" else app)
+    app = wrap(handshake_era_only(app) if options.protocol == "legacy" else app)
     serve_http(app, options.port, getattr(options, "tls", ()))
 
 
@@ -473,7 +454,7 @@ def main() -> None:
         list_in_pages(server, options.page_size)
 
     def wrap(app: Any) -> Any:
-        return TokenRequired(app, options.token) if options.token else app
+        return token_required(app, options.token) if options.token else app
 
     run(server, options, wrap, json_response=options.json, stateless_http=options.stateless)
 

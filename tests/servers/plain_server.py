@@ -85,10 +85,6 @@ class Tools:
         """An environment variable of the server."""
         return os.environ.get(name)
 
-    def cwd(self) -> str:
-        """The server's working directory."""
-        return os.getcwd()
-
     def die(self) -> str:
         """End the server's process at once."""
         os._exit(3)

@@ -25,8 +25,6 @@ class _Link:
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
-    # The end of what the client sent, in case the marker is split between two chunks.
-    tail: bytes = b""
     # The client was cut off, and the server is not to notice.
     hidden: bool = False
 
@@ -186,37 +184,25 @@ class CuttingProxy:
             self._tasks.discard(task)
 
     async def _upstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
-        """From the client to the server. What is held back has been read, and so is in `sent`."""
+        """From the client to the server."""
         assert link.server is not None
-        chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        reading = asyncio.ensure_future(self._read(reader, chunks))
         try:
-            while chunk := await chunks.get():
+            while chunk := await reader.read(65536):
+                self.sent += chunk
                 await self._flowing.wait()
-                trap = self._match(link, chunk)
+                trap = self._trap if self._trap and self._trap.marker in chunk else None
                 if trap is None or trap.when == "forwarded":
                     link.server.write(chunk)
                     await link.server.drain()
                 if trap is not None:
+                    self._trap = None
                     self._cut(server_sees=False)
                     trap.sprung.set()
             await self._flowing.wait()
             if not link.hidden and not link.server.transport.is_closing():
                 link.server.write_eof()
         except OSError:
-            pass  # The server has gone.
-        finally:
-            reading.cancel()
-
-    async def _read(self, reader: asyncio.StreamReader, chunks: "asyncio.Queue[bytes]") -> None:
-        """All that the client sends, then an empty chunk."""
-        try:
-            while chunk := await reader.read(65536):
-                self.sent += chunk
-                chunks.put_nowait(chunk)
-        except OSError:
-            pass  # The client has gone.
-        chunks.put_nowait(b"")
+            pass  # The server or the client has gone.
 
     async def _downstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
         """From the server to the client, or to nobody once the client was cut off."""
@@ -231,17 +217,6 @@ class CuttingProxy:
         await self._flowing.wait()
         # After what is still to be sent.
         link.client.close()
-
-    def _match(self, link: _Link, chunk: bytes) -> Trap | None:
-        trap = self._trap
-        if trap is None:
-            return None
-        seen = link.tail + chunk
-        if trap.marker not in seen:
-            link.tail = seen[-len(trap.marker) :]
-            return None
-        self._trap = None
-        return trap
 
 
 def _bind(port: int) -> socket.socket:

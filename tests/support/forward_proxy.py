@@ -9,8 +9,7 @@ A forward proxy, as companies have them.
 import asyncio
 import base64
 import contextlib
-import threading
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
 
@@ -25,31 +24,21 @@ class ForwardProxy:
         self._expected = base64.b64encode(credentials.encode()).decode() if credentials else None
         self.requests: list[str] = []
         self.refused = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self.port = 0
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        starting = asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._server = asyncio.run_coroutine_threadsafe(starting, self._loop).result(30)
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
+        self._tasks: set[asyncio.Task[None]] = set()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(30)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
-
-    async def _stop(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(cast("asyncio.Task[None]", asyncio.current_task()))
         with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             method, target, _ = head.partition("\r\n")[0].split()
@@ -69,8 +58,9 @@ class ForwardProxy:
                         "\r\n", "\r\nConnection: close\r\n", 1
                     )
                     upstream.write(head.encode())
-                pumps = [_pump(reader, upstream), _pump(upstream_reader, writer)]
-                await asyncio.wait(map(asyncio.ensure_future, pumps), return_when=asyncio.FIRST_COMPLETED)
+                pumps = [asyncio.create_task(_pump(*way)) for way in ((reader, upstream), (upstream_reader, writer))]
+                self._tasks.update(pumps)
+                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,7 +15,7 @@ from mcp.server.mcpserver import Context, MCPServer, Resolve, Sample
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import Completion, CreateMessageResult, SamplingMessage, TextContent
 
-from tests.servers.counter_server import HandshakeEraOnly, serve_handshake_era_only
+from tests.servers.counter_server import handshake_era_only, serve_handshake_era_only
 from tests.support.reachable import AppThread
 
 
@@ -113,7 +113,7 @@ class IdentityServer(AppThread):
         if handshake:
             serve_handshake_era_only(server)
         app: Any = server.sse_app() if transport == "sse" else server.streamable_http_app()
-        app = HandshakeEraOnly(app) if handshake else app
+        app = handshake_era_only(app) if handshake else app
         self._app = app
         self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
 

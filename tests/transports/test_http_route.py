@@ -95,7 +95,7 @@ class TestCookies:
 
 class TestProxiesOfTheEnvironment:
     async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with ForwardProxy("alice:pa55") as proxy:
+        async with ForwardProxy("alice:pa55") as proxy:
             monkeypatch.setenv("HTTP_PROXY", f"http://alice:pa55@127.0.0.1:{proxy.port}")
             async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
                 assert (await post(sender, peer.url)).status_code == 200
@@ -107,7 +107,7 @@ class TestProxiesOfTheEnvironment:
     async def test_requests_with_tls_are_tunnelled(self, monkeypatch, certificate, server_context):
         trusted = ssl.create_default_context(cafile=str(certificate[0]))
         async with ScriptedPeer(accept, ssl=server_context) as peer:
-            with ForwardProxy() as proxy:
+            async with ForwardProxy() as proxy:
                 monkeypatch.setenv("all_proxy", f"http://127.0.0.1:{proxy.port}")
                 async with opened(sender := new_sender(trusted)):
                     assert (await post(sender, with_tls(peer))).status_code == 200

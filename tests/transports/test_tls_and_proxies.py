@@ -6,6 +6,7 @@
 Private authorities, client certificates, proxies and custom transports, each against a real server of that kind.
 """
 
+import asyncio
 import json
 import shutil
 import ssl
@@ -191,13 +192,13 @@ class TestClientCertificateFaults:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_all_requests_go_through_the_proxy(http_server, server_files, authority, monkeypatch, tls):
+async def test_all_requests_go_through_the_proxy(http_server, server_files, authority, monkeypatch, tls):
     server = http_server("streamable-http", *(("--tls", *server_files) if tls else ()))
     monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
-    with ForwardProxy(f"alice:{PASSWORD}") as proxy:
+    async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
         info = describe(server, tls=tls, verify=str(authority.bundle), proxy=Secret.from_env_var("PROXY_URL"))
-        assert sum_of(info) == 8
+        assert await asyncio.to_thread(sum_of, info) == 8
         requests, place = list(proxy.requests), f"127.0.0.1:{server.port}"
         assert proxy.refused == 0
     assert all(request.startswith(f"CONNECT {place}" if tls else "") for request in requests)
@@ -205,13 +206,13 @@ def test_all_requests_go_through_the_proxy(http_server, server_files, authority,
     assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
 
 
-def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: Any) -> None:
+async def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: Any) -> None:
     server = http_server()
-    with ForwardProxy(f"alice:{PASSWORD}") as proxy:
+    async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
-        said = failure(describe(server, tls=False, proxy=url))
+        said = await asyncio.to_thread(failure, describe(server, tls=False, proxy=url))
         assert "407 Proxy Authentication Required" in said
-        said += failure(describe(server, proxy=url))
+        said += await asyncio.to_thread(failure, describe(server, proxy=url))
         assert "(through the proxy 127.0.0.1)" in said
         assert proxy.requests == [] and "wr0ng" not in said
 
