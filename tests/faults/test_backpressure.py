@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.transports.refusals import retry_after
 from tests.handlers.conftest import BOTH_ERAS, servers  # noqa: F401 - a fixture
 from tests.support.background import in_thread, text
-from tests.support.kinds import KINDS, LONG, every_http_transport, every_streamable_kind, every_way, kinds
+from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
@@ -121,16 +121,28 @@ def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     assert 500 < (status.retry_in or 0) <= 600
 
 
-@every_streamable_kind
-def test_a_server_that_refuses_somebody_is_not_left_alone_but_one_that_is_too_busy_is(shared_http_server, kind):
+@kinds("2026", "sessions", "sse")
+def test_an_http_error_is_reported_with_its_status_and_only_a_server_that_fails_or_is_too_busy_is_left_alone(
+    shared_http_server, kind
+):
     url = shared_http_server(kind.transport, *kind.options).url
-    for status, circuit in ((401, "closed"), (403, "closed"), (413, "closed"), (429, "open")):
-        refusing = gateway(lambda _, status=status: httpx2.Response(status))
+    for status, reason, circuit in (
+        (401, "401 Unauthorized", "closed"),
+        (403, "403 Forbidden", "closed"),
+        (429, "429 Too Many Requests", "open"),
+        (500, "500 Internal Server Error", "open"),
+        (503, "503 Service Unavailable", "open"),
+    ):
+        refusing = gateway(lambda call, status=status: httpx2.Response(status, html="<html>" * (call % 2)))
+        may_have_run = status >= 500 or (kind.transport == "sse" and status == 429)
         info = kind.reach(url, failure_pause=LIMIT, http_transport=refusing)
         with MCPConnection(info, invocation_timeout=LONG) as connection:
-            for _ in range(5):
-                with pytest.raises(MCPInvocationError, match=f"HTTP {status} .*The tool did not run"):
+            for call in range(1, 6):
+                with pytest.raises(MCPInvocationError, match=f"HTTP {reason}") as failure:
                     connection.call_tool("echo", {"text": "x"})
+                assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
+                assert ("may have run" if may_have_run else "The tool did not run") in str(failure.value)
+                assert refusing.calls == call
             assert connection.status().circuit == circuit
 
 
@@ -143,7 +155,7 @@ def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_ref
     assert "did not run" not in str(failure.value)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "date", "seconds"),
     [
         ("7", None, 7.0),
@@ -227,24 +239,6 @@ def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
         assert running.exception(LIMIT) is None
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert server.calls() == ["sleep", "sleep-finished", "add"]
-
-
-@kinds("2026", "sessions", "sse")
-def test_an_http_error_of_a_call_is_reported_with_its_status(shared_http_server, kind):
-    url = shared_http_server(kind.transport, *kind.options).url
-    for reason in ("401 Unauthorized", "403 Forbidden", "429", "500", "503 Service Unavailable"):
-        status = int(reason[:3])
-        may_have_run = status >= 500 or (kind.transport == "sse" and status == 429)
-        refusal = httpx2.Response(status, html="" if status % 2 else "<html>The gateway is not in the mood</html>")
-        refusing = gateway({1: refusal}.get)
-        with MCPConnection(kind.reach(url, http_transport=refusing), invocation_timeout=LONG) as connection:
-            with pytest.raises(MCPInvocationError) as failure:
-                connection.call_tool("echo", {"text": "x"})
-            assert f"HTTP {reason}" in str(failure.value)
-            assert isinstance(failure.value, MCPOutcomeUnknownError) is may_have_run
-            assert ("may have run" in str(failure.value)) is may_have_run
-            assert refusing.calls == 1
-            assert text(connection.call_tool("echo", {"text": "well"})) == "well"
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])
