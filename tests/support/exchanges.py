@@ -83,22 +83,16 @@ class TestedChannel(Channel):
         exchange = self.exchange(method, params)
         return exchange, asyncio.create_task(self.request(exchange))
 
-    async def failure(self, exchange: Exchange) -> RequestError:
+    async def fail(self, **options: Any) -> tuple[Exchange, RequestError]:
         """
-        Make a request that fails, and return its error.
+        Make a request that fails, and return it with its error.
         """
+        exchange = self.exchange(**options)
         try:
             result = await self.request(exchange)
         except RequestError as error:
-            return error
+            return exchange, error
         raise AssertionError(result)
-
-    async def fail(self, **options: Any) -> tuple[Exchange, RequestError]:
-        """
-        The same for a request like the others.
-        """
-        exchange = self.exchange(**options)
-        return exchange, await self.failure(exchange)
 
 
 async def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:

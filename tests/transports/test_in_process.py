@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MC
 from haystack_integrations.tools.mcp.transports import in_process
 from tests.support.background import in_thread
 from tests.support.processes import run_to_end
+from tests.support.rows import rows
 from tests.support.scripts import SOURCE, finalized
 from tests.support.waiting import LIMIT
 
@@ -44,10 +45,9 @@ class Odd(BaseException):
 
 
 FATAL = [SystemExit(2), KeyboardInterrupt(), Odd(), BaseExceptionGroup("two", [KeyboardInterrupt()])]
-fatal = pytest.mark.parametrize("error", FATAL, ids=lambda error: type(error).__name__)
 
 
-@fatal
+@rows("error", FATAL)
 def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseException) -> None:
     server = MCPServer("quitter")
 
@@ -75,7 +75,7 @@ def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseExcept
         assert connection.call_tool("add", {"a": 1, "b": 2}).content[0].text == "3"
 
 
-@fatal
+@rows("error", FATAL)
 def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(error):
     failing = {"lifespan": True, "listing": True}
 

@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ServerRest
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports import posting
-from haystack_integrations.tools.mcp.transports.posting import CONNECT_ERRORS, BusyError, HttpSender, TooLargeError
+from haystack_integrations.tools.mcp.transports.posting import CONNECT_ERRORS, HttpSender, TooLargeError
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
@@ -256,20 +256,6 @@ class TestRest:
         assert (await post(network.sender(), exchange)).status_code == 200
         assert time.monotonic() - began >= 0.5  # the second pause is not zero either
         assert exchange.fate is Fate.SENT
-
-    async def test_it_is_not_sent_again_when_its_time_is_over_by_then(self) -> None:
-        network, exchange = Network(busy(429, "60")), Exchange(1, "tools/call")
-        rest = ServerRest()
-        sender = network.sender(rest=rest, time_left=lambda: 5.0)
-        assert (await post(sender, exchange)).status_code == 429
-        assert exchange.fate is Fate.NEW
-        assert 50 < rest.seconds <= 60
-        other = Exchange(2, "tools/call")
-        with pytest.raises(BusyError, match=r"^the server wants no requests for (5|6)\S+ s$") as raised:
-            await post(network.sender(rest=rest, time_left=lambda: 5.0), other)  # as another session knows
-        sender.settle(other, raised.value)
-        assert other.fate is Fate.REFUSED and other.answer.exception().is_final  # type: ignore[union-attr]
-        assert len(network.requests) == 1
 
     async def test_a_stream_neither_waits_nor_makes_others_wait(self) -> None:
         network, rest = Network(busy(503, "60")), ServerRest()

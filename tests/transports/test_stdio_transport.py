@@ -86,8 +86,7 @@ async def do(channel: TestedChannel, code: str) -> dict[str, Any]:
 
 
 async def failure(channel: TestedChannel, code: str) -> tuple[Fate, RequestError]:
-    exchange = channel.exchange(params={"code": code})
-    error = await channel.failure(exchange)
+    exchange, error = await channel.fail(params={"code": code})
     return exchange.fate, error
 
 
@@ -193,8 +192,7 @@ class TestFates:
         async with served() as channel:
             os.kill(pid_of(channel), 9)
             os.waitid(os.P_PID, pid_of(channel), os.WEXITED | os.WNOWAIT)
-            exchange = channel.exchange()
-            error = await channel.failure(exchange)
+            exchange, error = await channel.fail()
             assert (exchange.fate, type(error), error.reason) == (Fate.REFUSED, RefusedError, "")
 
     @on_each_loop
@@ -203,9 +201,8 @@ class TestFates:
             os.kill(pid_of(channel), 9)
             await wait_until_async(lambda: channel.has_ended, "the end")
             assert channel.peer.ends == [None]
-            exchange = channel.exchange()
-            assert isinstance(await channel.failure(exchange), RefusedError)
-            assert exchange.fate is Fate.REFUSED
+            exchange, error = await channel.fail()
+            assert (exchange.fate, type(error)) == (Fate.REFUSED, RefusedError)
             with pytest.raises(BrokenPipeError):
                 await channel.tell("note")
             channel.notify("note", {})
@@ -242,9 +239,8 @@ class TestFates:
             channel.drained = drained.append  # type: ignore[method-assign]
             _, pending = channel.start(params={"code": code})
             await wait_until_async(lambda: channel.peer.notes, "the end of its input")
-            exchange = channel.exchange()
-            assert isinstance(await channel.failure(exchange), RefusedError)
-            assert exchange.fate is Fate.REFUSED
+            exchange, error = await channel.fail()
+            assert (exchange.fate, type(error)) == (Fate.REFUSED, RefusedError)
             assert drained == ["the server process closed its input"]
             path.touch()
             assert await pending == {}

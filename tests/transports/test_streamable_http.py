@@ -8,7 +8,6 @@ Messages over Streamable HTTP to a server that is told what to write, byte by by
 
 import asyncio
 import base64
-import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -124,15 +123,8 @@ class TestWhatIsSent:
         assert len(peer.requests) == 5  # no session is ended
 
 
-def answering(*frames: dict[str, Any]) -> Callable[[HttpRequest], Awaitable[bytes]]:
-    def written(request: HttpRequest) -> bytes:
-        filled = json.loads(json.dumps(frames).replace('"$ID"', str(request.message["id"])))
-        return response("200 OK", filled[0] if len(filled) == 1 else filled)
-
-    return always(written)
-
-
-RESULT = {"jsonrpc": "2.0", "id": "$ID", "result": {"n": 1}}
+# Of the first request of a session.
+RESULT = {"jsonrpc": "2.0", "id": 0, "result": {"n": 1}}
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
 
@@ -140,20 +132,20 @@ class TestBodies:
     @rows(
         "frames",
         [
-            (RESULT,),
-            ({**RESULT, "id": "0"},),
-            (NOTE, RESULT),
-            ({**RESULT, "id": 77}, RESULT),
-            (RESULT, {**RESULT, "result": {"n": 2}}),
+            RESULT,
+            {**RESULT, "id": "0"},
+            [NOTE, RESULT],
+            [{**RESULT, "id": 77}, RESULT],
+            [RESULT, {**RESULT, "result": {"n": 2}}],
         ],
     )
     async def test_the_answer_of_a_body_or_a_batch_is_found(self, frames: Any) -> None:
-        async with ScriptedPeer(answering(*frames)) as peer, connected(peer.url) as channel:
+        async with ScriptedPeer(always(lambda _: response("200 OK", frames))) as peer, connected(peer.url) as channel:
             assert await channel.request(channel.exchange()) == {"n": 1}
 
     async def test_an_error_without_an_id_is_of_the_request_whose_body_it_is(self) -> None:
-        refusal = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}
-        async with ScriptedPeer(answering(refusal)) as peer, connected(peer.url) as channel:
+        refusal = response("200 OK", {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}})
+        async with ScriptedPeer(always(lambda _: refusal)) as peer, connected(peer.url) as channel:
             exchange, error = await channel.fail()
         assert exchange.fate is Fate.ANSWERED and isinstance(error, ProtocolError)
 
@@ -316,12 +308,15 @@ class TestStreams:
                 await channel.fail()
             assert channel.peer.drains == []
 
-    async def test_the_connection_of_a_stream_that_ends_is_used_again(self) -> None:
-        async with ScriptedPeer(always(lambda _: chunked(event(RESULT)))) as peer, connected(peer.url) as channel:
-            for _ in range(5):
-                await channel.request(channel.exchange())
-                await asyncio.sleep(0.02)
-            assert peer.connections < 5
+    async def test_the_connection_of_a_stream_that_ends_is_used_again_and_without_a_session_there_is_no_other(self):
+        async with ScriptedPeer(always(lambda request: chunked(event(result(request))))) as peer:
+            async with connected(peer.url) as channel:
+                channel.transport.start_listening()
+                for _ in range(5):
+                    await channel.request(channel.exchange())
+                    await asyncio.sleep(0.02)
+                assert peer.connections < 5
+        assert [request.method for request in peer.requests] == ["POST"] * 5
 
     async def test_a_stream_that_goes_on_after_the_answer_holds_up_nobody(self) -> None:
         async def answer(request: HttpRequest) -> bytes | None:
@@ -487,13 +482,6 @@ class TestListening:
             finally:
                 await client.aclose()
         assert order == ["stream", "connected"]
-
-    async def test_without_a_session_there_is_no_stream(self) -> None:
-        async with ScriptedPeer(always(lambda request: response("200 OK", result(request)))) as peer:
-            async with connected(peer.url) as channel:
-                channel.transport.start_listening()
-                await channel.request(channel.exchange())
-            assert [request.method for request in peer.requests] == ["POST"]
 
 
 @over_both_stacks

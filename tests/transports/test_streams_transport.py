@@ -48,15 +48,14 @@ async def test_requests_in_flight_are_lost_and_later_ones_refused_when_the_strea
         assert isinstance(await failure_of(request), LostError)
         assert exchange.fate is Fate.LOST
         assert channel.peer.ends == [None]
-        assert isinstance(await channel.failure(channel.exchange()), RefusedError)
+        assert isinstance((await channel.fail())[1], RefusedError)
 
 
 async def test_a_request_that_nobody_takes_did_not_run():
     async with channel_over(StreamsTransport(pair := Pair())) as channel:
         await pair.far[0].aclose()
-        exchange = channel.exchange()
-        assert isinstance(await channel.failure(exchange), RefusedError)
-        assert exchange.fate is Fate.REFUSED
+        exchange, error = await channel.fail()
+        assert (exchange.fate, type(error)) == (Fate.REFUSED, RefusedError)
 
 
 async def test_what_the_sdk_cannot_read_is_ignored_and_logged_once(caplog):
