@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server of revision 2026-07-28, without the MCP SDK, whose calls outlive their clients:
+A server of revision 2026-07-28 whose calls outlive their clients:
 
     python patient_server.py --transport stdio|streamable-http --calls-file PATH [--port N]
 
@@ -12,7 +12,6 @@ are tasks (SEP-2663), which are kept in a folder beside the calls file, so that 
 ends. What really runs is recorded. `bare` answers without a `resultType`.
 """
 
-import argparse
 import base64
 import json
 import os
@@ -21,9 +20,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.servers.counter_server import options_of_any_server, record_to, serve_http
 
 BURNT = f"it burnt {os.environ.get('OVEN_KEY', '')}".strip()
 
@@ -73,16 +81,9 @@ def unpack(state: str) -> dict[str, Any]:
 
 class PatientServer:
     def __init__(self, calls_file: Path) -> None:
-        self._calls_file = calls_file
+        self.record = record_to(calls_file)
         self._tasks = calls_file.parent / "tasks"
         self._tasks.mkdir(exist_ok=True)
-
-    def record(self, event: str, **details: Any) -> None:
-        descriptor = os.open(self._calls_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, f"{event} {json.dumps(details, sort_keys=True)}\n".encode())
-        finally:
-            os.close(descriptor)
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """
@@ -225,51 +226,24 @@ def serve_stdio(server: PatientServer) -> None:
             threading.Thread(target=respond, args=(message,), daemon=True).start()
 
 
-class HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    allow_reuse_port = True  # the tests keep the port
-
-
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_of_all: PatientServer
-
-    def log_message(self, *_args: Any) -> None:
-        pass
-
-    def _send(self, status: int, body: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        self._send(405)
-
-    def do_POST(self) -> None:
-        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+def application(server: PatientServer) -> Starlette:
+    async def respond(request: Request) -> Response:
+        message = await request.json()
         if "id" not in message:
-            self._send(202)
-            return
-        self._send(200, json.dumps(self.server_of_all.answer(message)).encode())
+            return Response(status_code=202)
+        return JSONResponse(await run_in_threadpool(server.answer, message))
+
+    return Starlette(routes=[Route("/mcp", respond, methods=["POST"])])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--transport", choices=["stdio", "streamable-http"], default="stdio")
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--calls-file", type=Path, required=True)
-    options = parser.parse_args()
+    options = options_of_any_server().parse_args()
     server = PatientServer(options.calls_file)
     server.record("@start", pid=os.getpid())
     if options.transport == "stdio":
         serve_stdio(server)
-        return
-    Handler.server_of_all = server
-    with HttpServer(("127.0.0.1", options.port), Handler) as http:
-        print(f"PORT {http.server_address[1]}", flush=True)
-        http.serve_forever()
+    else:
+        serve_http(application(server), options.port)
 
 
 if __name__ == "__main__":

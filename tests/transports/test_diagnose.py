@@ -327,12 +327,6 @@ class TestTLS:
         assert said.startswith(f"The TLS handshake with {place} fails (")
         assert "the server speaks plain HTTP there (use http://)" in said
 
-    async def test_a_server_that_closes_during_the_handshake_is_named(self) -> None:
-        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            said = await examine(f"https://127.0.0.1:{port}/mcp", "sse")
-        assert said.startswith(f"The TLS handshake with 127.0.0.1:{port} fails (")
-
     async def test_a_server_that_demands_a_client_certificate_is_named(self, certificate, server_context, monkeypatch):
         async def hang_up(_: HttpRequest) -> None:
             pass

@@ -69,30 +69,6 @@ async def accept(_: HttpRequest) -> bytes:
     return response("200 OK", {})
 
 
-class TestCookies:
-    async def test_a_load_balancer_gets_its_cookies_back_within_the_session(self) -> None:
-        async def answer(request: HttpRequest) -> bytes:
-            number = len(peer.requests)
-            second = b"Set-Cookie: zone=b; Path=/; HttpOnly\r\n" if number == 1 else b""
-            cookie = b"Set-Cookie: node=%d; Path=/\r\n" % number if number < 3 else b""
-            return response("200 OK", {}).replace(b"\r\n\r\n", b"\r\n" + cookie + second + b"\r\n", 1)
-
-        async with ScriptedPeer(answer) as peer:
-            async with opened(sender := new_sender()):
-                for _ in range(4):
-                    await post(sender, peer.url)
-            async with opened(other := new_sender()):
-                await post(other, peer.url)
-        sent = [request.headers.get("cookie") for request in peer.requests]
-        assert [sorted(each.split("; ")) if each else [] for each in sent] == [
-            [],
-            ["node=1", "zone=b"],
-            ["node=2", "zone=b"],
-            ["node=2", "zone=b"],
-            [],
-        ]
-
-
 class TestProxiesOfTheEnvironment:
     async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with ForwardProxy("alice:pa55") as proxy:
@@ -201,15 +177,6 @@ class TestFailures:
         async with ScriptedPeer(answer) as peer:
             assert await fail(peer.url, read=0.2) == "ReadTimeout, LOST"
             assert await fail(peer.url.replace("mcp", "begin"), read=0.2) == "ReadTimeout, LOST"
-
-    async def test_a_server_that_takes_no_large_body(self) -> None:
-        async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.transport.abort()
-
-        async with await asyncio.start_server(abort, "127.0.0.1", 0, limit=1024) as server:
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
-            assert await fail(url, b"x" * 20_000_000) in ("WriteError, LOST", "ReadError, LOST")
 
 
 class TestConnections:

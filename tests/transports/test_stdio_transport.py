@@ -7,6 +7,7 @@ What becomes of requests to a server process, at every point where it can break.
 """
 
 import asyncio
+import errno
 import os
 import sys
 import time
@@ -378,6 +379,21 @@ open({str(tmp_path / "ended")!r}, "w").close()
             assert await do(channel, code) == {}
         assert (tmp_path / "ended").exists()
         assert await process_of(channel).exit_code() == 0
+
+    @on_each_loop
+    async def test_one_whose_pipes_cannot_be_watched_leaves_nothing(self, monkeypatch):
+        def fail(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        before = descriptors()
+        process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "set_blocking", fail)
+            with pytest.raises(OSError, match="Too many open files"):
+                process.start()
+        assert descriptors() <= before
+        # That its child ends, too, is seen at the end of the run.
+        await wait_until_async(lambda: not is_alive(process._process.pid), "its end")
 
 
 def descriptors() -> set[str]:
