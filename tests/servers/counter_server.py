@@ -80,6 +80,36 @@ class Weather(TypedDict):
     conditions: list[str]
 
 
+def _text(text: str) -> TextContent:
+    return TextContent(type="text", text=text)
+
+
+NOTE = TextResourceContents(uri="memo://note", text="a note", mime_type="text/plain")
+PDF = base64.b64encode(b"%PDF-1.4\n%%EOF\n").decode()
+REPORT = BlobResourceContents(uri="file:///report.pdf", blob=PDF, mime_type="application/pdf")
+PICTURE = Image(data=PNG, format="png").to_image_content()
+# Tools without arguments: what they are, and their content and structured content.
+CONSTANT: dict[str, tuple[str, list[Any], dict[str, Any] | None]] = {
+    "image": ("A picture of one red pixel.", [PICTURE], None),
+    "audio": ("A sound of no length.", [Audio(data=WAV, format="wav").to_audio_content()], None),
+    "resource": ("An embedded text.", [EmbeddedResource(type="resource", resource=NOTE)], None),
+    "blob": ("An embedded file.", [EmbeddedResource(type="resource", resource=REPORT)], None),
+    "mixed": ("A text, a picture, and a text.", [_text("before"), PICTURE, _text("after")], None),
+    "structured_only": ("A structured result without any content.", [], {"answer": 42}),
+    "json_text": ("A JSON object as text, without structured content.", [_text('{"answer": 42}')], None),
+    "nothing": ("An empty result.", [], None),
+}
+
+
+def _returning(name: str, result: CallToolResult, record: Record) -> Callable[[], CallToolResult]:
+    def tool() -> CallToolResult:
+        record(name)
+        return result
+
+    tool.__name__ = name
+    return tool
+
+
 def build_server(record: Record, *, name: str = "counter", in_process: bool = False) -> MCPServer[Any]:
     """
     A server with every kind of tool the tests need.
@@ -139,59 +169,15 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
         record("refuse", message=message)
         raise MCPError(-32050, f"refused: {message}", {"quoted": message})
 
-    @server.tool()
-    def image() -> Image:
-        """A picture of one red pixel."""
-        record("image")
-        return Image(data=PNG, format="png")
-
-    @server.tool()
-    def audio() -> Audio:
-        """A sound of no length."""
-        record("audio")
-        return Audio(data=WAV, format="wav")
-
-    @server.tool()
-    def resource() -> EmbeddedResource:
-        """An embedded text."""
-        record("resource")
-        contents = TextResourceContents(uri="memo://note", text="a note", mime_type="text/plain")
-        return EmbeddedResource(type="resource", resource=contents)
-
-    @server.tool()
-    def blob() -> EmbeddedResource:
-        """An embedded file."""
-        record("blob")
-        data = base64.b64encode(b"%PDF-1.4\n%%EOF\n").decode()
-        contents = BlobResourceContents(uri="file:///report.pdf", blob=data, mime_type="application/pdf")
-        return EmbeddedResource(type="resource", resource=contents)
-
-    @server.tool()
-    def mixed() -> CallToolResult:
-        """A text, a picture, and a text."""
-        record("mixed")
-        picture = Image(data=PNG, format="png").to_image_content()
-        return CallToolResult(
-            content=[TextContent(type="text", text="before"), picture, TextContent(type="text", text="after")]
-        )
+    for tool_name, (description, content, structured_content) in CONSTANT.items():
+        result = CallToolResult(content=content, structured_content=structured_content)
+        server.add_tool(_returning(tool_name, result, record), description=description)
 
     @server.tool()
     def structured(city: str = "Berlin") -> Weather:
         """The weather, with an output schema."""
         record("structured", city=city)
         return Weather(city=city, temperature=21.5, conditions=["sunny", "windy"])
-
-    @server.tool()
-    def structured_only() -> CallToolResult:
-        """A structured result without any content."""
-        record("structured_only")
-        return CallToolResult(content=[], structured_content={"answer": 42})
-
-    @server.tool()
-    def json_text() -> CallToolResult:
-        """A JSON object as text, without structured content."""
-        record("json_text")
-        return CallToolResult(content=[TextContent(type="text", text='{"answer": 42}')])
 
     @server.tool()
     def secret_echo(text: str, token: str, refuse: bool = False) -> str:
@@ -201,12 +187,6 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
             message = "the token was refused"
             raise ToolError(message)
         return f"{text} (with a token of {len(token)} characters)"
-
-    @server.tool()
-    def nothing() -> CallToolResult:
-        """An empty result."""
-        record("nothing")
-        return CallToolResult(content=[])
 
     @server.tool()
     def big(size: int) -> CallToolResult:

@@ -333,19 +333,6 @@ class HttpServer(_Recorded):
         if self._process is not None:
             end(self._process)
 
-    def stop(self) -> None:
-        """
-        Ask the process to end (SIGTERM), and wait until it has.
-        """
-        if self.running:
-            assert self._process is not None
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                pass
-        self.kill()
-
     def restart(self) -> None:
         """
         End the process if it runs, and start a new one on the same port.
