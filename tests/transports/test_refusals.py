@@ -8,7 +8,6 @@ Each case is an HTTP error response as servers send it, and what it says about t
 from typing import Any
 
 import httpx2
-import pytest
 
 from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.refusals import (
@@ -140,17 +139,14 @@ class TestStreamableHttp:
         if session is LOST:
             assert exchange.fate is Fate.REFUSED
 
-    @pytest.mark.parametrize("status", [400, 403, 500])
-    @pytest.mark.parametrize("method", ["notifications/initialized", "ping", "logging/setLevel", "unknown/method"])
-    async def test_the_refusal_of_what_servers_need_not_know_is_not_about_the_session(self, method, status):
-        session, _ = judged(answer(status, "the session does not want that"), method=method)
-        assert session is ALIVE
-
-    async def test_a_refusal_that_asks_for_authorization_is_not_about_the_session(self) -> None:
-        session, _ = judged(httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"}))
-        assert session is ALIVE
-
-    @rows("status", [400, 401, 404, 500])
-    async def test_without_a_session_id_no_response_is_about_a_session(self, status: int) -> None:
-        session, _ = judged(answer(status, "Session not found"), session=False)
-        assert session is ALIVE
+    @rows("status", [400, 401, 403, 404, 500])
+    async def test_not_every_refusal_is_about_the_session(self, status: int) -> None:
+        # That of what servers need not know,
+        for method in ("notifications/initialized", "ping", "logging/setLevel", "unknown/method"):
+            if status != 404:
+                assert judged(answer(status, "the session does not want that"), method=method)[0] is ALIVE
+        # where there is no session,
+        assert judged(answer(status, "Session not found"), session=False)[0] is ALIVE
+        # and one that asks for authorization.
+        challenge = httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"})
+        assert judged(challenge)[0] is ALIVE
