@@ -30,6 +30,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, StreamableHttpServerInfo, preload
 from haystack_integrations.tools.mcp.durable import RunJournal
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPRunElsewhereError, MCPRunError
+from tests.support.prepared import ForkServer, prepared_python
 
 LEASE = 0.5
 # How a worker ends.
@@ -37,6 +38,8 @@ DONE, IN_DOUBT, ELSEWHERE, LOST, FAILED = 0, 10, 11, 12, 13
 # The calls of each step of the agent: one, two, and four at once, two of them alike.
 STEPS = [[1], [2, 3], [4, 5, 5, 6]]
 LIMIT = 120
+# The servers of tests are forked.
+PYTHON = prepared_python() if ForkServer.runs() else sys.executable
 
 
 @component
@@ -67,7 +70,7 @@ class Setting:
     def info(self) -> Any:
         if self.url is not None:
             return StreamableHttpServerInfo(self.url)
-        return StdioServerInfo(sys.executable, ["-m", "tests.durable.bank", self.books, str(self.pause)])
+        return StdioServerInfo(PYTHON, ["-m", "tests.durable.bank", self.books, str(self.pause)])
 
 
 def work(setting: Setting, run: str, *, is_async: bool) -> int:
@@ -220,7 +223,7 @@ def run_in(folder: Path, kills: int, transport: str, database: str | None = None
     books, pause, server = folder / "books.txt", 0.05, None
     url = None
     if transport == "http":
-        command = [sys.executable, "-m", "tests.durable.bank", str(books), str(pause), "http"]
+        command = [PYTHON, "-m", "tests.durable.bank", str(books), str(pause), "http"]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert server.stdout is not None
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/mcp"

@@ -79,7 +79,12 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     # The programs are forked, because each start of an interpreter with the package takes two seconds.
     programs = tmp_path / "bin"
     programs.mkdir()
-    modules = {"python": "", "uvicorn": "-m uvicorn", "mcp-haystack": "-m haystack_integrations.tools.mcp.cli"}
+    modules = {
+        "python": "",
+        "uvicorn": "-m uvicorn",
+        "gunicorn": "-m gunicorn",
+        "mcp-haystack": "-m haystack_integrations.tools.mcp.cli",
+    }
     for program, module in modules.items():
         (programs / program).write_text(f'#!/bin/sh\nexec "{prepared_python(forks=True)}" {module} "$@"\n')
         (programs / program).chmod(0o755)

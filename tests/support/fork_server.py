@@ -22,19 +22,22 @@ import struct
 import sys
 
 _LENGTH = struct.Struct("!Q")
+# How many descriptors a program may inherit, at most.
+_DESCRIPTORS = 64
 
 # What the package and its tests import only when they start something.
 _IMPORTED_LATE = [
+    "fastmcp.cli",
     "fastmcp.server.auth.providers.jwt",
     "fastmcp.server.http",
     "fastmcp.server.middleware.dereference",
     "fastmcp.server.sessions",
+    "fastmcp_tasks",
     "griffe",
     "haystack.components.agents",
-    "haystack.components.generators.chat",
+    "haystack.components.generators.chat.openai",
     "mcp.server.mcpserver",
     "mcp.server.runner",
-    # Its processes are not forked: they inherit more than stdin, stdout and stderr.
     "multiprocessing.spawn",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
@@ -47,7 +50,7 @@ _PACKAGES = ["haystack_integrations.tools.mcp", "haystack_integrations.component
 def ask(
     path: str,
     arguments: list[str],
-    descriptors: list[int],
+    descriptors: dict[int, int],
     *,
     cwd: str,
     env: dict[str, str],
@@ -59,19 +62,20 @@ def ask(
 
     :param path: The socket of the server.
     :param arguments: A script, `-m` and a module, or `-c` and code, each after options and before arguments.
-    :param descriptors: Its stdin, stdout and stderr.
+    :param descriptors: What it inherits, stdin, stdout and stderr among it, by the number that it has there.
     :param cwd: Its folder.
     :param env: All its variables.
     :param finalize: Whether it ends as an interpreter does; otherwise its memory is not cleared up, which takes longer
         than most of the programs.
-    :param python: What its `sys.executable` is, if not the real one.
+    :param python: What its `sys.executable` is, if not the real one; `multiprocessing` starts it, too.
     :returns: A connection on which there will be two lines, its pid, and at its end its status as in `os.waitpid`.
     """
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
     request = {"arguments": arguments, "cwd": cwd, "env": env, "finalize": finalize, "python": python}
+    request["descriptors"] = list(descriptors)
     content = json.dumps(request, ensure_ascii=True).encode()
-    socket.send_fds(connection, [_LENGTH.pack(len(content))], descriptors)
+    socket.send_fds(connection, [_LENGTH.pack(len(content))], list(descriptors.values()))
     connection.sendall(content)
     return connection
 
@@ -80,10 +84,12 @@ def run(path: str, arguments: list[str], python: str | None = None) -> None:
     """
     Be `python ARGUMENTS...` for whoever has started this process: have it forked, and end as it does.
     """
-    connection = ask(path, arguments, [0, 1, 2], cwd=os.getcwd(), env=dict(os.environ), python=python)
+    inherited = [number for number in range(_DESCRIPTORS) if _is_open(number)]
+    own = dict(zip(inherited, inherited, strict=True))
+    connection = ask(path, arguments, own, cwd=os.getcwd(), env=dict(os.environ), python=python)
     # The pipes are those of the other process now, and end with it.
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(3):
+    for descriptor in inherited:
         os.dup2(nowhere, descriptor)
     with connection.makefile() as lines:
         pid = int(lines.readline())
@@ -95,6 +101,14 @@ def run(path: str, arguments: list[str], python: str | None = None) -> None:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _serve(listener: socket.socket) -> None:
@@ -141,7 +155,7 @@ def _serve(listener: socket.socket) -> None:
 
 
 def _received(connection: socket.socket) -> "tuple[dict[str, object], list[int]]":
-    header, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, 3)
+    header, descriptors, _, _ = socket.recv_fds(connection, _LENGTH.size, _DESCRIPTORS)
     with connection.makefile("rb") as stream:
         return json.loads(stream.read(*_LENGTH.unpack(header))), descriptors
 
@@ -214,7 +228,11 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored under nohup
-    for number, descriptor in enumerate(descriptors):
+    # First away from the numbers that they are to have.
+    moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 2 * _DESCRIPTORS) for descriptor in descriptors]
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for number, descriptor in zip(request["descriptors"], moved, strict=True):
         os.dup2(descriptor, number)
         os.close(descriptor)
     if os.isatty(0):
@@ -224,7 +242,8 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     os.environ.update(request["env"])
     if request["python"]:
         sys.executable = request["python"]
-        # It has been imported before.
+        # These have been imported before.
+        sys.modules["multiprocessing.spawn"].set_executable(sys.executable)
         sys.modules["haystack_integrations.tools.mcp.transports.shorthand"]._INTERPRETERS[".py"] = sys.executable
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
         import coverage
@@ -270,8 +289,8 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
 
     rest = list(arguments)
     unbuffered = os.isatty(1)
-    if rest[0] == "-u":
-        unbuffered = bool(rest.pop(0))
+    while rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
+        unbuffered |= rest.pop(0) == "-u"
     # Those of before know whether others than these are files and terminals.
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.__stdout__ = _writer(1, "strict", line_buffering=unbuffered)

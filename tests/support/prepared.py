@@ -141,7 +141,8 @@ class PreparedProcess(subprocess.Popen[Any]):
         def _execute_child(self, *settings: Any) -> None:
             # The command, its folder and variables, and the ends of the pipes.
             args, _, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *_ = settings
-            own = [number if number >= 0 else default for default, number in enumerate((p2cread, c2pwrite, errwrite))]
+            ends = enumerate((p2cread, c2pwrite, errwrite))
+            own = {number: end if end >= 0 else number for number, end in ends}
             try:
                 self._connection = fork_server.ask(
                     os.environ[_VARIABLE],

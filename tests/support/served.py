@@ -54,6 +54,7 @@ class ServedProcess:
     def __init__(self, script: Path, options: dict[str, Any], **environment: str) -> None:
         self.process = PreparedProcess(
             [sys.executable, str(script), json.dumps(options)],
+            forks=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
