@@ -95,53 +95,39 @@ def issuer_of(url: str) -> str:
     return str(metadata["authorization_servers"][0])
 
 
+# How a client gets its tokens in these scenarios; in the others somebody logs in, with a client that is not registered.
+GRANTS = {
+    "auth/client-credentials-basic": "client_credentials",
+    "auth/client-credentials-jwt": "client_credentials",
+    "auth/enterprise-managed-authorization": "id_jag",
+    "auth/wif-jwt-bearer": "jwt_bearer",
+    "auth/pre-registration": "authorization_code",
+}
+# What the suite calls the secrets of `OAuthConfig`.
+SECRETS = {
+    "client_secret": "client_secret",
+    "private_key": "private_key_pem",
+    "id_token": "idp_id_token",
+    "assertion_provider": "valid_jwt",
+}
+
+
 def oauth_config(scenario: str, url: str) -> OAuthConfig | None:
     """
     Configure OAuth for a scenario, which has given the credentials of its client to the environment.
     """
     if not scenario.startswith("auth/"):
         return None
-    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-
-    def secret(name: str) -> Secret:
-        return Secret.from_token(context[name])
-
-    if scenario == "auth/client-credentials-basic":
-        return OAuthConfig(client_id=context["client_id"], client_secret=secret("client_secret"), issuer=issuer_of(url))
-    if scenario == "auth/client-credentials-jwt":
-        return OAuthConfig(
-            client_id=context["client_id"],
-            private_key=secret("private_key_pem"),
-            signing_algorithm=context["signing_algorithm"],
-            issuer=issuer_of(url),
-        )
-    if scenario == "auth/enterprise-managed-authorization":
-        return OAuthConfig(
-            grant_type="id_jag",
-            client_id=context["client_id"],
-            client_secret=secret("client_secret"),
-            issuer=issuer_of(url),
-            id_token=secret("idp_id_token"),
-            idp_client_id=context["idp_client_id"],
-            idp_token_endpoint=context["idp_token_endpoint"],
-        )
-    if scenario == "auth/wif-jwt-bearer":
-        return OAuthConfig(
-            grant_type="jwt_bearer", client_id=context["client_id"], assertion_provider=secret("valid_jwt")
-        )
-    if scenario == "auth/pre-registration":
-        return OAuthConfig(
-            grant_type="authorization_code",
-            client_id=context["client_id"],
-            client_secret=secret("client_secret"),
-            issuer=context["issuer"],
-            redirect_handler=browse,
-        )
-    return OAuthConfig(
-        redirect_handler=browse,
-        client_metadata_url="https://conformance-test.local/client-metadata.json",
-        dpop=scenario.startswith("auth/dpop"),
-    )
+    if scenario not in GRANTS:
+        page = "https://conformance-test.local/client-metadata.json"
+        return OAuthConfig(redirect_handler=browse, client_metadata_url=page, dpop=scenario.startswith("auth/dpop"))
+    context = json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])
+    plain = ("client_id", "signing_algorithm", "idp_client_id", "idp_token_endpoint")
+    config = {name: context[name] for name in plain if name in context}
+    config |= {name: Secret.from_token(context[given]) for name, given in SECRETS.items() if given in context}
+    if GRANTS[scenario] == "authorization_code":
+        config["redirect_handler"] = browse
+    return OAuthConfig(grant_type=GRANTS[scenario], issuer=context.get("issuer") or issuer_of(url), **config)
 
 
 def main() -> None:

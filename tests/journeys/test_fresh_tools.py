@@ -78,53 +78,39 @@ def results(result: dict[str, Any]) -> list[str]:
     return [each.result for each in results_of(result)]
 
 
-@needs_spawn
-@in_both_ways
-def test_a_new_list_is_seen_by_the_next_run_and_not_by_the_one_under_way(server, is_async):
+@pytest.fixture
+def toolset(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
-        first = Pausing([call("write", text="1"), call("write", text="2"), call("extra", text="3"), say("done")], 2)
-        tools = [toolset] if is_async else toolset
-        agent = Agent(chat_generator=first, tools=tools)
-        running = in_thread(run, agent, is_async=is_async)
-        assert first.asked.wait(LIMIT)
-
-        toolset["offer"].invoke(name="extra")
-        wait_until(lambda: toolset._fetched is not None, "the tools are listed again")
-        second = ScriptedChatGenerator([call("extra", text="hello"), say("done")])
-        other = run(Agent(chat_generator=second, tools=tools), is_async=is_async)
-        assert second.turns[0].tool_names == ["extra", *OWN]
-        assert results(other) == ["extra: hello"]
-
-        first.go_on.set()
-        *written, unknown = results(running.result(LIMIT))
-        assert first.shown == [OWN] * 4
-        assert written == ["written", "written"]
-        # A tool that the run does not have is an error that the model sees.
-        assert "extra" in unknown
-        assert "extra: 3" not in unknown
+        yield toolset
 
 
 @needs_spawn
 @in_both_ways
-def test_a_tool_that_changes_is_shown_as_it_was_until_the_run_ends(server, is_async):
-    with MCPToolset(InProcessServerInfo(server)) as toolset:
-        toolset["offer"].invoke(name="extra", description="Old.")
-        toolset.refresh()
-        held = toolset["extra"]
-        generator = Pausing([call("extra", text="1"), call("extra", text="2"), say("done")], 1)
-        agent = Agent(chat_generator=generator, tools=toolset)
-        running = in_thread(run, agent, is_async=is_async)
-        assert generator.asked.wait(LIMIT)
+def test_a_run_goes_on_with_the_tools_that_it_began_with_and_the_next_one_sees_the_new_list(toolset, is_async):
+    toolset["offer"].invoke(name="changed", description="Old.")
+    toolset.refresh()
+    held = toolset["changed"]
+    first = Pausing([call("changed", text="1"), call("changed", text="2"), call("extra", text="3"), say("done")], 2)
+    running = in_thread(run, Agent(chat_generator=first, tools=[toolset] if is_async else toolset), is_async=is_async)
+    assert first.asked.wait(LIMIT)
 
-        toolset["offer"].invoke(name="extra", description="New.")
-        wait_until(lambda: toolset.warm_up() or held.description == "New.", "the toolset has the new description")
-        assert toolset["extra"] is held
+    toolset["offer"].invoke(name="changed", description="New.")
+    toolset["offer"].invoke(name="extra")
+    wait_until(lambda: toolset.warm_up() or "extra" in toolset, "the tools are listed again")
+    assert (toolset["changed"] is held, held.description) == (True, "New.")
+    second = ScriptedChatGenerator([call("extra", text="hello"), say("done")])
+    other = run(Agent(chat_generator=second, tools=toolset), is_async=is_async)
+    assert second.turns[0].tool_names == ["changed", "extra", *OWN]
+    assert results(other) == ["extra: hello"]
 
-        generator.go_on.set()
-        assert results(running.result(LIMIT)) == ["extra: 1", "extra: 2"]
-        shown = [spec["description"] for turn in generator.turns for spec in turn.tool_specs]
-        assert "Old." in shown
-        assert "New." not in shown
+    first.go_on.set()
+    *called, unknown = results(running.result(LIMIT))
+    assert first.shown == [["changed", *OWN]] * 4
+    assert {turn.tool_specs[0]["description"] for turn in first.turns} == {"Old."}
+    assert called == ["changed: 1", "changed: 2"]
+    # A tool that the run does not have is an error that the model sees.
+    assert "extra" in unknown
+    assert "extra: 3" not in unknown
 
 
 @in_both_ways

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from haystack import Pipeline
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import FromState, InProcessServerInfo, MCPToolCall, MCPToolset
 from tests.support.executors import results_of, run
@@ -34,49 +33,28 @@ async def refuse_echo(wrapped: MCPToolCall, call_next: Any) -> Any:
     return await call_next(wrapped)
 
 
-@pytest.fixture(params=[False, True], ids=["run", "run_async"])
-def is_async(request: pytest.FixtureRequest) -> bool:
-    seen.clear()
-    return bool(request.param)
-
-
-def toolset_with(*interceptors: Any, **parameters: Any) -> MCPToolset:
-    info = InProcessServerInfo("tests.servers.inprocess:server")
-    return MCPToolset(info, tool_names=["add", "echo"], interceptors=list(interceptors), **parameters)
-
-
-def agent_of(tools: MCPToolset, *replies: ChatMessage, **parameters: Any) -> Agent:
-    return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **parameters)
-
-
-def run_of(agent: Agent, **given: Any) -> list[Any]:
-    return [(each.result, each.error) for each in results_of(run(agent, **given))]
-
-
+@pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 def test_a_stored_agent_goes_through_them_and_the_model_learns_why_a_call_is_refused(is_async: bool) -> None:
+    seen.clear()
+    toolset = MCPToolset(
+        InProcessServerInfo("tests.servers.inprocess:server"),
+        tool_names=["add", "echo"],
+        tool_overrides={"echo": {"bound_arguments": {"text": FromState("password")}}},
+        interceptors=[note, f"{HERE}:refuse_echo"],
+    )
+    generator = ScriptedChatGenerator([call("add", a=1, b=2), call("echo"), say("done")])
     pipeline = Pipeline()
-    toolset = toolset_with(note, f"{HERE}:refuse_echo")
-    pipeline.add_component("agent", agent_of(toolset, call("add", a=1, b=2), call("echo", text="x"), say("done")))
+    agent = Agent(chat_generator=generator, tools=toolset, state_schema={"password": {"type": str}})
+    pipeline.add_component("agent", agent)
     stored = pipeline.dumps()
     assert f"- {HERE}.note" in stored
     loaded = Pipeline.loads(stored)
     assert loaded.dumps() == stored
     agent = loaded.get_component("agent")
-    added, (refused, is_error) = run_of(agent, is_async=is_async)
+    added, refused = results_of(run(agent, is_async=is_async, password="open-sesame"))
     agent.tools.close()
-    assert added == ("3", False)
-    assert is_error
-    assert f"the interceptor '{HERE}:refuse_echo' raised PermissionError: nobody may say x" in refused
+    assert (added.result, added.error, refused.error) == ("3", False, True)
+    # What an interceptor quotes of the state is redacted for the model.
+    said = f"the interceptor '{HERE}:refuse_echo' raised PermissionError: nobody may say"
+    assert (said in refused.result, "open-sesame" in refused.result) == (True, False)
     assert seen == ["add", "echo"]
-
-
-def test_what_they_quote_of_the_state_is_redacted_for_the_model(is_async: bool) -> None:
-    toolset = toolset_with(
-        note, refuse_echo, tool_overrides={"echo": {"bound_arguments": {"text": FromState("password")}}}
-    )
-    agent = agent_of(toolset, call("echo"), say("done"), state_schema={"password": {"type": str}})
-    [(refused, is_error)] = run_of(agent, is_async=is_async, password="open-sesame")
-    toolset.close()
-    assert is_error
-    assert "nobody may say" in refused
-    assert "open-sesame" not in refused

@@ -17,7 +17,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import MCPToolset, StreamableHttpServerInfo, mcp_request_context
-from tests.support.executors import HAS_TOOL_INVOKER
+from tests.support.executors import HAS_TOOL_INVOKER, results_of
 from tests.support.identity_server import IdentityServer
 from tests.support.scripted_chat import call, say
 
@@ -57,38 +57,26 @@ def toolset(server: IdentityServer) -> Iterator[MCPToolset]:
     toolset.close()
 
 
-def identity(number: int) -> Any:
-    name = f"user{number}"
-    return mcp_request_context(user=name, token=f"{name}-token", headers={"X-Tenant": name}, meta={"marker": name})
-
-
-def question(number: int) -> list[ChatMessage]:
-    return [ChatMessage.from_user(f"user{number}")]
-
-
-def assert_not_crossed(server: IdentityServer, answers: list[list[ChatMessage]], steps: int) -> None:
-    for number, messages in enumerate(answers):
-        name = f"user{number}"
-        results = [json.loads(each.result) for message in messages for each in message.tool_call_results]
-        assert len(results) == steps
-        for result in results:
-            assert result["name"] == result["tenant"] == result["marker"] == name
-            assert result["token"] == f"Bearer {name}-token"
-            assert result["opener"] in (None, f"Bearer {name}-token")
-    assert server.anonymous == 0
-
-
 def test_concurrent_runs_of_an_agent_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
     agent = Agent(chat_generator=Caller(), tools=toolset)
     if not HAS_TOOL_INVOKER:  # Haystack 2 has four threads for the tools of an Agent
         server.gathering = USERS
 
-    async def run(number: int) -> list[ChatMessage]:
-        with identity(number):
-            return (await agent.run_async(messages=question(number)))["messages"]
+    async def run(name: str) -> list[Any]:
+        context = {"token": f"{name}-token", "headers": {"X-Tenant": name}, "meta": {"marker": name}}
+        with mcp_request_context(user=name, **context):
+            result = await agent.run_async(messages=[ChatMessage.from_user(name)])
+        return [json.loads(each.result) for each in results_of(result)]
 
-    async def run_all() -> list[list[ChatMessage]]:
+    async def run_all() -> list[list[Any]]:
         toolset.warm_up()
-        return await asyncio.gather(*map(run, range(USERS)))
+        return await asyncio.gather(*map(run, names))
 
-    assert_not_crossed(server, asyncio.run(run_all()), STEPS)
+    names = [f"user{number}" for number in range(USERS)]
+    for name, results in zip(names, asyncio.run(run_all()), strict=True):
+        assert len(results) == STEPS
+        for result in results:
+            assert result["name"] == result["tenant"] == result["marker"] == name
+            assert result["token"] == f"Bearer {name}-token"
+            assert result["opener"] in (None, f"Bearer {name}-token")
+    assert server.anonymous == 0

@@ -7,7 +7,6 @@ The tools of servers that nobody here wrote, each started for real.
 """
 
 import json
-import queue
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.convert.content import model_content, model_text, prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from tests.support.executors import results_of
-from tests.support.processes import HttpServer, StdioServer
+from tests.support.processes import StdioServer
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until
 
@@ -80,15 +79,6 @@ class TestEverythingServer:
             assert tools.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
             assert tools.list_skills() == []
 
-    def test_it_tells_of_changes_of_a_resource_that_was_subscribed_to(self, everything_stdio: StdioServer) -> None:
-        updates: queue.Queue[str] = queue.Queue()
-        with toolset(everything_stdio.info()) as tools:
-            resource = tools.list_resources()[0]
-            unsubscribe = tools.subscribe_resource(resource, updates.put)
-            tools["toggle-subscriber-updates"].invoke()
-            assert updates.get(timeout=START) == resource.uri
-            unsubscribe()
-
     def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
         messages: list[Any] = []
         urls: list[str] = []
@@ -116,23 +106,6 @@ class TestEverythingServer:
             tools["toggle-simulated-logging"].invoke()
             wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
-    def test_it_asks_again_for_roots_that_have_changed(self, everything_stdio: StdioServer) -> None:
-        roots = ["/srv/documents"]
-        with toolset(everything_stdio.info(), handlers=MCPHandlers(roots=lambda: roots)) as tools:
-            listed = tools["get-roots-list"]
-            assert "/srv/documents" in model_text(listed.invoke())
-            roots[0] = "/srv/pictures"
-            assert "/srv/documents" in model_text(listed.invoke())  # it remembers them
-            assert tools.connection.notify_roots_changed()
-            wait_until(lambda: "/srv/pictures" in model_text(listed.invoke()), "it asked again")
-
-    def test_it_recovers_when_its_http_server_is_restarted(self, everything_http: HttpServer) -> None:
-        info = StreamableHttpServerInfo(url=everything_http.url, base_delay=0.1)
-        with toolset(info, tool_names=["echo"]) as tools:
-            assert model_text(tools[0].invoke(message="before")) == "Echo: before"
-            everything_http.restart()
-            assert model_text(tools[0].invoke(message="after")) == "Echo: after"
-
 
 class TestTimeServer:
     @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
@@ -142,20 +115,6 @@ class TestTimeServer:
             answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
             assert answer["timezone"] == "America/New_York"
             assert "datetime" in answer
-
-    def test_the_documented_state_mapping_works(self, time_server: StdioServer) -> None:
-        tool = MCPTool(
-            "get_current_time",
-            time_server.info(),
-            connection_timeout=START,
-            inputs_from_state={"home_city": "timezone"},
-            outputs_to_state={"local_time": {"source": "datetime"}},
-        )
-        with tool:
-            assert "timezone" not in tool.parameters["properties"]
-            result = tool.invoke(timezone="Europe/Berlin")
-            assert isinstance(result, dict)
-            assert "T" in result["datetime"]
 
 
 class TestGitServer:

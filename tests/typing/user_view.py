@@ -5,13 +5,14 @@
 # pyright: strict
 
 """
-What a type checker sees of the package from outside: a user's script with every public name.
+What a type checker sees of the package from outside: a user's script with what checkers may see differently, such as
+decorated classes, functions that may be asynchronous or not, and results of several types.
 
 `make types` checks this file with mypy and pyright, both strict, on both Haystack majors; nothing runs it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, assert_type
@@ -83,13 +84,9 @@ from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionS
 from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.errors import (
-    MCPBudgetExceededError,
     MCPCallPendingError,
-    MCPDriftError,
-    MCPSkillError,
-    MCPToolFailedError,
 )
-from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later, decline
+from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
@@ -113,64 +110,35 @@ from haystack_integrations.tools.mcp.registry import (
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from haystack_integrations.tools.mcp.serving import (
     BearerToken,
-    ClientConfirmationStrategy,
     HaystackProvider,
     ServeOptions,
     create_mcp_server,
     http_app,
     run_server,
 )
-from haystack_integrations.tools.mcp.skill_store import MCPSkill, MCPSkillStore
-from haystack_integrations.tools.mcp.transports.in_process import InProcessClient
+from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
 
 assert_type(package.__version__, str)
 
 
 def servers() -> list[MCPServerInfo]:
     stdio = StdioServerInfo("uvx", ["mcp-server-time"], env={"TZ": "UTC", "KEY": Secret.from_env_var("KEY")})
-    assert_type(stdio, StdioServerInfo)
     assert_type(stdio.command, str | Secret)
-    assert_type(stdio.args, Sequence[str | Secret] | None)
-    http = StreamableHttpServerInfo("http://127.0.0.1:8000/mcp", token=Secret.from_token("t"), max_retries=1)
     assert_type(StdioServerInfo.from_dict({}), StdioServerInfo)
-    in_process = InProcessServerInfo(MCPServer("calculator"))
-    template = SecretTemplate("Bearer ${KEY}")
-    assert_type(template.resolve_value(), str)
-    sse = SSEServerInfo("http://127.0.0.1:8001/sse", headers={"Authorization": template})
+    http = StreamableHttpServerInfo(
+        "https://127.0.0.1:8000/mcp",
+        headers={"Authorization": SecretTemplate("Bearer ${KEY}")},
+        token=Secret.from_token("t"),
+        max_retries=1,
+        timeout=5,
+        client_cert=("client.pem", "client.key", Secret.from_env_var("PASSWORD")),
+        proxy=Secret.from_env_var("PROXY"),
+        token_provider=token_of,
+        headers_provider=headers_of,
+    )
     assert_type(server_info_from("http://127.0.0.1:8000/mcp"), MCPServerInfo)
-    return [stdio, http, sse, in_process, server_info_from(["uvx", "mcp-server-time"])]
-
-
-def shorten(text: str) -> str:
-    return text[:80]
-
-
-def use(info: MCPServerInfo) -> None:
-    with MCPTool("add", info, invocation_timeout=5, outputs_to_string={"handler": shorten}) as tool:
-        assert_type(tool, MCPTool)
-        assert_type(tool.annotations, types.ToolAnnotations | None)
-        assert_type(tool.tool_options.result_format, Literal["text", "content", "json"] | None)
-        assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
-        result = tool.call(a=1, b=2)
-        assert_type(result, MCPToolResult)
-        assert_type(result.raw, CallToolResult)
-        plain: Tool = tool
-        plain.invoke(a=1, b=2)
-    with MCPToolset(
-        info, tool_names=["add"], tool_name_prefix="math", tool_options=ToolOptions(result_format="content")
-    ) as toolset:
-        assert_type(toolset, MCPToolset)
-        assert_type(toolset[0], MCPTool)
-        assert_type(toolset["math_add"], MCPTool)
-        assert_type(toolset[1:], list[MCPTool])
-        assert_type(toolset.connection, MCPConnection)
-        assert_type(toolset.tool_names, list[str] | None)
-        toolset.add(plain)
-        plain_toolset: Toolset = toolset
-        assert plain_toolset
-    warm_up_toolsets([toolset, tool])
-    several: ToolsType = [tool, toolset]
-    assert several
+    sse = SSEServerInfo("http://127.0.0.1:8001/sse", oauth_config=OAuthConfig(redirect_handler=print))
+    return [stdio, http, sse, InProcessServerInfo(MCPServer("calculator")), server_info_from(["uvx", "server"])]
 
 
 def token_of(context: MCPRequestContext) -> str:
@@ -181,26 +149,69 @@ async def headers_of(context: MCPRequestContext) -> dict[str, str]:
     return {"X-User": context.user or ""}
 
 
-def on_behalf_of(user: str, tool: MCPTool) -> None:
-    info = StreamableHttpServerInfo(
-        "https://127.0.0.1:8000/mcp",
-        timeout=5,
-        verify="ca.pem",
-        client_cert=("client.pem", "client.key", Secret.from_env_var("PASSWORD")),
-        proxy=Secret.from_env_var("PROXY"),
-        token_provider=token_of,
-        headers_provider=headers_of,
+def shorten(text: str) -> str:
+    return text[:80]
+
+
+def is_short(tool: types.Tool) -> bool:
+    return len(tool.name) < 10
+
+
+def use(info: MCPServerInfo) -> None:
+    with MCPTool("add", info, invocation_timeout=5, outputs_to_string={"handler": shorten}) as tool:
+        assert_type(tool, MCPTool)
+        assert_type(tool.annotations, types.ToolAnnotations | None)
+        assert_type(tool.tool_options.result_format, Literal["text", "content", "json"] | None)
+        assert_type(tool.invoke(a=1, b=2), str | dict[str, Any])
+        assert_type(tool.call(a=1, b=2), MCPToolResult)
+        assert_type(tool.call().raw, CallToolResult)
+        plain: Tool = tool
+    selection = ToolSelection(
+        exclude_tools=["delete_*"], tool_filter=is_short, required_hints={"read_only_hint": True}, cache_tools=False
     )
-    assert_type(info, StreamableHttpServerInfo)
-    with mcp_request_context(user=user, token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
+    bound = ToolOverride(name="plus", bound_arguments={"a": FromState("a"), "b": Secret.from_env_var("B")})
+    with MCPToolset(
+        info,
+        tool_names=["add"],
+        tool_selection=selection,
+        tool_overrides={"add": bound, "sub": {"description": "Subtract."}},
+        tool_options=ToolOptions(result_format="content", max_result_size=1000),
+        call_options=CallOptions(read_timeout=60, ping_interval=20),
+    ) as toolset:
+        assert_type(toolset, MCPToolset)
+        assert_type(toolset[0], MCPTool)
+        assert_type(toolset["math_add"], MCPTool)
+        assert_type(toolset[1:], list[MCPTool])
+        assert_type(toolset.connection, MCPConnection)
+        assert_type(toolset.tool_overrides, dict[str, ToolOverride])
+        toolset.add(plain)
+        toolset.subscribe_resource("memo://today", read_again)()
+        plain_toolset: Toolset = toolset
+        assert plain_toolset
+    warm_up_toolsets([toolset, tool])
+    several: ToolsType = [tool, toolset, *load_mcp_toolsets("mcp.json", required=False, inputs={"key": "k"})]
+    assert several
+    with mcp_request_context(user="ada", token=Secret.from_env_var("TOKEN"), meta={"a": 1}) as context:
         assert_type(context, MCPRequestContext)
-        tool.invoke(a=1)
+
+
+async def read_again(uri: str) -> None:
+    await asyncio.sleep(len(uri))
+
+
+async def use_async(info: MCPServerInfo) -> None:
+    async with MCPConnection(info) as connection, MCPToolset(info) as toolset, MCPTool("add", info) as tool:
+        await warm_up_toolsets_async([toolset, tool])
+        assert_type(await connection.call_tool_async("add"), CallToolResult)
+        assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
+        assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
+        assert_type(await toolset.list_resources_async(), list[types.Resource])
+        assert_type(await toolset.request_async("example/list", {}, may_repeat=True), dict[str, Any])
 
 
 def blocking(call: MCPToolCall, call_next: Callable[[MCPToolCall], CallToolResult]) -> CallToolResult:
-    assert_type(
-        call.override(arguments={**call.arguments, "limit": 1}, headers={"X": Secret.from_token("x")}), MCPToolCall
-    )
+    arguments = {**call.arguments, "limit": 1}
+    assert_type(call.override(arguments=arguments, headers={"X": Secret.from_token("x")}), MCPToolCall)
     return call_next(call)
 
 
@@ -208,12 +219,51 @@ async def awaiting(call: MCPToolCall, call_next: Callable[[MCPToolCall], Awaitab
     return await call_next(call)
 
 
-def intercepted() -> MCPTool:
-    MCPConnection(StdioServerInfo(command="x"), interceptors=[blocking, awaiting])
-    MCPToolset("http://127.0.0.1:8000/mcp", interceptors=["app.calls:audit"])
-    tool = MCPTool("add", "http://127.0.0.1:8000/mcp", interceptors=[blocking, "app.calls:audit"])
-    assert_type(tool.interceptors, list[Any])
-    return tool
+def show(report: MCPProgress) -> None:
+    print(report.progress, report.total or 0, report.message or "")
+
+
+async def show_async(report: MCPProgress) -> None:
+    show(report)
+
+
+def reply(params: types.CreateMessageRequestParams) -> str:
+    return params.system_prompt or "well"
+
+
+async def roots() -> list[str]:
+    return ["/srv"]
+
+
+def connect(info: MCPServerInfo, ui: object) -> None:
+    sampling = MCPSampling(function=reply, consent=lambda _: True, max_requests=3, max_tokens=1_000)
+    handlers = [
+        MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info", progress=show),
+        MCPHandlers(sampling=reply, elicitation=AskUser(ui), roots=["/srv"], messages=print, progress=show_async),
+        MCPHandlers(elicitation=answer_later, pending_calls=print, client_info={"name": "kiosk", "version": "7"}),
+    ]
+    interceptors = [blocking, awaiting, "app.calls:audit"]
+    with MCPConnection(info, handlers=handlers[0], interceptors=interceptors, share=False) as connection:
+        assert_type(connection.call_tool("add", {}, on_progress=show, meta={"user": "ada"}), CallToolResult)
+        begun = connection.begin_call("add", {"a": 1})
+        if isinstance(begun, MCPPendingCall):
+            assert_type(begun.questions, list[MCPQuestion])
+            assert_type(connection.continue_call(begun, {"key": True}), CallToolResult)
+        assert_type(connection.status(), MCPConnectionStatus)
+        assert_type(connection.status().state, Literal["idle", "connecting", "ready", "lost", "closed"])
+
+
+def read(source: MCPConnection | MCPToolset) -> None:
+    result = source.read_resource(source.list_resources(meta={"example.org/trace": "1"})[0])
+    assert_type(resource_contents(result), list[str | ByteStream])
+    assert_type(resource_streams(source.read_resource("memo://hello")), list[ByteStream])
+    [template] = source.list_resource_templates()
+    [prompt] = source.list_prompts()
+    assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
+    assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
+    [skill] = source.list_skills()
+    assert_type(source.load_skill(source.get_skill(skill.uri)), str)
+    assert_type(source.read_skill_file(skill, skill.paths[0]), str | ByteStream)
 
 
 def show_page(request: MCPLoginRequest) -> None:
@@ -228,161 +278,34 @@ async def assertion(request: MCPAssertionRequest) -> str:
     return f"{request.audience} {request.resource} {request.user}"
 
 
-async def authorized(store: object) -> list[MCPServerInfo]:
-    files = FileTokenStorage("~/tokens")
-    storages: list[MCPTokenStorage] = [InMemoryTokenStorage(), files, KeyValueTokenStorage(store)]
-    person = OAuthConfig(
-        redirect_uri="https://127.0.0.1/back",
-        redirect_handler=show_page,
-        callback_handler=answer,
-        token_storage=storages[0],
-        dpop=True,
-    )
-    service = OAuthConfig("me", Secret.from_env_var("SECRET"), "https://127.0.0.1", ["read"], token_storage=storages[1])
-    workload = OAuthConfig(grant_type="jwt_bearer", assertion_provider=assertion, token_storage=storages[2])
+async def authorized(store: object) -> None:
+    storages: list[MCPTokenStorage] = [InMemoryTokenStorage(), FileTokenStorage("~/t"), KeyValueTokenStorage(store)]
+    person = OAuthConfig(redirect_handler=show_page, callback_handler=answer, token_storage=storages[0], dpop=True)
+    service = OAuthConfig("me", Secret.from_env_var("SECRET"), "https://127.0.0.1", ["read"])
+    workload = OAuthConfig(grant_type="jwt_bearer", assertion_provider=assertion)
     assert_type(OAuthConfig.from_dict(service.to_dict()), OAuthConfig)
-    infos: list[MCPServerInfo] = [
-        StreamableHttpServerInfo("https://127.0.0.1/mcp", auth="oauth"),
-        StreamableHttpServerInfo("https://127.0.0.1/mcp", auth=service.create_auth("https://127.0.0.1/mcp")),
-        *(StreamableHttpServerInfo("https://127.0.0.1/mcp", oauth_config=each) for each in (person, service, workload)),
-        SSEServerInfo("https://127.0.0.1/sse", oauth_config=person),
-    ]
+    info = StreamableHttpServerInfo("https://127.0.0.1/mcp", auth=person.create_auth("https://127.0.0.1/mcp"))
+    login(info)
+    await login_async(StreamableHttpServerInfo("https://127.0.0.1/mcp", oauth_config=workload), user="ada")
+    print(logout(info), await logout_async(info, user="ada"))
+
+
+def fail(tool: MCPTool) -> object:
     try:
-        login(infos[0])
-        await login_async(infos[0], user="ada")
-        print(logout(infos[0]), await logout_async(infos[0], user="ada"))
-    except MCPAuthorizationError as error:
-        assert_type(error.message, str)
-    return infos
-
-
-def configured() -> ToolsType:
-    toolsets = load_mcp_toolsets("mcp.json", servers=["time"], required=False, inputs={"key": "k"})
-    assert_type(toolsets, list[MCPToolset])
-    assert_type(MCPToolset("http://127.0.0.1:8000/mcp", required=False).required, bool)
-    return [*toolsets]
-
-
-def is_short(tool: types.Tool) -> bool:
-    return len(tool.name) < 10
-
-
-def shaped(info: MCPServerInfo) -> MCPToolset:
-    toolset = MCPToolset(
-        info,
-        tool_selection=ToolSelection(
-            exclude_tools=["delete_*"], tool_filter=is_short, required_hints={"read_only_hint": True}
-        ),
-        tool_overrides={
-            "add": ToolOverride(
-                name="plus",
-                result_format="json",
-                bound_arguments={"a": FromState("a"), "b": Secret.from_env_var("B")},
-            ),
-            "sub": {"description": "Subtract."},
-        },
-        tool_options=ToolOptions(max_result_size=1000),
-    )
-    assert_type(toolset.tool_overrides, dict[str, ToolOverride])
-    return toolset
-
-
-def show(report: MCPProgress) -> None:
-    print(report.progress, report.total or 0, report.message or "")
-
-
-async def show_async(report: MCPProgress) -> None:
-    show(report)
-
-
-def handle(info: MCPServerInfo) -> None:
-    for handlers in (MCPHandlers(progress=show), MCPHandlers(progress=show_async)):
-        toolset = MCPToolset(
-            info,
-            handlers=handlers,
-            invocation_timeout=None,
-            call_options=CallOptions(read_timeout=60, ping_interval=20),
-        )
-        assert_type(toolset.handlers, MCPHandlers)
-    connection = MCPConnection(
-        info,
-        call_options=CallOptions(reset_timeout_on_progress=True, max_total_timeout=600),
-    )
-    assert_type(connection.call_tool("add", {}, on_progress=show, meta={"user": "ada"}), CallToolResult)
-
-
-def look(info: MCPServerInfo) -> None:
-    with MCPConnection(info, share=False) as connection:
-        begun = connection.begin_call("add", {"a": 1})
-        if isinstance(begun, MCPPendingCall):
-            assert_type(begun.questions, list[MCPQuestion])
-            assert_type(connection.continue_call(begun, {"key": True}), CallToolResult)
-        status = connection.status()
-        assert_type(status, MCPConnectionStatus)
-        assert_type(status.state, Literal["idle", "connecting", "ready", "lost", "closed"])
-
-
-def read(source: MCPConnection | MCPToolset) -> None:
-    resources = source.list_resources(meta={"example.org/trace": "1"})
-    result = source.read_resource(resources[0])
-    assert_type(resource_contents(result), list[str | ByteStream])
-    assert_type(resource_streams(source.read_resource("memo://hello")), list[ByteStream])
-    [template] = source.list_resource_templates()
-    [prompt] = source.list_prompts()
-    assert_type(prompt_messages(source.get_prompt(prompt.name, {"name": "Ada"})), list[ChatMessage])
-    assert_type(source.complete(template, {"name": "path", "value": "a"}).values, list[str])
-    assert_type(source.request("example/list"), dict[str, Any])
-    skills = source.list_skills()
-    assert_type(skills, list[MCPSkill])
-    try:
-        assert_type(source.load_skill(source.get_skill(skills[0].uri)), str)
-        assert_type(source.read_skill_file(skills[0], skills[0].paths[0]), str | ByteStream)
-    except MCPSkillError as error:
-        print(error.uri)
-
-
-async def read_async(source: MCPConnection | MCPToolset) -> None:
-    assert_type(await source.list_resources_async(), list[types.Resource])
-    assert_type(await source.request_async("example/list", {}, may_repeat=True), dict[str, Any])
-    [skill] = await source.list_skills_async()
-    assert_type(await source.read_skill_file_async(skill, "a.md"), str | ByteStream)
-
-
-def serve_skills(info: MCPServerInfo) -> None:
-    with MCPSkillStore(info, invocation_timeout=None) as store:
-        assert_type(store.read_skill_file("tidy", "desk.png"), str | ImageContent | FileContent)
-
-
-def fail(tool: MCPTool) -> str:
-    try:
-        tool.warm_up()
         tool.invoke(a=1)
     except MCPToolNotFoundError as error:
-        return ", ".join(error.available_tools)
+        return assert_type(error.available_tools, list[str])
+    except MCPAuthorizationError as error:
+        return str(error)
     except MCPConnectionError as error:
-        return f"not reachable: {error.message}, {error.code or 0}"
-    except MCPToolFailedError as error:
-        return f"{error.tool_name} failed, and raises its errors"
+        return assert_type(error.code, int | None)
     except MCPCallPendingError as error:
-        assert_type(error.pending_call, MCPPendingCall)
-        return " ".join(question.message for question in error.pending_call.questions)
-    except MCPCallTimeoutError:
-        return "sent, and not answered in time"
-    except MCPOutcomeUnknownError as error:
-        return f"look whether {error.tool_name} ran"
-    except MCPInvocationError as error:
-        return f"{error.message}, called with {error.tool_args.keys()}"
+        return assert_type(error.pending_call, MCPPendingCall)
+    except (MCPCallTimeoutError, MCPOutcomeUnknownError, MCPInvocationError) as error:
+        return assert_type(error.tool_name, str)
     except MCPError as error:
-        return error.message
-    return "well"
-
-
-async def use_async(info: MCPServerInfo) -> None:
-    async with MCPConnection(info) as connection, MCPToolset(info) as toolset, MCPTool("add", info) as tool:
-        await warm_up_toolsets_async([toolset, tool])
-        assert_type(await connection.call_tool_async("add"), CallToolResult)
-        assert_type(await tool.invoke_async(a=1, b=2), str | dict[str, Any])
-        assert_type(await tool.call_async(a=1, b=2), MCPToolResult)
+        return assert_type(error.message, str)
+    return None
 
 
 def components(info: MCPServerInfo) -> None:
@@ -396,9 +319,9 @@ def components(info: MCPServerInfo) -> None:
     assert_type(searching.get_selectable_tools(), list[Tool])
     caller = MCPToolCaller([MCPToolset(info), reading], state_schema={"sum": {"type": float}})
     assert_type(caller.run([ChatMessage.from_user("go")], sum=1.5), dict[str, Any])
-    runner = MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float})
-    for each in (fetcher, builder, reading, caller, runner):
-        each.close()
+    MCPToolRunner(MCPTool("add", info), {"a": float}, outputs={"sum": float}).close()
+    with MCPSkillStore(info, invocation_timeout=None) as store:
+        assert_type(store.read_skill_file("tidy", "desk.png"), str | ImageContent | FileContent)
 
 
 @dataclass(repr=False)
@@ -432,92 +355,43 @@ class CustomClient(MCPClient):
 
 def clients() -> list[MCPClient]:
     http = StreamableHttpClient(StreamableHttpServerInfo("http://127.0.0.1:8000/mcp"))
-    sse = SSEClient(SSEServerInfo("http://127.0.0.1:8001/sse"))
-    return [http, sse, StdioClient("uvx", ["mcp-server-time"]), InProcessClient("package.module:server")]
-
-
-def reply(params: types.CreateMessageRequestParams) -> str:
-    return params.system_prompt or "well"
-
-
-async def roots() -> list[str]:
-    return ["/srv"]
-
-
-def with_handlers(info: MCPServerInfo, ui: object) -> MCPToolset:
-    sampling = MCPSampling(function=reply, consent=lambda _: True, max_requests=3, max_tokens=1_000)
-    handlers = [
-        MCPHandlers(sampling=sampling, elicitation=accept_defaults, roots=roots, log_level="info"),
-        MCPHandlers(elicitation=answer_later, pending_calls=print),
-        MCPHandlers(sampling=reply, elicitation=decline, roots=["/srv"], logging=print, messages=print),
-        MCPHandlers(elicitation=AskUser(ui), client_info={"name": "kiosk", "version": "7"}),
-    ]
-    toolset = MCPToolset(info, handlers=handlers[0])
-    return toolset
+    return [http, SSEClient(SSEServerInfo("http://127.0.0.1:8001/sse")), StdioClient("uvx", ["mcp-server-time"])]
 
 
 async def pin(info: MCPServerInfo) -> MCPToolSnapshot:
-    toolset = MCPToolset(info)
+    toolset = MCPToolset(info, snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"))
+    assert_type(toolset.on_drift, Literal["error", "quarantine", "warn"] | None)
     snapshot = MCPToolSnapshot.capture(toolset, instructions=False)
     report = MCPToolSnapshot.load("tools.json").compare(await MCPToolSnapshot.capture_async(toolset))
     assert_type([(drift.tool, drift.path) for drift in report], list[tuple[str, str]])
     assert_type(snapshot.compare(toolset["add"]).of_tool("add").summary(), str)
-    pinned = MCPToolset(info, snapshot=SnapshotCheck(Path("tools.json"), on_drift="quarantine"))
-    assert_type(pinned.on_drift, Literal["error", "quarantine", "warn"] | None)
-    try:
-        MCPToolset(info, snapshot=snapshot, eager_connect=True)["add"].invoke(a=1)
-    except MCPDriftError as error:
-        print(error.report)
     return MCPToolSnapshot.from_dict(snapshot.to_dict())
 
 
-async def read_again(uri: str) -> None:
-    await asyncio.sleep(len(uri))
-
-
-def hear_of_changes(info: MCPServerInfo) -> None:
-    toolset = MCPToolset(
-        info,
-        tool_selection=ToolSelection(cache_tools=False, update_between_steps=True),
-    )
-    toolset.refresh()
-    MCPConnection(info).on_list_change(print, lists="prompts")
-    toolset.subscribe_resource("memo://today", read_again)()
-
-
 async def with_registry(info: MCPServerInfo, generator: Any) -> None:
-    MCPRegistry(
-        [MCPProvider("a", "http://h/sse", api_key="A_KEY"), LocalStdioMCPProvider("b", "cat", args=["-u"])],
-        [{"tool_alias": "x", "providers": ["a", "b"]}],
-    )
+    providers = [MCPProvider("a", "http://h/sse", api_key="A_KEY"), LocalStdioMCPProvider("b", "cat", args=["-u"])]
+    MCPRegistry(providers, [{"tool_alias": "x", "providers": ["a", "b"]}])
     config = ToolConfig("x", providers=["a", "b"], allow_tools=["a/add"], timeout_sec=9, prefix="on_conflict")
     with MCPRegistry({"a": info, "b": MCPToolset(info), "c": "http://h/mcp"}, [config]) as registry:
-        toolset = registry.toolset("x")
-        Agent(chat_generator=generator, tools=toolset)
+        Agent(chat_generator=generator, tools=registry.toolset("x"))
         assert_type(registry.tool_schemas("x"), list[dict[str, Any]])
         assert_type(registry.health_check(["x"], raise_on_failure=True)["x"].providers, list[MCPProviderHealth])
         assert_type(await registry.health_check_async(), MCPHealthReport)
         assert_type(registry.get_mcp("x").tools, list[Tool])
         assert_type(registry.agent("x", generator, system_prompt="Be brief."), Agent)
-        try:
-            with call_budget(max_calls=5, max_calls_per_tool={"add": 2}) as budget:
-                output, messages = registry.generate(generator, "How much?", tool_alias="x", parser=int)
-            assert_type(budget, MCPCallBudget)
-            assert_type(conversation_trace((output, messages)), list[dict[str, Any]])
-        except MCPBudgetExceededError as exceeded:
-            print(exceeded.messages)
+        with call_budget(max_calls=5, max_calls_per_tool={"add": 2}) as budget:
+            output, messages = registry.generate(generator, "How much?", tool_alias="x", parser=int)
+        assert_type(budget, MCPCallBudget)
+        assert_type(conversation_trace((output, messages)), list[dict[str, Any]])
     assert_type(MCPRegistry.from_dict(registry.to_dict()), MCPRegistry)
 
 
 async def serve(toolset: MCPToolset, tool: Tool) -> None:
-    options = ServeOptions(
-        title="Adder", tags=["sums"], bound={"limit": 3}, annotations={"readOnlyHint": True}, timeout=5
-    )
+    options = ServeOptions(title="Adder", tags=["sums"], bound={"limit": 3}, annotations={"readOnlyHint": True})
     server = create_mcp_server("shop", tools=[toolset, tool, (tool, options)], options={"add": options})
     served: FastMCP[Any] = server.disable(keys={"tool:add"}).enable(tags={"sums"}, only=True)
     served.add_provider(HaystackProvider(tools=[tool], on_duplicate="error"))
     server.add_tool(tool, ServeOptions(name="other"))
-    ClientConfirmationStrategy(reject_template="No.").to_dict()
     create_mcp_server("bank", pipelines={"ask": "ask.yaml"}, agents={}, request_state_keys=["a" * 32])
     async with Client(server) as client:
         await client.call_tool("add", {"a": 1})
