@@ -53,8 +53,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "300")
 
-    def run(*words: str, stdin: str = "") -> Ran:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    def run(*words: str, stdin: str | None = "") -> Ran:
+        monkeypatch.setattr(sys, "stdin", None if stdin is None else io.StringIO(stdin))
         patience = ["--timeout", "100"] if words and words[0] in _CONNECTING and "--timeout" not in words else []
         with redirect_stdout(sys.stdout):
             code = main([*words, *patience])

@@ -77,9 +77,10 @@ def test_a_text_into_a_pipe_is_what_the_server_sent_and_json_is_safe_to_show(run
         (["--input", "-"], '{"a": 5, "b": 3}'),
         (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
         (["a:=5", "b@-"], "3"),
+        (["a=5", "b=3"], None),  # there is no stdin
     ],
 )
-def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str) -> None:
+def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str | None) -> None:
     assert run("call", IN_PROCESS, "add", *words, stdin=stdin).screen == "8\n"
 
 

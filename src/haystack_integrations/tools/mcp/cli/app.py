@@ -106,6 +106,8 @@ def run(words: list[str]) -> int:
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # the terminal was closed
         signal.signal(signal.SIGHUP, _end)
     keep_stdout_for_results()
+    if sys.stdin is None:  # as after `<&-`
+        sys.stdin = open(os.devnull, encoding="utf-8")
     output = Output(is_json="--json" in words)
     try:
         result = make_app(next(iter(words), None))(
