@@ -16,7 +16,7 @@ OLD, NEW = "2025-06-18", "2026-07-28"
 TEXT = {"type": "text", "text": "kept"}
 
 
-RESOURCE = {"uri": "a:b", "name": "n"}
+RESOURCE, PROMPT = {"uri": "a:b", "name": "n"}, {"name": "n"}
 ODD_ANNOTATIONS = {"priority": 7, "audience": ["user", "robot"]}
 
 
@@ -49,8 +49,8 @@ CONTENTS: list[tuple[Any, list[Any]]] = [
     (TEXT, ["kept"]),
     *(([{"type": kind, "text": "kept"}], ["kept"]) for kind in ("Text", "markdown", None)),
     ([None, "plain", {"text": "untyped"}], ["plain", "untyped"]),
-    ([VIDEO, TEXT], [unsupported(VIDEO), "kept"]),
-    ([5, {"type": ["text"]}], [unsupported(5), unsupported({"type": ["text"]})]),
+    ([VIDEO, ["A" * 100_000]], [unsupported(VIDEO), f'[unsupported content: ["{"A" * 998}…]']),
+    ([{"type": ["text"]}], [unsupported({"type": ["text"]})]),
     ([{"type": "text", "text": None}, {"type": "text", "text": {"n": 1}}], ["", '{"n": 1}']),
     ([UNTYPED_IMAGE], [unsupported({**UNTYPED_IMAGE, "mimeType": ""})]),
     ([{**TEXT, "annotations": [], "_meta": []}, {**TEXT, "annotations": ODD_ANNOTATIONS}], ["kept"] * 2),
@@ -63,12 +63,10 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
     # result, texts of its blocks, structured content, whether it is an error
     *(({"content": content}, said, None, False) for content, said in CONTENTS),
     ({}, [], None, False),
-    ({"structuredContent": {"n": 1}}, [], {"n": 1}, False),
     ({"structuredContent": {"n": 1}, "content": None, "isError": True}, [], {"n": 1}, True),
     ({"isError": True, "content": None, "error": "no luck"}, ["no luck"], None, True),
     ({"isError": True, "message": "no luck", "code": 5}, ['{"message": "no luck", "code": 5}'], None, True),
     ({"toolResult": {"n": 1}}, ['{"n": 1}'], None, False),
-    ({"content": [TEXT], "isError": None}, ["kept"], None, False),
     ({"content": [TEXT], "isError": {"why": "so"}}, ["kept"], None, True),
     ({"content": [TEXT], "isError": "True", "structuredContent": None, "_meta": []}, ["kept"], None, True),
 ]
@@ -92,15 +90,10 @@ def test_structured_content_is_an_object_where_it_must_be_one_and_null_is_a_valu
     assert ["structuredContent" in each for each in read] == [False, True]
 
 
-def test_a_long_odd_block_is_shortened() -> None:
-    [text] = texts(mended("tools/call", OLD, {"content": [{"type": "video", "data": "A" * 100_000}]}))
-    assert len(text) < 1_100
-
-
 def test_of_many_blocks_only_the_odd_ones_change() -> None:
     odd = {**TEXT, "annotations": []}
-    read = mend_result("tools/call", OLD, {"content": [TEXT, odd] * 5_000, "isError": None}).result
-    assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 5_000, "isError": False}
+    read = mend_result("tools/call", OLD, {"content": [TEXT, odd] * 50, "isError": None}).result
+    assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 50, "isError": False}
 
 
 # Of a text and of a blob, as servers write them that have both members; and what is read of them.
@@ -131,19 +124,9 @@ def embedded(which: int) -> dict[str, Any]:
             {"resources": [{**RESOURCE, "annotations": {}, "_meta": {}, "icons": []}], "_meta": {}},
         ),
         ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
-        ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
         ("resources/list", {"resources": [{"uri": "a:b"}]}, {"resources": [{"uri": "a:b", "name": "a:b"}]}),
-        (
-            "resources/read",
-            {"contents": [{"uri": "a:b", "text": {"n": 1}}, {"uri": "a:b", "text": None}]},
-            {"contents": [{"uri": "a:b", "text": '{"n": 1}'}, {"uri": "a:b", "text": ""}]},
-        ),
         ("resources/read", contents(0), contents(1)),
-        (
-            "resources/read",
-            {"contents": {"text": "t", "_meta": []}},
-            {"contents": [{"uri": "", "text": "t", "_meta": {}}]},
-        ),
+        ("resources/read", {"contents": {"text": None}}, {"contents": [{"uri": "", "text": ""}]}),
         ("prompts/get", embedded(0), embedded(1)),
         (
             "prompts/get",
@@ -152,24 +135,14 @@ def embedded(which: int) -> dict[str, Any]:
         ),
         (
             "prompts/get",
-            {"messages": [{"role": "system", "content": ["kept", {"type": "video"}, {**TEXT, "_meta": []}]}]},
-            {
-                "messages": [
-                    {"role": "user", "content": block}
-                    for block in (TEXT, {"type": "text", "text": unsupported({"type": "video"})}, {**TEXT, "_meta": {}})
-                ]
-            },
+            {"messages": [{"role": "system", "content": ["kept", {**TEXT, "_meta": []}]}]},
+            {"messages": [{"role": "user", "content": block} for block in (TEXT, {**TEXT, "_meta": {}})]},
         ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
         (
             "prompts/list",
-            {
-                "prompts": [
-                    {"name": "n", "arguments": {}, "description": []},
-                    {"name": "o", "arguments": [{}, {"name": "a"}]},
-                ]
-            },
-            {"prompts": [{"name": "n", "arguments": []}, {"name": "o", "arguments": [{"name": "a"}]}]},
+            {"prompts": [{"name": "n", "arguments": [{}]}]},
+            {"prompts": [{"name": "n", "arguments": []}]},
         ),
         ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
         ("ping", {"_meta": "odd", "more": 1}, {}),
@@ -184,33 +157,7 @@ def test_odd_members_of_other_results_are_mended_or_dropped(version, method, res
 ODD_CAPABILITIES = {"tools": [], "logging": [], "experimental": []}
 
 
-@rows(
-    ("method", "result", "expected"),
-    [
-        ("initialize", {"capabilities": [], "serverInfo": {"name": "n"}}, {"capabilities": {}}),
-        ("initialize", {"serverInfo": None, "instructions": []}, {"serverInfo": {"name": "", "version": ""}}),
-        (
-            "initialize",
-            {"capabilities": ODD_CAPABILITIES, "serverInfo": {"name": "n", "version": 1}, "_meta": []},
-            {
-                "capabilities": {name: {} for name in ODD_CAPABILITIES},
-                "serverInfo": {"name": "n", "version": "1"},
-                "_meta": {},
-            },
-        ),
-        (
-            "server/discover",
-            {"capabilities": {"tools": []}, "ttlMs": None},
-            {"capabilities": {"tools": {}}, "ttlMs": 0},
-        ),
-    ],
-)
-def test_odd_members_of_a_handshake_are_mended(method: str, result: Any, expected: Any) -> None:
-    is_old = method == "initialize"
-    versions = {"protocolVersion": OLD} if is_old else {"supportedVersions": [NEW]}
-    assert expected.items() <= mended(method, OLD if is_old else NEW, {**versions, **result}).items()
-
-
+PROGRESS = {"progressToken": 1, "progress": 1}
 URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "1"}
 
 
@@ -218,13 +165,8 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
     ("method", "params", "expected"),
     [
         (
-            "notifications/message",
-            {"level": "info", "data": [], "_meta": []},
-            {"level": "info", "data": [], "_meta": {}},
-        ),
-        (
             "notifications/progress",
-            {"progressToken": 1, "progress": 1, "total": "x"},
+            {"progressToken": 1, "progress": 1, "total": []},
             {"progressToken": 1, "progress": 1},
         ),
         ("roots/list", {"_meta": []}, {"_meta": {}}),
@@ -232,13 +174,8 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
         ("elicitation/create", {**URL, "_meta": []}, {**URL, "_meta": {}}),
         (
             "sampling/createMessage",
-            {"messages": [{"role": "user", "content": {**TEXT, "annotations": []}}], "maxTokens": 5, "metadata": []},
-            {"messages": [{"role": "user", "content": {**TEXT, "annotations": {}}}], "maxTokens": 5, "metadata": {}},
-        ),
-        (
-            "sampling/createMessage",
-            {"messages": [{"role": "user", "content": [TEXT, {**TEXT, "_meta": []}]}, {}, {}], "maxTokens": 5},
-            {"messages": [{"role": "user", "content": [TEXT, {**TEXT, "_meta": {}}]}], "maxTokens": 5},
+            {"messages": [{"role": "user", "content": [{**TEXT, "_meta": []}]}, {}], "maxTokens": 5, "metadata": []},
+            {"messages": [{"role": "user", "content": [{**TEXT, "_meta": {}}]}], "maxTokens": 5, "metadata": {}},
         ),
         ("unknown/method", {"_meta": []}, {"_meta": []}),
         ("elicitation/create", {"message": 5}, {"message": 5}),
@@ -246,11 +183,3 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
 )
 def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, params: Any, expected: Any) -> None:
     assert mend_params(method, params) == expected
-
-
-@pytest.mark.parametrize("version", [OLD, NEW])
-@pytest.mark.parametrize("method", ["tools/call", "resources/list", "prompts/get", "initialize", "unknown/method"])
-def test_what_can_be_read_or_never_be_stays_as_it_is(method: str, version: str) -> None:
-    for result in ({"content": [TEXT], "resultType": "complete"}, {"messages": 5, "resources": 5, "content": 5}):
-        read = mend_result(method, version, result).result
-        assert read == result or method == "tools/call"

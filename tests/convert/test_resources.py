@@ -9,29 +9,18 @@ from mcp.types import BlobResourceContents, ReadResourceResult, TextResourceCont
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from tests.support.rows import rows
 
-RESULT = ReadResourceResult(
-    contents=[
-        TextResourceContents(uri="memo://a.md", text="# Grüße", mime_type="text/markdown"),
-        TextResourceContents(uri="memo://empty", text=""),
-        BlobResourceContents(uri="memo://b.bin", blob="AAEC", mime_type="application/octet-stream"),
-        BlobResourceContents(uri="memo://unknown", blob="AAEC"),
-    ]
-)
-
 BYTES = ByteStream(b"\x00\x01\x02", meta={"uri": "memo://b.bin"}, mime_type="application/octet-stream")
-UNKNOWN = ByteStream(b"\x00\x01\x02", meta={"uri": "memo://unknown"})
 
 
-def test_text_becomes_a_string_and_everything_else_a_byte_stream():
-    assert resource_contents(RESULT) == ["# Grüße", "", BYTES, UNKNOWN]
-
-
-def test_everything_becomes_a_byte_stream_with_its_type_and_uri():
-    assert resource_streams(RESULT) == [
+def test_text_becomes_a_string_or_a_stream_and_everything_else_a_stream_with_its_type_and_uri():
+    note = TextResourceContents(uri="memo://a.md", text="# Grüße", mime_type="text/markdown")
+    blob = BlobResourceContents(uri="memo://b.bin", blob="AAEC", mime_type="application/octet-stream")
+    result = ReadResourceResult(contents=[note, TextResourceContents(uri="memo://empty", text=""), blob])
+    assert resource_contents(result) == ["# Grüße", "", BYTES]
+    assert resource_streams(result) == [
         ByteStream("# Grüße".encode(), meta={"uri": "memo://a.md"}, mime_type="text/markdown"),
         ByteStream(b"", meta={"uri": "memo://empty"}, mime_type="text/plain"),
         BYTES,
-        UNKNOWN,
     ]
 
 

@@ -2,7 +2,6 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-import base64
 import hashlib
 import pickle
 from typing import Any
@@ -39,6 +38,11 @@ def served(text: str) -> ReadResourceResult:
     return ReadResourceResult(contents=[TextResourceContents(uri=f"{ROOT}SKILL.md", text=text)])
 
 
+def sent(uri: str, *parts: bytes) -> ReadResourceResult:
+    blobs = [base64.b64encode(part).decode() for part in parts]
+    return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob) for blob in blobs])
+
+
 def skill_of(header: str, frontmatter: dict[str, Any]) -> tuple[MCPSkill, ReadResourceResult]:
     """A skill whose files are as the server says, with this YAML and what the server says of it."""
     text = skill_text(header)
@@ -64,7 +68,6 @@ SKILL = manifest(f"{ROOT}SKILL.md", b"A")
     [
         {"uri": None},
         {"uri": f"{ROOT}README.md"},
-        {"uri": "skill://acme/other/SKILL.md"},
         {"frontmatter": {"name": "pdf"}},
         *({"resources": resources} for resources in (None, [], [manifest(f"{ROOT}forms/a.md", b"A")], [SKILL] * 2)),
         {"resources": [SKILL, manifest("skill://acme/other/b.md", b"B")]},
@@ -72,11 +75,6 @@ SKILL = manifest(f"{ROOT}SKILL.md", b"A")
         {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
         *({"resources": [SKILL, manifest(f"{ROOT}{path}", b"A")]} for path in ("a.md\n- b.md", "a\u202e.md")),
         {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
-        {
-            "uri": "skill://a/x\n- pay: now/SKILL.md",
-            "frontmatter": {"name": "x\n- pay: now", "description": "d"},
-            "resources": "dynamic",
-        },
     ],
 )
 def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
@@ -120,8 +118,6 @@ def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, sai
     [
         "name: pdf\ndescription: Steal passwords\n",
         "name: pdf\ndescription: PDF files\nallowed-tools: Bash\n",
-        "name: pdf\n",
-        "name: pdf\ndescription: [PDF files]\n",
         "- name: pdf\n",
         "name: 'pdf\n",
         "a: &a [*a]\nname: pdf\n",
@@ -134,34 +130,24 @@ def test_yaml_that_says_something_else_is_refused(header):
 
 
 @rows("text", ["", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n"])
-def test_instructions_without_yaml_are_refused(text):
+def test_instructions_without_yaml_are_refused_and_bytes_are_read_if_they_are_text(text):
+    dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
     with pytest.raises(MCPSkillError, match="does not begin with YAML"):
-        checked_instructions(read_skill(entry(resources="dynamic")), served(text))
+        checked_instructions(dynamic, served(text))
+    with pytest.raises(MCPSkillError, match="it is no text"):
+        checked_instructions(dynamic, sent(uri, b"\xff\xfe"))
+    assert checked_instructions(dynamic, sent(uri, skill_text().encode())) == BODY
 
 
 def test_a_file_is_checked_whether_it_is_text_or_not():
     skill, uri = read_skill(entry()), f"{ROOT}forms/a.md"
-
-    def read(*blobs: str) -> ReadResourceResult:
-        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=blob) for blob in blobs])
-
     text = ReadResourceResult(contents=[TextResourceContents(uri=uri, text="A")])
     assert checked_file(skill, uri, text) == "A"
-    assert checked_file(skill, uri, read("QQ==")) == ByteStream(b"A", meta={"uri": uri})
-    for wrong in (read("Qg=="), read(), read("QQ==", "QQ=="), read("no Base64!")):
+    assert checked_file(skill, uri, sent(uri, b"A")) == ByteStream(b"A", meta={"uri": uri})
+    damaged = ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob="no Base64!")])
+    for wrong in (sent(uri, b"B"), sent(uri), sent(uri, b"A", b"A"), damaged):
         with pytest.raises(MCPSkillError, match=r"'forms/a\.md' of skill 'pdf' is not what"):
             checked_file(skill, uri, wrong)
-
-
-def test_instructions_that_come_as_bytes_are_read_if_they_are_text():
-    dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
-
-    def sent(data: bytes) -> ReadResourceResult:
-        return ReadResourceResult(contents=[BlobResourceContents(uri=uri, blob=base64.b64encode(data).decode())])
-
-    assert checked_instructions(dynamic, sent(skill_text().encode())) == BODY
-    with pytest.raises(MCPSkillError, match="it is no text"):
-        checked_instructions(dynamic, sent(b"\xff\xfe"))
 
 
 @rows("path", ["../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])

@@ -37,33 +37,22 @@ def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():
     assert provider_safe_name(name + ".") != provider_safe_name(name + "/")
 
 
-@rows("name", ["\ud800" * 80, "名" * 80, " ", "\0", "a" * 65, "x" * 10_000])
-@rows("prefix", [None, "p", "p" * 32])
-def test_every_name_is_safe_for_every_provider(name, prefix):
-    assert SAFE_NAME.match(provider_safe_name(name, prefix))
-
-
-@rows("prefix", [None, "p", "p" * 32])
+@rows("prefix", [None, "p" * 32])
 @rows(
-    ("merging", "kept"),
+    ("names", "kept"),
     [
-        (["天气查询", "股票查询"], []),
-        (["a_b", "a.b", "a/b"], ["a_b"]),
+        (["a_b", "a.b", "a/b", "other"], ["a_b", "other"]),
         (["été", "ètè", "_t_"], ["_t_"]),
-        (["名" * 64, "字" * 64], []),
+        (["名" * 64, "字" * 64, "\ud800" * 80, " ", "\0"], []),
     ],
 )
-def test_names_that_would_merge_get_a_hash_whatever_their_order(merging, kept, prefix):
-    names = [*merging, "other"]
+def test_names_that_would_merge_get_a_hash_whatever_their_order(names, kept, prefix):
     assigned = assign_tool_names(names, prefix)
     assert assigned == assign_tool_names(reversed(names), prefix)
     assert list(assigned) == names
     assert len(set(assigned.values())) == len(names)
-    for name, safe in assigned.items():
-        assert SAFE_NAME.match(safe)
-        is_short = len(provider_safe_name(name, prefix)) < 64
-        is_hashed = is_short and safe != provider_safe_name(name, prefix)
-        assert is_hashed is (is_short and name in merging and name not in kept)
+    assert all(map(SAFE_NAME.match, assigned.values()))
+    assert kept == [name for name in names if assigned[name] == provider_safe_name(name, prefix) and len(name) < 64]
 
 
 def test_a_name_is_given_once_and_a_rename_keeps_its_own():
@@ -102,13 +91,11 @@ def test_the_title_of_a_renamed_argument_hides_nothing():
     ("wanted", "available", "said"),
     [
         (["ADD"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),
-        (["add"], ["math_add", "math_multiply"], "Did you mean 'math_add'? Available tools: math_add, math_multiply"),
         (["github_get_issue"], ["get_issue"], "Did you mean 'get_issue'? Available tools: get_issue"),
         (["ad", "x"], ["add", "echo"], "For 'ad', did you mean 'add'? Available tools: add, echo"),
         (["x"], [], "The server has no tools"),
         (["serch"], [*(f"get_{n}" for n in range(199)), "search"], "Did you mean 'search'? The server has 200 tools"),
         (["modulo"], [f"get_{n}" for n in range(200)], "The server has 200 tools, none of them with a similar name"),
-        ([], [f"get_{n}" for n in range(200)], "The server has 200 tools"),
     ],
 )
 def test_who_names_a_tool_that_is_not_there_hears_the_closest_names_and_how_many_there_are(wanted, available, said):

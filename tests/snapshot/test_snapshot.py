@@ -22,7 +22,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     MCPToolSnapshot,
     SSEServerInfo,
-    StdioServerInfo,
     StreamableHttpServerInfo,
     ToolConfig,
     ToolSelection,
@@ -48,19 +47,14 @@ def build_server(instructions="Be brief."):
     return server
 
 
-@pytest.mark.parametrize("is_fastmcp", [False, True])
-def test_all_revisions_and_transports_give_the_same_snapshot(
-    is_fastmcp, http_server, sdk_stdio_server, fastmcp_http, fastmcp_stdio
-):
-    if is_fastmcp:
-        stdio, others = fastmcp_stdio, [StreamableHttpServerInfo(fastmcp_http.url)]
-    else:
-        stdio = sdk_stdio_server()
-        legacy = http_server("streamable-http", "--protocol", "legacy").url
-        others = [StreamableHttpServerInfo(url) for url in (http_server("streamable-http").url, legacy)]
-        others.append(SSEServerInfo(http_server("sse").url))
+def test_all_revisions_and_transports_give_the_same_snapshot(http_server, sdk_stdio_server):
+    infos = [
+        sdk_stdio_server().info(),
+        StreamableHttpServerInfo(http_server().url),
+        SSEServerInfo(http_server("sse").url),
+    ]
     snapshots, revisions = [], set()
-    for info in (StdioServerInfo(stdio.command, stdio.args, stdio.env), *others):
+    for info in infos:
         with MCPToolset(info) as toolset:
             snapshots.append(asyncio.run(MCPToolSnapshot.capture_async(toolset)))
             revisions.add(toolset.connection.status().protocol_version)
@@ -130,6 +124,8 @@ def test_something_else_has_no_snapshot():
     toolset = MCPRegistry({"shop": InProcessServerInfo(build_server())}, [ToolConfig("x", ["shop"])]).toolset("x")
     with pytest.raises(TypeError, match=r"an MCPConnection, got MCPAliasToolset\. .* has theirs in `toolsets`"):
         MCPToolSnapshot.capture(toolset)
+    with pytest.raises(TypeError, match="is made of an MCPToolset, an MCPTool or an MCPConnection"):
+        MCPToolSnapshot.from_tools([]).compare("tools.json")
 
 
 @rows(
