@@ -252,6 +252,7 @@ class TestStateResult:
             (envelope(text("Found:"), text('{"n": 3}'), text('{"n": 4}')), {"n": 3}),
             (envelope(text("a"), text("b", annotations=USER_ONLY)), {"result": "a\nb"}),
             (envelope(), {"result": ""}),
+            (envelope(structured=[1, 2]), {"result": [1, 2]}),
             (envelope(text("[1, 2]"), structured=[1, 2]), {"result": "[1, 2]"}),
             (envelope(text("see"), image()), {"result": [TextContent("see"), IMAGE]}),
             (envelope(link()), {"result": [LINK]}),

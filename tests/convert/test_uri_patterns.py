@@ -33,20 +33,8 @@ def test_what_a_pattern_allows(uri: str, pattern: str) -> None:
 
 
 # Ways out of a folder that servers, proxies and libraries have been tricked with.
-DOTS = [
-    "..",
-    ".\t.",
-    ". .",
-    ".\u200b.",
-    ".\ufe0f.",
-    "%2e%2e",
-    "%25252e%25252e",
-    "%2525252525252e.",
-    ".%09.",
-    "..;",
-    "..%20",
-]
-DOTS += ["%u002e%u002e", "%c0%ae%c0%ae", "\uff0e\uff0e", "\u2024\u2024", "\u3002\u3002", "%EF%BC%8E%EF%BC%8E"]
+DOTS = ["..", ".\t.", ". .", ".\u200b.", ".\ufe0f.", "%2e%2e", "%25252e%25252e", "%2525252525252e.", ".%09.", "..;"]
+DOTS += ["..%20", "%u002e%u002e", "%c0%ae%c0%ae", "\uff0e\uff0e", "\u2024\u2024", "\u3002\u3002", "%EF%BC%8E%EF%BC%8E"]
 WAYS = [*(f"{dots}/secret" for dots in DOTS), "..%5csecret", "a\\..\\..\\secret", "..\u2215secret", "..\uff3csecret"]
 WAYS += ["a%00.md", "/etc/passwd", "%252Fetc/passwd", "read?file=%2e%2e%2fsecret", "a b.md", " "]
 

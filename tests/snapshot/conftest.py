@@ -30,8 +30,7 @@ def rug_puller(tmp_path: Path) -> Iterator[Callable[[Kind], Peer]]:
             stdio = StdioServer("/usr/bin/env", [f"PYTHONPATH={ROOT}", command, *arguments], log)
             started.append(stdio)
             return Peer(kind, stdio, gate=Gate(stdio, tmp_path))
-        path = "/sse" if kind.transport == "sse" else "/mcp"
-        http = HttpServer(python_script(script, "--transport", kind.transport, *options), path, tmp_path, log)
+        http = HttpServer(python_script(script, "--transport", kind.transport, *options), "/mcp", tmp_path, log)
         started.append(http)
         return Peer(kind, http.start())
 

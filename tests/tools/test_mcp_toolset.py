@@ -353,22 +353,16 @@ class TestAddition:
         one.close()
         two.close()
 
-    def combinations(self, one, two):
-        """What may be added, and the tools that the sum has, beside others."""
-        return [
-            (one + two, "one_echo two_echo"),
+    def test_cold_toolsets_and_other_tools_can_be_added_stored_and_used(self, both):
+        one, two = both
+        for combination, called in (
             (one + (two + plain_tool()), "one_echo two_echo plain"),
             (one + two + plain_tool(), "one_echo two_echo plain"),
             (one + [plain_tool(), plain_tool("other")], "one_echo other"),
-            (one + Toolset([plain_tool()]), "one_echo plain"),
             (Toolset([plain_tool()]) + one, "one_echo plain"),
-            (plain_tool() + (one + two), "two_echo plain"),
             ([plain_tool()] + (one + two), "two_echo plain"),
             (MCPResourceToolset(COUNTER) + two, "two_echo"),
-        ]
-
-    def test_cold_toolsets_and_other_tools_can_be_added_stored_and_used(self, both):
-        for combination, called in self.combinations(*both):
+        ):
             assert bool(combination) is True
             replies = [*(call(name, text="hi") for name in called.split()), say("done")]
             pipeline = Pipeline()
@@ -401,7 +395,7 @@ class TestAddition:
 
 
 class TestTheToolsOfARun:
-    def test_they_are_the_selected_ones_of_the_toolset_to_which_others_can_be_added(self):
+    def test_they_are_the_selected_ones_of_the_toolset_to_which_others_can_be_added_and_each_run_has_its_own(self):
         with MCPToolset(COUNTER) as toolset:
             run = toolset.spawn({"add", "echo", "plain"})
             assert run.to_dict() == toolset.to_dict()
@@ -412,14 +406,10 @@ class TestTheToolsOfARun:
             run.add(plain_tool())
             assert "plain" in names(toolset)
             assert sorted(names(run)) == ["add", "echo", "plain"]
-
-    def test_each_run_has_its_own_and_they_count_as_tools_even_if_there_are_none(self):
-        with MCPToolset(COUNTER) as toolset:
-            first, second = toolset.spawn(set()), toolset.spawn(set())
-            assert (len(first), bool(first)) == (0, True)
-            assert first == first  # noqa: PLR0124
-            assert first != second
-            assert len({first, second, first}) == 2
+            none = toolset.spawn(set())
+            assert (len(none), bool(none)) == (0, True)
+            assert none == none != run  # noqa: PLR0124
+            assert len({none, run, none}) == 2
 
 
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import yaml
-from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import document_store as in_memory
@@ -41,6 +40,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.background import together
+from tests.support.executors import results_of, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -71,7 +71,7 @@ def shown(agent: Agent) -> list[list[str]]:
 
 
 def results(result: dict[str, Any]) -> list[Any]:
-    return [each.result for message in result["messages"] for each in message.tool_call_results]
+    return [each.result for each in results_of(result)]
 
 
 @pytest.fixture
@@ -87,14 +87,9 @@ def toolset(server: ForeignServer) -> Iterator[MCPSearchableToolset]:
         yield toolset
 
 
-@pytest.fixture(params=["run", "run_async"])
+@pytest.fixture(params=[False, True], ids=["run", "run_async"])
 def run_agent(request):
-    def run(agent: Agent, **options: Any) -> dict[str, Any]:
-        if request.param == "run":
-            return agent.run(messages=QUESTION, **options)
-        return asyncio.run(agent.run_async(messages=QUESTION, **options))
-
-    return run
+    return functools.partial(run, is_async=request.param)
 
 
 def search(toolset: Any, words: str, **more: Any) -> list[str]:
@@ -364,18 +359,6 @@ class TestSerialization:
             find = loaded["find"]
             assert (find.description, find.parameters["properties"]["k"]["description"]) == ("Find.", "How many.")
             assert find.invoke(tool_keywords="add").startswith("Loaded, and can be called now: add")
-
-    def test_an_agent_with_an_alias_is_stored_with_its_servers(self):
-        registry = MCPRegistry({"a": COUNTER, "b": DEAD}, [ToolConfig("all", ["a"], prefix="always")])
-        agent = Agent(
-            chat_generator=ScriptedChatGenerator([say("done")]), tools=MCPSearchableToolset(registry.toolset("all"))
-        )
-        pipeline = Pipeline()
-        pipeline.add_component("agent", agent)
-        loaded = Pipeline.loads(pipeline.dumps())
-        assert loaded.to_dict() == pipeline.to_dict()
-        with loaded.get_component("agent").tools as toolset:
-            assert search(toolset, "add", k=1) == ["a_add"]
 
 
 def test_threads_that_search_while_a_server_changes_find_tools(toolset, server):

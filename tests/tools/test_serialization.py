@@ -20,7 +20,7 @@ from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.core.serialization import import_class_by_name
 from haystack.dataclasses import ChatMessage
-from haystack.tools import Tool, Toolset
+from haystack.tools import Toolset
 from haystack.utils import Secret
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
@@ -287,21 +287,6 @@ class TestRoundTrips:
         assert result["agent"]["sum"] == 42
         for toolset in loaded.get_component("agent").tools:
             toolset.close()
-
-    def test_a_pipeline_with_single_tools(self):
-        with MCPToolset(COUNTER, tool_names=["add", "echo"]) as toolset:
-            plain = Tool(name="plain", description="", parameters={"type": "object"}, function=to_words)
-            tools = [plain, MCPTool("pid", COUNTER), *toolset]
-            pipeline = agent_pipeline(tools, call("echo", text="hi"), say("done"))
-            loaded = Pipeline.loads(pipeline.dumps())
-        assert loaded.to_dict() == pipeline.to_dict()
-        tools = loaded.get_component("agent").tools
-        assert [(type(tool), tool.name) for tool in tools[:2]] == [(Tool, "plain"), (MCPTool, "pid")]
-        assert [tool.name for tool in tools[2:]] == ["add", "echo"]
-        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-        assert [each.result for message in result["agent"]["messages"] for each in message.tool_call_results] == ["hi"]
-        for tool in tools[1:]:
-            tool.close()
 
     @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
     def test_a_pipeline_with_a_tool_invoker(self):

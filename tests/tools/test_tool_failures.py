@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.executors import by_agent
+from tests.support.executors import run as run_agent
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
@@ -38,7 +39,7 @@ GO = [ChatMessage.from_user("go")]
 BROKEN = "Failed to invoke Tool `f`: broken"
 TWICE = "This tool has failed 2 times in a row. Do not call it again in this run: answer with what you have."
 
-both_ways = pytest.mark.parametrize("way", ["run", "run_async"])
+both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
 class FailingServer(ForeignServer):
@@ -62,9 +63,8 @@ def agent(tools: Any, *replies: ChatMessage, raises: bool = False) -> Agent:
     return Agent(chat_generator=ScriptedChatGenerator([*replies, say("done")]), tools=tools, **how)
 
 
-def run(agent: Agent, way: str, messages: list[ChatMessage] = GO) -> list[ChatMessage]:
-    ran = agent.run(messages=messages) if way == "run" else asyncio.run(agent.run_async(messages=messages))
-    return ran["messages"]
+def run(agent: Agent, is_async: bool = False, messages: list[ChatMessage] = GO) -> list[ChatMessage]:
+    return run_agent(agent, is_async=is_async, messages=messages)["messages"]
 
 
 def told(messages: list[ChatMessage]) -> list[tuple[Any, bool]]:
@@ -83,12 +83,14 @@ def error_of(run_of_agent: Any) -> BaseException:
 
 class TestLimit:
     @both_ways
-    @pytest.mark.parametrize("options", [{}, {"result_format": "json"}, {"result_format": "content"}])
-    @pytest.mark.parametrize("on_tool_error", ["agent", "model"])
-    def test_a_tool_that_fails_too_often_is_not_called_any_more(self, way, on_tool_error, options):
-        server, how = FailingServer(), ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, **options)
+    @pytest.mark.parametrize(
+        ("on_tool_error", "result_format"), [("agent", None), ("model", "json"), ("model", "content")]
+    )
+    def test_a_tool_that_fails_too_often_is_not_called_any_more(self, is_async, on_tool_error, result_format):
+        how = ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, result_format=result_format)
+        server = FailingServer()
         with MCPToolset(server.info, tool_options=how) as toolset:
-            messages = run(agent(toolset, *[call("f", n=n) for n in range(4)], call("g")), way)
+            messages = run(agent(toolset, *[call("f", n=n) for n in range(4)], call("g")), is_async)
         assert [name for name, _ in server.calls] == ["f", "f", "g"]
         said = [("broken" in text, "2 times in a row" in text) for text, _ in told(messages)]
         assert said == [(True, False), (True, True), (False, True), (False, True), (True, False)]
@@ -96,12 +98,12 @@ class TestLimit:
             assert told(messages)[:3] == [(BROKEN, True), (f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
 
     @both_ways
-    def test_a_call_that_succeeds_and_the_next_run_begin_the_count_anew(self, way):
+    def test_a_call_that_succeeds_and_the_next_run_begin_the_count_anew(self, is_async):
         server = FailingServer(2, 5)
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
-            first = run(agent(toolset, *[call("f")] * 9), way)
+            first = run(agent(toolset, *[call("f")] * 9), is_async)
             assert len(server.calls) == 4
-            run(agent(toolset, *[call("f")] * 4), way, [*first, *GO])
+            run(agent(toolset, *[call("f")] * 4), is_async, [*first, *GO])
         assert len(server.calls) == 7
 
     async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
@@ -128,7 +130,7 @@ class TestLimit:
             MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=3)) as toolset,
             call_budget(max_calls_per_tool={"f": 1}),
         ):
-            messages = run(agent(toolset, *[call("f")] * 5), "run")
+            messages = run(agent(toolset, *[call("f")] * 5))
         assert len(server.calls) == 1
         assert all("in a row" not in text for text, _ in told(messages))
 
@@ -136,44 +138,44 @@ class TestLimit:
         server = FailingServer()
         state = {"inputs_from_state": {"f": {"messages": "n"}}} if HAS_HOOKS else {}
         with MCPToolset(server.info, tool_overrides={"f": {"max_tool_failures": 1, "name": "ff"}}, **state) as toolset:
-            run(agent(toolset, *[call("ff")] * 3), "run")
+            run(agent(toolset, *[call("ff")] * 3))
         assert len(server.calls) == 1
         tool = MCPTool("f", server.info, tool_options=ToolOptions(max_tool_failures=1))
-        run(agent([tool], *[call("f")] * 3), "run")
+        run(agent([tool], *[call("f")] * 3))
         tool.close()
         assert [arguments for _, arguments in server.calls[1:]] == [{}]
 
     @both_ways
-    def test_it_holds_in_other_loops(self, way):
+    def test_it_holds_in_other_loops(self, is_async):
         server = FailingServer()
         toolset = MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2))
         with toolset:
             caller, messages = MCPToolCaller(toolset), [*GO]
             for _ in range(4):
                 pending = {"messages": [*messages, call("f")]}
-                done = caller.run(**pending) if way == "run" else asyncio.run(caller.run_async(**pending))
+                done = asyncio.run(caller.run_async(**pending)) if is_async else caller.run(**pending)
                 messages = done["messages"]
         assert len(server.calls) == 2
         generator = ScriptedChatGenerator([*[call("f")] * 4, say("done")])
         with MCPRegistry({"p": toolset}, [ToolConfig("x", ["p"])]) as registry:
             given = {"prompt": "go", "tool_alias": "x", "chat_generator": generator}
-            registry.generate(**given) if way == "run" else asyncio.run(registry.generate_async(**given))
+            asyncio.run(registry.generate_async(**given)) if is_async else registry.generate(**given)
         assert len(server.calls) == 4
 
 
 class TestWhoGetsIt:
     @both_ways
     @pytest.mark.parametrize("raises", [True, False])
-    def test_toolsets_of_one_agent_differ(self, way, raises):
+    def test_toolsets_of_one_agent_differ(self, is_async, raises):
         servers = [FailingServer(), FailingServer()]
         for server in servers:
             server.tools = server.tools[:1]
         lenient = MCPToolset(servers[0].info, tool_name_prefix="a", tool_options=ToolOptions(on_tool_error="model"))
         strict = MCPToolset(servers[1].info, tool_name_prefix="b", tool_options=ToolOptions(on_tool_error="raise"))
         with lenient, strict:
-            messages = run(agent([lenient, strict], call("a_f"), raises=raises), way)
+            messages = run(agent([lenient, strict], call("a_f"), raises=raises), is_async)
             assert told(messages) == [("[This tool call failed] Failed to invoke Tool `a_f`: broken", False)]
-            error = error_of(lambda: run(agent([lenient, strict], call("b_f"), raises=raises), way))
+            error = error_of(lambda: run(agent([lenient, strict], call("b_f"), raises=raises), is_async))
             assert isinstance(error, MCPToolFailedError)
             assert (str(error), error.tool_name) == ("Failed to invoke Tool `b_f`: broken", "b_f")
             assert type(error.__cause__) is MCPInvocationError
@@ -184,10 +186,10 @@ class TestWhoGetsIt:
                 MCPToolCaller([strict]).run(messages=[call("b_f")])
 
     @both_ways
-    def test_by_default_the_agent_decides(self, way):
+    def test_by_default_the_agent_decides(self, is_async):
         with MCPToolset(FailingServer().info) as toolset:
-            assert told(run(agent(toolset, call("f")), way)) == [(BROKEN, True)]
-            assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), way))) is MCPInvocationError
+            assert told(run(agent(toolset, call("f")), is_async)) == [(BROKEN, True)]
+            assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), is_async))) is MCPInvocationError
 
     def test_neither_a_handler_of_results_nor_the_state_gets_a_failure(self):
         shown = {"source": "docs", "handler": lambda docs: ", ".join(each["title"] for each in docs)}
@@ -203,5 +205,5 @@ class TestWhoGetsIt:
     def test_a_message_with_a_failure_can_be_written_to_yaml(self, outputs, result_format):
         how = ToolOptions(on_tool_error="model", result_format=result_format)
         with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=outputs) as tool:
-            messages = run(agent([tool], call("f"), raises=True), "run")
+            messages = run(agent([tool], call("f"), raises=True))
         assert BROKEN in yaml.safe_dump([message.to_dict() for message in messages], width=1000)

@@ -88,12 +88,6 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
     [
         (["8"], {"result": 8}, "MCPToolResult(text='8')", "<pre>8</pre>"),
         (['{"a": 1}'], {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
-        (
-            ["one city"],
-            {"a": 1},
-            "MCPToolResult(text='one city', structured={'a': 1})",
-            "<pre>one city</pre><pre>{\n  &quot;a&quot;: 1\n}</pre>",
-        ),
         ([], {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
         ([], None, "MCPToolResult()", "<em>no content</em>"),
         (
