@@ -33,7 +33,7 @@ from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.leaks import Footprint, adopt_orphans, assert_nothing_left
+from tests.support.leaks import adopt_orphans, assert_nothing_left, footprint
 from tests.support.prepared import CAN_FORK, ForkServer, prepared_python
 from tests.support.processes import (
     COUNTER_SERVER,
@@ -95,7 +95,7 @@ def nothing_left_behind() -> Iterator[None]:
     At the end of the run, this process has no more children, threads and listening sockets than at its start.
     """
     adopt_orphans()
-    before = Footprint.take()
+    before = footprint()
     yield
     assert_nothing_left(before)
 

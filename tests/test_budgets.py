@@ -93,8 +93,7 @@ def test_calls_of_other_tools_are_not_counted(toolset):
     mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
     generator = ScriptedChatGenerator([call("mine"), say("well")])
     with call_budget(max_calls=0) as budget:
-        result = run(Agent(chat_generator=generator, tools=[*toolset, mine]))
-    assert results(result) == [("fine", False)]
+        assert results(run(Agent(chat_generator=generator, tools=[*toolset, mine]))) == [("fine", False)]
     assert budget.refused == 0
 
 

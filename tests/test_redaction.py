@@ -47,6 +47,8 @@ ARGUMENTS = [
     [f"postgresql://u:{SECRET}@h/db", f"host=h user=u password={SECRET}", f"Server=h;Uid=u;Pwd={SECRET};Database=d"],
     ["--config", f'{{"apiKey": "{SECRET}", "x": 1}}'],
     ["-c", f"PGPASSWORD={SECRET} psql"],
+    ["-c", f"exec server --port 80 --api-key {SECRET} --verbose"],
+    ["-c", f"exec server --port 80 --pass {SECRET} --verbose"],
     ["-H", f"X: Bearer {SECRET}"],
     [f"--x=ghp_{KEY}", f"https://h/sk-{KEY}/mcp"],
 ]
@@ -150,15 +152,6 @@ def test_a_harmless_text_is_not_changed():
     ):
         assert redact_text(text) == text
         assert Redactor(["some secret"]).text(text) == text
-
-
-def test_the_value_of_an_option_in_a_command_line_for_a_shell_is_redacted():
-    for option in ("pass", "token", "api-key"):
-        info = StdioServerInfo("sh", args=["-c", f"exec server --port 80 --{option} hunter --verbose"])
-        for shown in (repr(info), info.describe()):
-            assert f"exec server --port 80 --{option} ***" in shown
-            assert "hunter" not in shown
-        assert "hunter" in info._secrets()
 
 
 def test_texts_of_a_megabyte_are_redacted():

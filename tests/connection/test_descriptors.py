@@ -14,12 +14,11 @@ from tests.support.scripts import finalized
 SCRIPT = """
 import resource
 
-url, spare, stage = {url!r}, {spare}, {stage!r}
-connection = MCPConnection(StreamableHttpServerInfo(url) if url else server_info, connection_timeout=60)
-if stage != "cold":
+spare, is_cold = {spare}, {is_cold}
+connection = MCPConnection(server_info, connection_timeout=60)
+if not is_cold:
     with connection:
         pass
-if stage == "loaded":
     AsyncExecutor.get_instance().shutdown()
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 held = []
@@ -48,18 +47,16 @@ report(opened=opened, called=called, answer=answer)
 
 
 @pytest.mark.parametrize(
-    ("way", "spare", "stage"),
+    ("spare", "is_cold"),
     [
-        ("stdio", 0, "cold"),  # nothing is imported yet
-        ("stdio", 2, "loaded"),  # uvloop would end the process
-        ("http", 0, "running"),
+        (0, True),  # nothing is imported yet
+        (2, False),  # uvloop would end the process
     ],
 )
-def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(script_with, shared_http_server, way, spare, stage):
-    url = shared_http_server().url if way == "http" else None
+def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(script_with, spare, is_cold):
     # Only what starts an interpreter of its own has not imported anything yet.
-    start = leader if stage == "cold" else finalized
-    [facts] = script_with().run(SCRIPT.format(url=url, spare=spare, stage=stage), start=start)
+    start = leader if is_cold else finalized
+    [facts] = script_with().run(SCRIPT.format(spare=spare, is_cold=is_cold), start=start)
     assert "Too many open files" in facts["opened"]
     assert "Too many open files" in facts["called"] and "did not run" in facts["called"]
     assert facts["answer"] == "3"

@@ -16,10 +16,8 @@ import pytest
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret
 from mcp import types
-from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPCallTimeoutError,
     MCPConnection,
     MCPInvocationError,
@@ -35,7 +33,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
 from tests.support.background import in_thread, text
-from tests.support.foreign_server import text_result
+from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
@@ -75,86 +73,85 @@ class Adding:
 add_hundred = Adding(100)
 
 
-class TestOrder:
-    async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_the_context_of_the_caller(
-        self, stdio_server
-    ):
-        story: list[tuple[str, str, str]] = []
-        variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of a thread")
+async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_the_context_of_the_caller(stdio_server):
+    story: list[tuple[str, str, str]] = []
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of a thread")
 
-        def note(event: str) -> None:
-            story.append((event, threading.current_thread().name, variable.get()))
+    def note(event: str) -> None:
+        story.append((event, threading.current_thread().name, variable.get()))
 
-        def sync(call: MCPToolCall, call_next: Any) -> Any:
-            note(f"sync {call.name}")
-            result = call_next(call)
-            note("end of sync")
-            return result
+    def sync(call: MCPToolCall, call_next: Any) -> Any:
+        note(f"sync {call.name}")
+        result = call_next(call)
+        note("end of sync")
+        return result
 
-        async def asynchronous(call: MCPToolCall, call_next: Any) -> Any:
-            note(f"async {call.name}")
-            return await call_next(call)
+    async def asynchronous(call: MCPToolCall, call_next: Any) -> Any:
+        note(f"async {call.name}")
+        return await call_next(call)
 
-        with MCPTool("add", stdio_server().info(), interceptors=[sync, asynchronous, sync]) as tool:
-            await asyncio.to_thread(in_thread(tool.invoke, a=1, b=2).result, LIMIT)
-            variable.set("of a task")
-            assert (await tool.call_async(a=1, b=2)).structured == {"result": 3}
-        own = "mcp-haystack-interceptor"
-        events = [("sync add", own), ("async add", THREAD_NAME), ("sync add", own), *[("end of sync", own)] * 2]
-        assert story == [(*event, value) for value in ("of a thread", "of a task") for event in events]
-
-    async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(self, stdio_server):
-        info = stdio_server().info()
-        with MCPToolset(info, interceptors=[add_ten]) as toolset:
-            assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
-        with MCPConnection(info, interceptors=[add_ten]) as connection:
-            assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "13"
-            assert text(await connection.call_tool_async("add", {"a": 1, "b": 2})) == "13"
+    with MCPTool("add", stdio_server().info(), interceptors=[sync, asynchronous, sync]) as tool:
+        await asyncio.to_thread(in_thread(tool.invoke, a=1, b=2).result, LIMIT)
+        variable.set("of a task")
+        assert (await tool.call_async(a=1, b=2)).structured == {"result": 3}
+    own = "mcp-haystack-interceptor"
+    events = [("sync add", own), ("async add", THREAD_NAME), ("sync add", own), *[("end of sync", own)] * 2]
+    assert story == [(*event, value) for value in ("of a thread", "of a task") for event in events]
 
 
-class TestChanges:
-    @rows("era", [{}, {"handshake": True}])
-    async def test_headers_user_and_meta_are_seen_and_changed(self, era):
-        async def signing(call: MCPToolCall, call_next: Any) -> Any:
-            assert (call.user, call.headers, call.meta) == ("ada", block["headers"], block["meta"])
-            signed = {"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")}
-            return await call_next(call.override(headers=signed, meta={"marker": "after"}, user="grace"))
+async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(stdio_server):
+    info = stdio_server().info()
+    with MCPToolset(info, interceptors=[add_ten]) as toolset:
+        assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
+    with MCPConnection(info, interceptors=[add_ten]) as connection:
+        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "13"
+        assert text(await connection.call_tool_async("add", {"a": 1, "b": 2})) == "13"
 
-        block = {"headers": {"X-Tenant": "before"}, "user": "ada", "meta": {"marker": "before", "other": 1}}
-        with IdentityServer(**era) as server:
-            info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
-            with MCPTool("whoami", info, interceptors=[signing]) as tool, mcp_request_context(**block):
-                for answer in (await asyncio.to_thread(tool.call, name="x"), await tool.call_async(name="x")):
-                    told = answer.structured
-                    assert (told["token"], told["tenant"], told["marker"]) == ("Bearer signed-token", "after", "after")
-                    assert told["opener"] in (None, "Bearer signed-token")
 
-    def test_bound_secrets_are_seen_and_not_shown(self, stdio_server):
-        calls: list[MCPToolCall] = []
+@rows("era", [{}, {"handshake": True}])
+async def test_headers_user_and_meta_are_seen_and_changed(era):
+    async def signing(call: MCPToolCall, call_next: Any) -> Any:
+        assert (call.user, call.headers, call.meta) == ("ada", block["headers"], block["meta"])
+        signed = {"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")}
+        return await call_next(call.override(headers=signed, meta={"marker": "after"}, user="grace"))
 
-        def looking(call: MCPToolCall, call_next: Any) -> Any:
-            calls.append(call)
-            if len(calls) > 1:
-                raise PermissionError(f"no {call.arguments['token']}")
-            return call_next(call)
+    block = {"headers": {"X-Tenant": "before"}, "user": "ada", "meta": {"marker": "before", "other": 1}}
+    with IdentityServer(**era) as server:
+        info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
+        with MCPTool("whoami", info, interceptors=[signing]) as tool, mcp_request_context(**block):
+            for answer in (await asyncio.to_thread(tool.call, name="x"), await tool.call_async(name="x")):
+                told = answer.structured
+                assert (told["token"], told["tenant"], told["marker"]) == ("Bearer signed-token", "after", "after")
+                assert told["opener"] in (None, "Bearer signed-token")
 
-        bound = {"token": Secret.from_token("s3cret-of-mine")}
-        with MCPTool("secret_echo", stdio_server().info(), bound_arguments=bound, interceptors=[looking]) as tool:
-            assert "14 characters" in tool.call(text="hi").text
-            with pytest.raises(MCPInvocationError, match=r"looking' raised PermissionError: no \*\*\*") as raised:
-                tool.call(text="hi")
-        assert calls[0].arguments == {"text": "hi", "token": "s3cret-of-mine"}
-        assert repr(calls[0]).startswith("MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], ")
-        assert raised.value.__cause__ is raised.value.__context__ is None
-        assert raised.value.tool_args == {"text": "hi"}
 
-    def test_a_call_cannot_be_changed_in_place(self):
-        arguments = {"a": 1}
-        call = MCPToolCall(name="add", arguments=arguments)
-        arguments["a"] = 2
-        with pytest.raises(TypeError):
-            call.arguments["a"] = 2
-        assert call.arguments == {"a": 1}
+def test_bound_secrets_are_seen_and_not_shown(stdio_server):
+    calls: list[MCPToolCall] = []
+
+    def looking(call: MCPToolCall, call_next: Any) -> Any:
+        calls.append(call)
+        if len(calls) > 1:
+            raise PermissionError(f"no {call.arguments['token']}")
+        return call_next(call)
+
+    bound = {"token": Secret.from_token("s3cret-of-mine")}
+    with MCPTool("secret_echo", stdio_server().info(), bound_arguments=bound, interceptors=[looking]) as tool:
+        assert "14 characters" in tool.call(text="hi").text
+        with pytest.raises(MCPInvocationError, match=r"looking' raised PermissionError: no \*\*\*") as raised:
+            tool.call(text="hi")
+    assert calls[0].arguments == {"text": "hi", "token": "s3cret-of-mine"}
+    assert repr(calls[0]).startswith("MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], ")
+    assert raised.value.__cause__ is raised.value.__context__ is None
+    assert raised.value.tool_args == {"text": "hi"}
+
+
+def test_a_call_cannot_be_changed_in_place():
+    arguments = {"a": 1}
+    call = MCPToolCall(name="add", arguments=arguments)
+    arguments["a"] = 2
+    with pytest.raises(TypeError):
+        call.arguments["a"] = 2
+    assert call.arguments == {"a": 1}
 
 
 async def test_a_call_may_be_answered_without_the_server_and_its_result_changed(stdio_server):
@@ -199,39 +196,23 @@ async def hasty(call: MCPToolCall, call_next: Any) -> Any:
     return call_next(call)
 
 
-class TestErrors:
-    @rows(
-        ("interceptor", "expected", "message"),
-        [
-            (returning(None), MCPInvocationError, "careless' returned None; return what"),
-            (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
-            (lambda call, _: hasty(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
-            (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
-            (lambda call, send: send(call.arguments), MCPInvocationError, "TypeError: it passed mappingproxy"),
-            (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
-            (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
-        ],
-    )
-    async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(
-        self, stdio_server, interceptor, expected, message
-    ):
-        with MCPTool("add", stdio_server().info(), interceptors=[passing, interceptor]) as tool:
-            with pytest.raises(expected, match=message) as raised:
-                await tool.call_async(a=1, b=2)
-            assert not isinstance(raised.value, MCPOutcomeUnknownError)
-
-    async def test_errors_of_the_call_keep_their_types(self, stdio_server):
-        info = stdio_server().info()
-        for name, arguments, timeout, expected in (
-            ("refuse", {"message": "no"}, 30, MCPInvocationError),
-            ("sleep", {"seconds": 30}, 0.3, MCPCallTimeoutError),
-            ("die", {}, 30, MCPOutcomeUnknownError),
-        ):
-            with MCPTool(name, info, invocation_timeout=timeout, interceptors=[passing, passing_async]) as tool:
-                with pytest.raises(expected) as error:
-                    await tool.call_async(**arguments)
-                assert type(error.value) is expected
-                assert name != "refuse" or error.value.code == -32050
+@rows(
+    ("interceptor", "expected", "message"),
+    [
+        (returning(None), MCPInvocationError, "careless' returned None; return what"),
+        (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
+        (lambda call, _: hasty(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
+        (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
+        (lambda call, send: send(call.arguments), MCPInvocationError, "TypeError: it passed mappingproxy"),
+        (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
+        (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
+    ],
+)
+async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(stdio_server, interceptor, expected, message):
+    with MCPTool("add", stdio_server().info(), interceptors=[passing, interceptor]) as tool:
+        with pytest.raises(expected, match=message) as raised:
+            await tool.call_async(a=1, b=2)
+        assert not isinstance(raised.value, MCPOutcomeUnknownError)
 
 
 def retrying(call: MCPToolCall, call_next: Any) -> Any:
@@ -243,79 +224,77 @@ def retrying(call: MCPToolCall, call_next: Any) -> Any:
     return call_next(call)
 
 
-class TestReplays:
-    async def test_a_call_that_may_have_run_is_not_sent_again_and_one_that_failed_is(self, stdio_server):
-        server = stdio_server()
-        with MCPTool("sleep", server.info(), invocation_timeout=0.6, interceptors=[retrying]) as tool:
-            with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
-                await tool.call_async(seconds=30)
-        with MCPTool("fail", server.info(), interceptors=[retrying]) as tool:
-            with pytest.raises(MCPInvocationError, match="no"):
-                await tool.call_async(message="no")
-        assert [len(server.log.events(name)) for name in ("sleep", "fail")] == [1, 3]
+async def test_a_call_that_may_have_run_is_not_sent_again_and_one_that_failed_is(stdio_server):
+    server = stdio_server()
+    with MCPTool("sleep", server.info(), invocation_timeout=0.6, interceptors=[retrying]) as tool:
+        with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
+            await tool.call_async(seconds=30)
+    with MCPTool("fail", server.info(), interceptors=[retrying]) as tool:
+        with pytest.raises(MCPInvocationError, match="no"):
+            await tool.call_async(message="no")
+    assert [len(server.log.events(name)) for name in ("sleep", "fail")] == [1, 3]
 
-    async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in(self):
-        server = MCPServer("slow")
-        arrived: list[str] = []
 
-        @server.tool(annotations=types.ToolAnnotations(read_only_hint=True))
-        async def look() -> str:
-            arrived.append("look")
-            if len(arrived) < 3:
-                await asyncio.sleep(60)
-            return "seen"
+async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in():
+    is_read_only = types.ToolAnnotations(read_only_hint=True)
+    server = ForeignServer(definition("look", annotations=is_read_only), definition("act"))
+    arrived: list[str] = []
 
-        @server.tool()
-        async def act() -> None:
-            arrived.append("act")
+    async def slow(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        arrived.append(params.name)
+        if len(arrived) < 3 or params.name == "act":
             await asyncio.sleep(60)
+        return text_result("seen")
 
-        options = {"invocation_timeout": 0.8, "tool_options": ToolOptions(retry_idempotent=True)}
-        with MCPToolset(InProcessServerInfo(server), **options, interceptors=[retrying]) as toolset:
-            assert (await toolset["look"].call_async()).text == "seen"
-            with pytest.raises(MCPOutcomeUnknownError):
-                await toolset["act"].call_async()
-        assert arrived == ["look", "look", "look", "act"]
+    server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, slow)
+    options = {"invocation_timeout": 0.8, "tool_options": ToolOptions(retry_idempotent=True)}
+    with MCPToolset(server.info, **options, interceptors=[retrying]) as toolset:
+        assert (await toolset["look"].call_async()).text == "seen"
+        with pytest.raises(MCPOutcomeUnknownError):
+            await toolset["act"].call_async()
+    assert arrived == ["look", "look", "look", "act"]
 
-    async def test_a_call_that_is_under_way_is_not_sent_beside(self, stdio_server):
-        async def hedging(call: MCPToolCall, call_next: Any) -> Any:
-            other = call.override(arguments={"seconds": 0.01})
-            result, refused, _ = await asyncio.gather(*map(call_next, (call, call, other)), return_exceptions=True)
-            assert isinstance(refused, MCPOutcomeUnknownError)
-            return result
 
-        server = stdio_server()
-        with MCPTool("sleep", server.info(), interceptors=[hedging]) as tool:
-            assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
-        assert len(server.log.events("sleep")) == 2
+async def test_a_call_that_is_under_way_is_not_sent_beside(stdio_server):
+    async def hedging(call: MCPToolCall, call_next: Any) -> Any:
+        other = call.override(arguments={"seconds": 0.01})
+        result, refused, _ = await asyncio.gather(*map(call_next, (call, call, other)), return_exceptions=True)
+        assert isinstance(refused, MCPOutcomeUnknownError)
+        return result
 
-    async def test_a_call_that_an_interceptor_gave_up_may_have_run_and_another_tool_may_be_called(self, stdio_server):
-        async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
-            return await asyncio.wait_for(call_next(call), 0.6)
+    server = stdio_server()
+    with MCPTool("sleep", server.info(), interceptors=[hedging]) as tool:
+        assert (await tool.call_async(seconds=0.02)).text == "slept 0.02 s"
+    assert len(server.log.events("sleep")) == 2
 
-        async def impatient(call: MCPToolCall, call_next: Any) -> Any:
-            try:
-                return await giving_up(call, call_next)
-            except TimeoutError:
-                return await call_next(call)
 
-        async def falling_back(call: MCPToolCall, call_next: Any) -> Any:
-            try:
-                return await call_next(call)
-            except MCPOutcomeUnknownError:
-                return await call_next(call.override(name="echo", arguments={"text": "instead"}))
+async def test_a_call_that_an_interceptor_gave_up_may_have_run_and_another_tool_may_be_called(stdio_server):
+    async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
+        return await asyncio.wait_for(call_next(call), 0.6)
 
-        server = stdio_server()
-        for interceptor, expected, message in (
-            (impatient, MCPOutcomeUnknownError, "sent before and not answered"),
-            (giving_up, MCPCallTimeoutError, r"giving_up' raised TimeoutError\. The tool may have run"),
-        ):
-            with MCPTool("sleep", server.info(), interceptors=[interceptor]) as tool:
-                with pytest.raises(expected, match=message):
-                    await tool.call_async(seconds=30)
-        assert len(server.log.events("sleep")) == 2
-        with MCPTool("die", server.info(), interceptors=[falling_back]) as tool:
-            assert (await tool.call_async()).text == "instead"
+    async def impatient(call: MCPToolCall, call_next: Any) -> Any:
+        try:
+            return await giving_up(call, call_next)
+        except TimeoutError:
+            return await call_next(call)
+
+    async def falling_back(call: MCPToolCall, call_next: Any) -> Any:
+        try:
+            return await call_next(call)
+        except MCPOutcomeUnknownError:
+            return await call_next(call.override(name="echo", arguments={"text": "instead"}))
+
+    server = stdio_server()
+    for interceptor, expected, message in (
+        (impatient, MCPOutcomeUnknownError, "sent before and not answered"),
+        (giving_up, MCPCallTimeoutError, r"giving_up' raised TimeoutError\. The tool may have run"),
+    ):
+        with MCPTool("sleep", server.info(), interceptors=[interceptor]) as tool:
+            with pytest.raises(expected, match=message):
+                await tool.call_async(seconds=30)
+    assert len(server.log.events("sleep")) == 2
+    with MCPTool("die", server.info(), interceptors=[falling_back]) as tool:
+        assert (await tool.call_async()).text == "instead"
 
 
 async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server):
@@ -348,39 +327,40 @@ async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is():
     assert reports == [(number, threading.current_thread()) for number in (0.0, 1.0)] * 2
 
 
-class TestParameter:
-    def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(self, stdio_server):
-        info = stdio_server().info()
-        stored = MCPTool("add", info, interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)]).to_dict()
-        assert stored["data"]["interceptors"] == [
-            f"{HERE}.add_ten",
-            f"{HERE}:add_hundred",
-            {"type": f"{HERE}.Adding", "init_parameters": {"number": 1000}},
-        ]
-        with MCPTool.from_dict(stored) as tool, MCPTool("add", info) as other:
-            assert tool.call(a=1, b=2).structured == {"result": 1113}
-            assert other.call(a=1, b=2).structured == {"result": 3}
-            assert tool.connection.status().users == 2
+def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(stdio_server):
+    info = stdio_server().info()
+    stored = MCPTool("add", info, interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)]).to_dict()
+    assert stored["data"]["interceptors"] == [
+        f"{HERE}.add_ten",
+        f"{HERE}:add_hundred",
+        {"type": f"{HERE}.Adding", "init_parameters": {"number": 1000}},
+    ]
+    with MCPTool.from_dict(stored) as tool, MCPTool("add", info) as other:
+        assert tool.call(a=1, b=2).structured == {"result": 1113}
+        assert other.call(a=1, b=2).structured == {"result": 3}
+        assert tool.connection.status().users == 2
 
-    def test_what_has_no_import_path_is_an_error_of_to_dict(self):
-        interceptors = [functools.partial(passing)]
-        tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=interceptors)
-        with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):
-            tool.to_dict()
-        tool._to_trace_dict()
 
-    @rows(
-        ("interceptors", "named"),
-        [
-            (passing, "must be (a list of functions|a valid list)"),
-            ([5], "got int"),
-            (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
-            ([f"{HERE}:HERE"], "got '.*', which is str"),
-            ([lambda call: call], "must take two arguments"),
-        ],
-    )
-    def test_invalid_ones_are_refused_at_construction(self, interceptors: Any, named: str) -> None:
-        info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
-        for kind in (MCPToolset, MCPConnection):
-            with pytest.raises(ValueError, match=f"`interceptors`.*{named}"):
-                kind(info, interceptors=interceptors)
+def test_what_has_no_import_path_is_an_error_of_to_dict():
+    interceptors = [functools.partial(passing)]
+    tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=interceptors)
+    with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):
+        tool.to_dict()
+    tool._to_trace_dict()
+
+
+@rows(
+    ("interceptors", "named"),
+    [
+        (passing, "must be (a list of functions|a valid list)"),
+        ([5], "got int"),
+        (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
+        ([f"{HERE}:HERE"], "got '.*', which is str"),
+        ([lambda call: call], "must take two arguments"),
+    ],
+)
+def test_invalid_interceptors_are_refused_at_construction(interceptors: Any, named: str) -> None:
+    info = StreamableHttpServerInfo(url="http://localhost:1/mcp")
+    for kind in (MCPToolset, MCPConnection):
+        with pytest.raises(ValueError, match=f"`interceptors`.*{named}"):
+            kind(info, interceptors=interceptors)

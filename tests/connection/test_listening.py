@@ -279,15 +279,14 @@ def test_a_server_that_says_all_the_time_that_its_tools_changed_is_not_asked_wit
     server = build_server(lambda event, **_: requests.append(event))
 
     @server.tool()
-    async def flood(ctx: Context) -> str:
-        for _ in range(1_000):
+    async def flood(ctx: Context) -> None:
+        for _ in range(300):
             await ctx.notify_tools_changed()
             await asyncio.sleep(0.001)
-        return "flooded"
 
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         wait_until(lambda: "@subscriptions/listen" in requests, "it listens")
         began, listed = time.monotonic(), requests.count("@tools/list")
-        assert toolset["flood"].call().text == "flooded"
+        toolset["flood"].call()
         listings = requests.count("@tools/list") - listed
         assert 1 <= listings <= (time.monotonic() - began) / 0.2 + 2

@@ -6,14 +6,6 @@
 The import of the MCP SDK: not in the thread of an event loop, in the background if one wishes, and whole after a fork.
 """
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from tests.conftest import StdioServerFactory
 from tests.support.processes import leader
 from tests.support.scripts import Script
 
@@ -30,90 +22,87 @@ class Watch:
 importing_threads = []
 sys.meta_path.insert(0, Watch())
 
-def report(**facts):
-    os.write(1, (json.dumps(facts) + "\\n").encode())
 
 arguments = json.loads(sys.argv[1])
 server_info = StdioServerInfo(arguments["command"], arguments["args"])
 """
 
 
-@pytest.fixture
-def run(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[[str], list[dict[str, Any]]]:
-    return partial(Script(tmp_path, stdio_server(), "uvloop", PREAMBLE).run, start=leader)
+SCRIPT = """
+def use_in_an_event_loop():
+    from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 
-
-def test_the_first_use_from_an_event_loop_imports_of_the_sdk_its_types_only_in_another_thread(run):
-    (facts,) = run(
-        """
-        from haystack_integrations.tools.mcp import StreamableHttpServerInfo
-
-        async def main():
-            tool = MCPTool("pid", server_info)
+    async def main():
+        async with MCPTool("pid", server_info) as tool:
             await tool.invoke_async()
-            await tool.close_async()
 
-        def slow():
-            return [name for name in ("mcp", "httpx2", "aiohttp", "cryptography") if name in sys.modules]
+    def slow():
+        return [name for name in ("mcp", "httpx2", "aiohttp", "cryptography") if name in sys.modules]
 
-        asyncio.run(main())
-        over_stdio = slow()
-        with contextlib.suppress(MCPConnectionError):
-            MCPTool("pid", StreamableHttpServerInfo("http://127.0.0.1:9/mcp")).warm_up()
-        report(threads=importing_threads, over_stdio=over_stdio, over_http="mcp" in slow())
-        """
-    )
-    assert facts == {"threads": ["mcp-haystack-preload"], "over_stdio": [], "over_http": False}
+    asyncio.run(main())
+    over_stdio = slow()
+    with contextlib.suppress(MCPConnectionError):
+        MCPTool("pid", StreamableHttpServerInfo("http://127.0.0.1:9/mcp")).warm_up()
+    return {"threads": importing_threads, "over_stdio": over_stdio, "over_http": "mcp" in slow()}
 
 
-def test_an_import_that_hangs_fails_what_waits_for_it_and_holds_up_no_fork(run):
-    (facts,) = run(
-        """
-        import importlib.machinery
-        from haystack_integrations.tools.mcp import concurrency
+def hang():
+    import importlib.machinery
+    from haystack_integrations.tools.mcp import concurrency
 
-        class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
-            def find_spec(self, name, path=None, target=None):
-                return importlib.machinery.ModuleSpec(name, self) if name == "mcp_types" else None
+    class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
+        def find_spec(self, name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, self) if name == "mcp_types" else None
 
-            def create_module(self, spec):
-                return None
+        def create_module(self, spec):
+            return None
 
-            def exec_module(self, module):
-                threading.Event().wait()
+        def exec_module(self, module):
+            threading.Event().wait()
 
-        def failure_of(function):
-            try:
-                function()
-            except Exception as error:
-                return f"{type(error).__name__}: {error}"
+    def failure_of(function):
+        try:
+            function()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
 
-        sys.meta_path.insert(0, Hanging())
-        concurrency._LONGEST_IMPORT = 0.1
-        tool = MCPTool("pid", server_info)
-        report(failures=[failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.ainvoke()))])
-        if not (child := os.fork()):
-            os._exit(0)
-        os.waitpid(child, 0)
-        """
-    )
-    kinds = [each.partition(":")[0] for each in facts["failures"]]
+    sys.meta_path.insert(0, Hanging())
+    concurrency._LONGEST_IMPORT = 0.1
+    tool = MCPTool("pid", server_info)
+    failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
+    if not (child := os.fork()):
+        os._exit(0)
+    os.waitpid(child, 0)
+    return {"failures": failures}
+
+
+def preload_and_fork():
+    preload()
+    preload()
+    child = os.fork()
+    whole = "haystack_integrations.tools.mcp.transports.stdio" in sys.modules
+    with MCPTool("pid", server_info) as tool:
+        called = bool(tool.invoke())
+    if not child:
+        os._exit(0 if whole and called else 1)
+    in_child = os.waitpid(child, 0)[1] == 0
+    return {"whole": whole, "called": called, "in_child": in_child, "threads": importing_threads}
+
+
+for use in (use_in_an_event_loop, hang, preload_and_fork):
+    if not (child := os.fork()):
+        os.write(1, (json.dumps(use()) + "\\n").encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_the_sdk_is_imported_in_another_thread_which_may_hang_or_be_forked(tmp_path, stdio_server):
+    in_loop, hung, preloaded = Script(tmp_path, stdio_server(), "uvloop", PREAMBLE).run(SCRIPT, start=leader)
+    thread = "mcp-haystack-preload"
+    # Of the SDK, its types only.
+    assert in_loop == {"threads": [thread], "over_stdio": [], "over_http": False}
+    kinds = [each.partition(":")[0] for each in hung["failures"]]
     assert kinds == ["MCPConnectionError", "MCPInvocationError", "MCPInvocationError"]
-    assert all("importing the MCP SDK has taken more than 0.1 s" in each for each in facts["failures"])
-
-
-def test_preload_imports_once_in_the_background_and_a_fork_waits_so_that_the_child_has_it_whole(run):
-    reports = run(
-        """
-        preload()
-        preload()
-        child = os.fork()
-        whole = "haystack_integrations.tools.mcp.transports.stdio" in sys.modules
-        tool = MCPTool("pid", server_info)
-        report(whole=whole, called=bool(tool.invoke()), threads=importing_threads)
-        tool.close()
-        if child:
-            assert os.waitpid(child, 0)[1] == 0
-        """
-    )
-    assert reports == [{"whole": True, "called": True, "threads": ["mcp-haystack-preload"]}] * 2
+    assert all("importing the MCP SDK has taken more than 0.1 s" in each for each in hung["failures"])
+    assert preloaded == {"whole": True, "called": True, "in_child": True, "threads": [thread]}

@@ -7,7 +7,6 @@ What a connection reads of a server beside its tools, skills among it; and what 
 allows that.
 """
 
-import threading
 from typing import Any
 
 import pytest
@@ -26,7 +25,7 @@ from tests.servers.changing_server import NOTE, build_server
 from tests.support.processes import SERVERS
 from tests.support.rows import rows
 from tests.support.skill_server import SkillServer
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import wait_until
 
 
 class PagedServer:
@@ -114,17 +113,6 @@ def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got
         assert connection.read_resource(NOTE).contents[0].text == "first"
         assert connection.open()[1][0].input_schema
         assert kept.asked("resources/read") == 1
-
-
-def test_what_changed_is_asked_for_again():
-    kept, told = Kept(AN_HOUR), threading.Event()
-    with MCPConnection(kept.info) as connection:
-        connection.subscribe_resource(NOTE, lambda _: told.set())
-        assert connection.read_resource(NOTE).contents[0].text == "first"
-        connection.call_tool("write", {"text": "second"})
-        assert told.wait(LIMIT)
-        assert connection.read_resource(NOTE).contents[0].text == "second"
-        assert kept.asked("resources/read") == 2
 
 
 def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():

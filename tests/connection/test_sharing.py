@@ -8,7 +8,6 @@ Who shares what: users of equal servers have one process and one session, howeve
 """
 
 import asyncio
-import dataclasses
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -66,11 +65,11 @@ def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatc
     one, two = Secret.from_env_var("ONE"), Secret.from_token("2")
     environments = [None, {"KEY": "hello"}, {"KEY": "goodbye"}, {"KEY": one}, {"KEY": one}, {"KEY": two}]
     server = stdio_server()
-    connections = [MCPConnection(dataclasses.replace(server.info(), env=env)) for env in environments]
+    connections = [MCPConnection(server.info(env=env)) for env in environments]
     values = [text(connection.call_tool("env", {"name": "KEY"})) for connection in connections]
-    assert values == ["", "hello", "goodbye", "1", "1", "2"]
     for connection in connections:
         connection.close()
+    assert values == ["", "hello", "goodbye", "1", "1", "2"]
     assert len(server.pids()) == 5
 
 

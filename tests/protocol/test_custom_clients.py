@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol.exchange import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
+from tests.support.foreign_server import text_result
 from tests.support.rows import rows
 
 
@@ -40,9 +41,8 @@ class DyingClient(MCPClient):
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
         self._calls += 1
         if self._calls == 2:
-            msg = "connection lost after sending"
-            raise MCPConnectionError(msg)
-        return types.CallToolResult(content=[types.TextContent(type="text", text="paid")]).model_dump_json()
+            raise MCPConnectionError("connection lost after sending")
+        return text_result("paid").model_dump_json()
 
     async def aclose(self) -> None:
         pass
@@ -115,7 +115,7 @@ class SpeakingClient(SessionClient):
         return await Session(self._outcome).call_tool(tool_name, tool_args)
 
 
-REFUSED = types.CallToolResult(content=[types.TextContent(type="text", text="not with s3cret-key")], is_error=True)
+REFUSED = text_result("not with s3cret-key", is_error=True)
 
 
 async def test_a_custom_client_says_what_is_missing_and_shows_no_secret():

@@ -6,7 +6,6 @@
 Which revision of the protocol is spoken with which server, and how a session begins.
 """
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -21,12 +20,10 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.protocol import eras
-from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
+from haystack_integrations.tools.mcp.protocol.exchange import LostError, RefusedError
 from tests.protocol.conftest import REVISIONS
 from tests.support.background import text
 from tests.support.kinds import LONG, Kind
-from tests.support.processes import is_alive
-from tests.support.waiting import wait_until
 
 NEWEST = "2026-07-28"
 NEWEST_WITH_HANDSHAKE = "2025-11-25"
@@ -128,24 +125,7 @@ def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_serv
     with pytest.raises(MCPConnectionError, match=reason) as failure:
         MCPConnection(server.info(), connection_timeout=timeout).open()
     assert failure.value.code == code
-    wait_until(lambda: not any(map(is_alive, server.pids())), "the end of the server")
-
-
-async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handshake_is_asked_again(monkeypatch):
-    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 0.01)
-    asked: list[str] = []
-
-    async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
-        asked.append(method)
-        if len(asked) == 1:
-            await asyncio.Event().wait()
-        if method == "initialize":
-            raise ProtocolError(-32600, "it is not accepted")
-        return {"resultType": "complete", "supportedVersions": [NEWEST], "capabilities": {}}
-
-    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
-    assert (await negotiation.discover_first()).revision == NEWEST
-    assert asked == ["server/discover", "initialize", "server/discover"]
+    server.wait_until_gone()
 
 
 @pytest.mark.parametrize(

@@ -27,22 +27,23 @@ SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "H
 @rows(
     ("fields", "older", "newest"),
     [
-        ({}, {}, {"extensions": TASKS}),
+        ({}, {}, {}),
         (
             {"sampling": lambda _: "x", "elicitation": accept_defaults, "roots": ["/srv"]},
             {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}},
-            {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}, "extensions": TASKS},
+            {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}},
         ),
         (
             {"sampling": MCPSampling(function=lambda _: "x", tools=True)},
             {"sampling": {"tools": {}}},
-            {"sampling": {"tools": {}}, "extensions": TASKS},
+            {"sampling": {"tools": {}}},
         ),
     ],
 )
 async def test_a_server_is_told_of_what_is_there(fields, older, newest):
     requests = server_requests(**fields)
-    assert (requests.capabilities(OLDER), requests.capabilities(NEWEST)) == (older, newest)
+    assert requests.capabilities(OLDER) == older
+    assert requests.capabilities(NEWEST) == {**newest, "extensions": TASKS}
 
 
 @rows(

@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPA
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
@@ -76,345 +76,360 @@ def open_registry() -> Iterator[Any]:
         registry.close()
 
 
-class TestAliases:
-    def test_aliases_of_one_server_share_its_session_which_ends_when_nobody_has_the_registry(self, stdio_server):
-        shared = stdio_server()
-        configs = [ToolConfig(alias, ["it"], ["echo"]) for alias in ("x", "y", "z")]
-        registry = MCPRegistry({"it": [shared.command, *shared.args]}, configs)
-        registry.warm_up()
-        for alias in registry.aliases:
-            registry.toolset(alias)["echo"].invoke(text=alias)
-        assert (len(shared.pids()), len(shared.requests("tools/list"))) == (1, 1)
-        shared.kill()
-        assert "again" in registry.toolset("x")["echo"].invoke(text="again")
-        assert len(shared.pids()) == 2
-        del registry
-        gc.collect()
-        shared.wait_until_gone()
+def test_aliases_of_one_server_share_its_session_which_ends_when_nobody_has_the_registry(stdio_server):
+    shared = stdio_server()
+    configs = [ToolConfig(alias, ["it"], ["echo"]) for alias in ("x", "y", "z")]
+    registry = MCPRegistry({"it": [shared.command, *shared.args]}, configs)
+    registry.warm_up()
+    for alias in registry.aliases:
+        registry.toolset(alias)["echo"].invoke(text=alias)
+    assert (len(shared.pids()), len(shared.requests("tools/list"))) == (1, 1)
+    shared.kill()
+    assert "again" in registry.toolset("x")["echo"].invoke(text="again")
+    assert len(shared.pids()) == 2
+    del registry
+    wait_until(lambda: gc.collect() >= 0 and not shared.alive(), "the end of the server")
 
-    def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(self, open_registry):
-        registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
-        toolset = registry.toolset("all")
-        assert (names(toolset), len(toolset), bool(toolset)) == ([], 0, True)
-        assert [tool["function"]["name"] for tool in registry.tool_schemas("all")] == ["y", "z", "x"]
-        assert {tool.invocation_timeout for tool in toolset} == {None}
-        assert "y" in toolset and toolset[0] in toolset
-        assert toolset["x"] is toolset[2]
-        with pytest.raises(KeyError, match="Alias 'all' has no tool 'zz'"):
-            toolset["zz"]
-        with pytest.raises(NotImplementedError, match=r"Alias 'all' has the tools of its servers.* tools=\[toolset, "):
-            toolset.add(Tool("mine", "Mine.", {"type": "object", "properties": {}}, lambda: "mine"))
 
-    def test_an_empty_list_allows_no_tool_and_starts_nothing(self):
-        registry = MCPRegistry({"down": DOWN}, [ToolConfig("none", ["down"], allow_tools=[])])
-        assert registry.tool_schemas("none") == []
-        assert registry.health_check(raise_on_failure=True)["none"].providers == []
+def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(open_registry):
+    registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
+    toolset = registry.toolset("all")
+    assert (names(toolset), len(toolset), bool(toolset)) == ([], 0, True)
+    assert [tool["function"]["name"] for tool in registry.tool_schemas("all")] == ["y", "z", "x"]
+    assert {tool.invocation_timeout for tool in toolset} == {None}
+    assert "y" in toolset and toolset[0] in toolset
+    assert toolset["x"] is toolset[2]
+    with pytest.raises(KeyError, match="Alias 'all' has no tool 'zz'"):
+        toolset["zz"]
+    with pytest.raises(NotImplementedError, match=r"Alias 'all' has the tools of its servers.* tools=\[toolset, "):
+        toolset.add(Tool("mine", "Mine.", {"type": "object", "properties": {}}, lambda: "mine"))
 
-    @rows(
-        ("prefix", "expected"),
-        [
-            ("on_conflict", ["docs_search", "list", "the_web_search", "open"]),
-            ("always", ["docs_list", "docs_search", "the_web_open", "the_web_search"]),
-        ],
-    )
-    def test_a_name_that_two_providers_share_gets_their_prefix(self, open_registry, prefix, expected):
-        servers = {"docs": ["search", "list"], "the web": ["search", "open"]}
-        toolset = open_registry(servers, ToolConfig("all", ["docs", "the web"], prefix=prefix)).toolset("all")
-        toolset.warm_up()
-        assert sorted(names(toolset)) == sorted(expected)
-        assert toolset["the_web_search"].invoke().count("fine") == 1
 
-    @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-    def test_a_new_conflict_renames_no_tool_under_a_run(self):
-        first, second = server("search"), server("other")
-        fresh = MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False))
-        config = ToolConfig("x", ["a", "b"], prefix="on_conflict")
-        with MCPRegistry({"a": first.info, "b": fresh}, [config]) as registry:
-            toolset = registry.toolset("x")
-            toolset.warm_up()
+def test_an_empty_list_allows_no_tool_and_starts_nothing():
+    registry = MCPRegistry({"down": DOWN}, [ToolConfig("none", ["down"], allow_tools=[])])
+    assert registry.tool_schemas("none") == []
+    assert registry.health_check(raise_on_failure=True)["none"].providers == []
 
-            class Meanwhile(ScriptedChatGenerator):
-                def _next(self, messages, tools):
-                    if not self.turns:
-                        second.tools.append(definition("search"))
-                        other = ScriptedChatGenerator([calls(("b_search", {})), say("done")])
-                        with ThreadPoolExecutor(1) as thread:
-                            agent = Agent(chat_generator=other, tools=toolset)
-                            thread.submit(agent.run, messages=messages).result(LIMIT)
-                    return super()._next(messages, tools)
 
-            generator = Meanwhile([calls(("search", {})), say("done")])
-            Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
-            assert [turn.tool_names for turn in generator.turns] == [["search", "other"]] * 2
-            assert names(toolset) == ["a_search", "other", "b_search"]
-            assert (len(first.calls), len(second.calls)) == (1, 1)
+@rows(
+    ("prefix", "expected"),
+    [
+        ("on_conflict", ["docs_search", "list", "the_web_search", "open"]),
+        ("always", ["docs_list", "docs_search", "the_web_open", "the_web_search"]),
+    ],
+)
+def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix, expected):
+    servers = {"docs": ["search", "list"], "the web": ["search", "open"]}
+    toolset = open_registry(servers, ToolConfig("all", ["docs", "the web"], prefix=prefix)).toolset("all")
+    toolset.warm_up()
+    assert sorted(names(toolset)) == sorted(expected)
+    assert toolset["the_web_search"].invoke().count("fine") == 1
 
-    def test_without_a_prefix_such_a_name_is_an_error_that_names_both(self, open_registry):
-        registry = open_registry({"a": ["search"], "b": ["search"]}, ToolConfig("all", ["a", "b"]))
-        with pytest.raises(MCPConfigurationError, match=r"the providers 'a' and 'b' both have a tool named 'search'"):
-            registry.tool_schemas("all")
-        assert registry.toolset("all").toolsets["a"].connection.status().state != "ready"
 
-    @rows("allow_tools", [["a/search", "x"], ["x"]])
-    def test_a_name_that_is_not_allowed_twice_is_no_conflict(self, open_registry, allow_tools):
-        registry = open_registry({"a": ["search"], "b": ["search", "x"]}, ToolConfig("all", ["a", "b"], allow_tools))
-        registry.tool_schemas("all")
-        assert names(registry.toolset("all")) == [name.rpartition("/")[2] for name in allow_tools]
-
-    def test_an_allowed_tool_that_no_provider_has_is_an_error_with_the_closest_names(self, open_registry):
-        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("all", ["a", "b"], ["serach", "list"]))
-        with pytest.raises(MCPToolNotFoundError, match=r"`allow_tools` has 'serach'.*\(a, b\).*'search'") as raised:
-            registry.toolset("all").warm_up()
-        assert raised.value.available_tools == ["list", "search"]
-
-    def test_a_toolset_as_provider_says_how_its_tools_are_shaped(self, open_registry):
-        shaped = MCPToolset(
-            server("search", "drop").info,
-            tool_selection=ToolSelection(exclude_tools=["drop"]),
-            invocation_timeout=7.0,
-            tool_overrides={"search": ToolOverride(name="find")},
-        )
-        registry = open_registry({"a": shaped, "b": ["find"]}, ToolConfig("x", ["a", "b"], prefix="on_conflict"))
-        registry.tool_schemas("x")
+@pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
+def test_a_new_conflict_renames_no_tool_under_a_run():
+    first, second = server("search"), server("other")
+    fresh = MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False))
+    config = ToolConfig("x", ["a", "b"], prefix="on_conflict")
+    with MCPRegistry({"a": first.info, "b": fresh}, [config]) as registry:
         toolset = registry.toolset("x")
-        assert names(toolset) == ["a_find", "b_find"]
-        assert toolset["a_find"].invocation_timeout == 7.0
-        assert list(shaped) == []  # it is a description here, and was not used itself
+        toolset.warm_up()
 
-    async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_are_ready(self, open_registry):
-        registry = open_registry(
-            {"a": ["search"], "down": DOWN}, ToolConfig("good", ["a"]), ToolConfig("bad", ["down"])
-        )
-        async with registry:
-            with pytest.raises(MCPConnectionError, match="no-such-command"):
-                await registry.warm_up_async()
-            assert names(registry.toolset("good")) == ["search"]
+        class Meanwhile(ScriptedChatGenerator):
+            def _next(self, messages, tools):
+                if not self.turns:
+                    second.tools.append(definition("search"))
+                    other = ScriptedChatGenerator([calls(("b_search", {})), say("done")])
+                    with ThreadPoolExecutor(1) as thread:
+                        agent = Agent(chat_generator=other, tools=toolset)
+                        thread.submit(agent.run, messages=messages).result(LIMIT)
+                return super()._next(messages, tools)
 
-    @rows("method", ["warm_up_async", "health_check_async"])
-    def test_what_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(self, open_registry, method):
-        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
-        with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
-            getattr(registry, method)().send(None)  # as another library's loop does
-
-    async def test_the_same_holds_asynchronously(self, open_registry):
-        registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
-        async with registry.toolset("x") as toolset:
-            assert names(toolset) == ["search", "list"]
-        assert [schema["function"]["name"] for schema in await registry.tool_schemas_async("x")] == ["search", "list"]
-        assert (await registry.health_check_async()).ok
-        await registry.warm_up_async()
-        await registry.close_async()
+        generator = Meanwhile([calls(("search", {})), say("done")])
+        Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
+        assert [turn.tool_names for turn in generator.turns] == [["search", "other"]] * 2
+        assert names(toolset) == ["a_search", "other", "b_search"]
+        assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
-class TestConfiguration:
-    def test_a_tool_config_has_the_fields_and_defaults_of_data_designer(self):
-        assert dataclasses.asdict(ToolConfig(tool_alias="search-tools", providers=["docs", "web"])) == {
-            "tool_alias": "search-tools",
-            "providers": ["docs", "web"],
-            "allow_tools": None,
-            "max_tool_call_turns": 5,
-            "timeout_sec": None,
-            "prefix": "never",  # is not there
-        }
+def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry):
+    registry = open_registry({"a": ["search"], "b": ["search"]}, ToolConfig("all", ["a", "b"]))
+    with pytest.raises(MCPConfigurationError, match=r"the providers 'a' and 'b' both have a tool named 'search'"):
+        registry.tool_schemas("all")
+    assert registry.toolset("all").toolsets["a"].connection.status().state != "ready"
 
-    @rows(
-        ("fields", "reason"),
-        [
-            ({"providers": []}, "`providers` must have at least 1 item, got list"),
-            ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
-            ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
-            ({"allow_tools": ["x", "x"]}, "`allow_tools` has 'x' twice"),
-            ({"max_tool_call_turns": 0}, "`max_tool_call_turns` must be greater than or equal to 1, got 0"),
-            ({"prefix": "sometimes"}, "`prefix` must be 'never', 'on_conflict' or 'always'"),
-            ({"allow_tool": ["x"]}, "no parameter 'allow_tool'. Did you mean `allow_tools`?"),
-        ],
+
+@rows("allow_tools", [["a/search", "x"], ["x"]])
+def test_a_name_that_is_not_allowed_twice_is_no_conflict(open_registry, allow_tools):
+    registry = open_registry({"a": ["search"], "b": ["search", "x"]}, ToolConfig("all", ["a", "b"], allow_tools))
+    registry.tool_schemas("all")
+    assert names(registry.toolset("all")) == [name.rpartition("/")[2] for name in allow_tools]
+
+
+def test_an_allowed_tool_that_no_provider_has_is_an_error_with_the_closest_names(open_registry):
+    registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("all", ["a", "b"], ["serach", "list"]))
+    with pytest.raises(MCPToolNotFoundError, match=r"`allow_tools` has 'serach'.*\(a, b\).*'search'") as raised:
+        registry.toolset("all").warm_up()
+    assert raised.value.available_tools == ["list", "search"]
+
+
+def test_a_toolset_as_provider_says_how_its_tools_are_shaped(open_registry):
+    shaped = MCPToolset(
+        server("search", "drop").info,
+        tool_selection=ToolSelection(exclude_tools=["drop"]),
+        invocation_timeout=7.0,
+        tool_overrides={"search": ToolOverride(name="find")},
     )
-    def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(self, fields, reason, tmp_path):
-        config = {"tool_alias": "x", "providers": ["a"], **fields}
-        with pytest.raises(MCPConfigurationError) as raised:
-            MCPRegistry({"a": COUNTER, "b": COUNTER}, [config])
-        assert reason in str(raised.value)
-        assert isinstance(raised.value, ValueError)
-        off = {"command": "cat", "disabled": True}
-        servers = {"a": {"command": "cat"}, "b": {"command": "cat"}, "off": off}
-        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers, "toolConfigs": [config]}))
-        with pytest.raises(MCPConfigurationError) as raised:
-            MCPRegistry.from_config(tmp_path / "mcp.json")
-        assert str(tmp_path / "mcp.json") in str(raised.value)
-        assert reason in str(raised.value)
+    registry = open_registry({"a": shaped, "b": ["find"]}, ToolConfig("x", ["a", "b"], prefix="on_conflict"))
+    registry.tool_schemas("x")
+    toolset = registry.toolset("x")
+    assert names(toolset) == ["a_find", "b_find"]
+    assert toolset["a_find"].invocation_timeout == 7.0
+    assert list(shaped) == []  # it is a description here, and was not used itself
 
-    @rows(
-        ("kind", "arguments", "reason"),
+
+async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_are_ready(open_registry):
+    registry = open_registry({"a": ["search"], "down": DOWN}, ToolConfig("good", ["a"]), ToolConfig("bad", ["down"]))
+    async with registry:
+        with pytest.raises(MCPConnectionError, match="no-such-command"):
+            await registry.warm_up_async()
+        assert names(registry.toolset("good")) == ["search"]
+
+
+@rows("method", ["warm_up_async", "health_check_async"])
+def test_what_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(open_registry, method):
+    registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
+    with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
+        getattr(registry, method)().send(None)  # as another library's loop does
+
+
+async def test_a_registry_works_asynchronously(open_registry):
+    registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
+    async with registry.toolset("x") as toolset:
+        assert names(toolset) == ["search", "list"]
+    assert [schema["function"]["name"] for schema in await registry.tool_schemas_async("x")] == ["search", "list"]
+    assert (await registry.health_check_async()).ok
+    await registry.warm_up_async()
+    await registry.close_async()
+
+
+def test_a_tool_config_has_the_fields_and_defaults_of_data_designer():
+    assert dataclasses.asdict(ToolConfig(tool_alias="search-tools", providers=["docs", "web"])) == {
+        "tool_alias": "search-tools",
+        "providers": ["docs", "web"],
+        "allow_tools": None,
+        "max_tool_call_turns": 5,
+        "timeout_sec": None,
+        "prefix": "never",  # is not there
+    }
+
+
+@rows(
+    ("fields", "reason"),
+    [
+        ({"providers": []}, "`providers` must have at least 1 item, got list"),
+        ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
+        ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
+        ({"allow_tools": ["x", "x"]}, "`allow_tools` has 'x' twice"),
+        ({"max_tool_call_turns": 0}, "`max_tool_call_turns` must be greater than or equal to 1, got 0"),
+        ({"prefix": "sometimes"}, "`prefix` must be 'never', 'on_conflict' or 'always'"),
+        ({"allow_tool": ["x"]}, "no parameter 'allow_tool'. Did you mean `allow_tools`?"),
+    ],
+)
+def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(fields, reason, tmp_path):
+    config = {"tool_alias": "x", "providers": ["a"], **fields}
+    with pytest.raises(MCPConfigurationError) as raised:
+        MCPRegistry({"a": COUNTER, "b": COUNTER}, [config])
+    assert reason in str(raised.value)
+    assert isinstance(raised.value, ValueError)
+    off = {"command": "cat", "disabled": True}
+    servers = {"a": {"command": "cat"}, "b": {"command": "cat"}, "off": off}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers, "toolConfigs": [config]}))
+    with pytest.raises(MCPConfigurationError) as raised:
+        MCPRegistry.from_config(tmp_path / "mcp.json")
+    assert str(tmp_path / "mcp.json") in str(raised.value)
+    assert reason in str(raised.value)
+
+
+@rows(
+    ("kind", "arguments", "reason"),
+    [
+        (MCPRegistry, ({}, [{"providers": ["a"]}]), "`tool_alias` is missing"),
+        (MCPRegistry, ({"a": COUNTER}, [ToolConfig("x", ["a"])] * 2), "two tool configs with the alias 'x'"),
+        (MCPRegistry, ([MCPProvider("a", "http://h/sse")] * 2,), "two providers named 'a'"),
+        (MCPRegistry, ([{"name": "a"}],), "`endpoint` is missing"),
+        (MCPRegistry, ([{"name": "a", "url": ""}],), "MCPProvider has no parameter 'url'"),
+        (MCPRegistry, ([COUNTER],), "got InProcessServerInfo"),
+        (MCPRegistry, ({"a": 7},), "provider 'a': "),
+        (MCPRegistry, ({"": COUNTER},), "the name of a provider must be a non-empty string, got ''"),
+        (MCPRegistry, ({"a": COUNTER}, {"x": {}}), "`tool_configs` must be a list of ToolConfigs, got dict"),
+        (MCPProvider, ("a", "no url"), "MCPProvider: 'a': SSEServerInfo: Invalid url"),
+        (LocalStdioMCPProvider, ("a", "two words"), "LocalStdioMCPProvider: 'a'"),
+    ],
+)
+def test_what_is_wrong_with_the_registry_and_a_provider_is_said_at_construction(kind, arguments, reason):
+    with pytest.raises(MCPConfigurationError) as raised:
+        kind(*arguments)
+    assert reason in str(raised.value)
+
+
+def test_an_empty_registry_is_fine_and_an_unknown_alias_names_the_known_ones():
+    empty = MCPRegistry()
+    assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})
+    for alias in ("x", None):
+        with pytest.raises(MCPConfigurationError, match=rf"no alias {alias!r}\. It has no aliases"):
+            empty.toolset(alias)
+    registry = MCPRegistry({"a": COUNTER}, [ToolConfig("search", ["a"]), ToolConfig("math", ["a"])])
+    for use, alias in (
+        (registry.toolset, "serch"),
+        (registry.tool_schemas, "serch"),
+        (registry.tool_config, "serch"),
+        (registry.health_check, ["serch"]),
+    ):
+        with pytest.raises(MCPConfigurationError, match=r"Did you mean 'search'\? Available aliases: search, math"):
+            use(alias)
+
+
+def test_a_file_has_servers_and_tool_configs(tmp_path, caplog):
+    docs = {"url": "https://docs.example/mcp", "required": False}
+    web = {"command": "web-search-mcp", "disabledTools": ["drop"], "timeout": 5}
+    servers = {"docs": docs, "web": web, "off": {"command": "off", "disabled": True}}
+    config = {"providers": ["docs", "web"], "allow_tools": ["search"], "timeout_sec": 9}
+    caplog.set_level(logging.WARNING)
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers, "toolConfigs": {"search": config}}))
+    listed = {"mcpServers": servers, "toolConfigs": [{"tool_alias": "search", **config}]}
+    for source in (file, listed):
+        registry = MCPRegistry.from_config(source)
+        expected = ToolConfig("search", ["docs", "web"], ["search"], timeout_sec=9)
+        assert registry.tool_configs == {"search": expected}
+    docs, web = (registry.providers[name] for name in ("docs", "web"))
+    assert (docs.required, web.tool_selection.exclude_tools, web.tool_name_prefix) == (False, ["drop"], None)
+    assert (docs.invocation_timeout, web.invocation_timeout) == (None, 5.0)
+    assert caplog.records == []
+
+
+def test_data_designers_providers_become_server_infos(monkeypatch):
+    monkeypatch.setenv("DOCS_API_KEY", "s3cret")
+    registry = MCPRegistry(
         [
-            (MCPRegistry, ({}, [{"providers": ["a"]}]), "`tool_alias` is missing"),
-            (MCPRegistry, ({"a": COUNTER}, [ToolConfig("x", ["a"])] * 2), "two tool configs with the alias 'x'"),
-            (MCPRegistry, ([MCPProvider("a", "http://h/sse")] * 2,), "two providers named 'a'"),
-            (MCPRegistry, ([{"name": "a"}],), "`endpoint` is missing"),
-            (MCPRegistry, ([{"name": "a", "url": ""}],), "MCPProvider has no parameter 'url'"),
-            (MCPRegistry, ([COUNTER],), "got InProcessServerInfo"),
-            (MCPRegistry, ({"a": 7},), "provider 'a': "),
-            (MCPRegistry, ({"": COUNTER},), "the name of a provider must be a non-empty string, got ''"),
-            (MCPRegistry, ({"a": COUNTER}, {"x": {}}), "`tool_configs` must be a list of ToolConfigs, got dict"),
-            (MCPProvider, ("a", "no url"), "MCPProvider: 'a': SSEServerInfo: Invalid url"),
-            (LocalStdioMCPProvider, ("a", "two words"), "LocalStdioMCPProvider: 'a'"),
+            MCPProvider(name="remote", endpoint="http://localhost:8080/sse", api_key="DOCS_API_KEY"),
+            MCPProvider("http", "http://localhost:8080/mcp", "${DOCS_API_KEY}", "streamable_http"),
+            LocalStdioMCPProvider(name="local", command="python", args=["-m", "x"], env={"PYTHONPATH": "/p"}),
+            {"name": "dict", "endpoint": "http://localhost:8080/sse", "provider_type": "sse"},
         ],
+        [ToolConfig("all", ["remote", "local"], max_tool_call_turns=10, timeout_sec=30.0)],
     )
-    def test_so_is_what_is_wrong_with_the_registry_and_a_provider(self, kind, arguments, reason):
-        with pytest.raises(MCPConfigurationError) as raised:
-            kind(*arguments)
-        assert reason in str(raised.value)
-
-    def test_an_empty_registry_is_fine_and_an_unknown_alias_names_the_known_ones(self):
-        empty = MCPRegistry()
-        assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})
-        for alias in ("x", None):
-            with pytest.raises(MCPConfigurationError, match=rf"no alias {alias!r}\. It has no aliases"):
-                empty.toolset(alias)
-        registry = MCPRegistry({"a": COUNTER}, [ToolConfig("search", ["a"]), ToolConfig("math", ["a"])])
-        for use, alias in (
-            (registry.toolset, "serch"),
-            (registry.tool_schemas, "serch"),
-            (registry.tool_config, "serch"),
-            (registry.health_check, ["serch"]),
-        ):
-            with pytest.raises(MCPConfigurationError, match=r"Did you mean 'search'\? Available aliases: search, math"):
-                use(alias)
-
-    def test_a_file_has_servers_and_tool_configs(self, tmp_path, caplog):
-        docs = {"url": "https://docs.example/mcp", "required": False}
-        web = {"command": "web-search-mcp", "disabledTools": ["drop"], "timeout": 5}
-        servers = {"docs": docs, "web": web, "off": {"command": "off", "disabled": True}}
-        config = {"providers": ["docs", "web"], "allow_tools": ["search"], "timeout_sec": 9}
-        caplog.set_level(logging.WARNING)
-        file = tmp_path / "mcp.json"
-        file.write_text(json.dumps({"mcpServers": servers, "toolConfigs": {"search": config}}))
-        listed = {"mcpServers": servers, "toolConfigs": [{"tool_alias": "search", **config}]}
-        for source in (file, listed):
-            registry = MCPRegistry.from_config(source)
-            expected = ToolConfig("search", ["docs", "web"], ["search"], timeout_sec=9)
-            assert registry.tool_configs == {"search": expected}
-        docs, web = (registry.providers[name] for name in ("docs", "web"))
-        assert (docs.required, web.tool_selection.exclude_tools, web.tool_name_prefix) == (False, ["drop"], None)
-        assert (docs.invocation_timeout, web.invocation_timeout) == (None, 5.0)
-        assert caplog.records == []
-
-    def test_data_designers_providers_become_server_infos(self, monkeypatch):
-        monkeypatch.setenv("DOCS_API_KEY", "s3cret")
-        registry = MCPRegistry(
-            [
-                MCPProvider(name="remote", endpoint="http://localhost:8080/sse", api_key="DOCS_API_KEY"),
-                MCPProvider("http", "http://localhost:8080/mcp", "${DOCS_API_KEY}", "streamable_http"),
-                LocalStdioMCPProvider(name="local", command="python", args=["-m", "x"], env={"PYTHONPATH": "/p"}),
-                {"name": "dict", "endpoint": "http://localhost:8080/sse", "provider_type": "sse"},
-            ],
-            [ToolConfig("all", ["remote", "local"], max_tool_call_turns=10, timeout_sec=30.0)],
-        )
-        key = Secret.from_env_var("DOCS_API_KEY")
-        assert registry.providers == {
-            "remote": SSEServerInfo("http://localhost:8080/sse", token=key),
-            "http": StreamableHttpServerInfo("http://localhost:8080/mcp", token=key),
-            "local": StdioServerInfo("python", ["-m", "x"], {"PYTHONPATH": "/p"}),
-            "dict": SSEServerInfo("http://localhost:8080/sse"),
-        }
-        stored = yaml.safe_dump(registry.to_dict())
-        assert "s3cret" not in stored
-        assert "DOCS_API_KEY" in stored
-        assert MCPRegistry.from_dict(yaml.safe_load(stored)).to_dict() == registry.to_dict()
-
-    def test_a_key_itself_shows_nowhere_and_is_not_written_to_files(self):
-        provider = MCPProvider("remote", "http://localhost:8080/sse", api_key="s3ntinel-key")
-        registry = MCPRegistry([provider], [ToolConfig("all", ["remote"])])
-        token = registry.providers["remote"].token
-        assert token.resolve_value() == "s3ntinel-key"
-        assert repr(registry) == "MCPRegistry(providers=['remote'], aliases=['all'])"
-        toolset = registry.toolset("all")
-        for shown in (repr(provider), repr(toolset), str(toolset._to_trace_dict()), str(registry.providers)):
-            assert "s3ntinel" not in shown
-        with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
-            registry.to_dict()
+    key = Secret.from_env_var("DOCS_API_KEY")
+    assert registry.providers == {
+        "remote": SSEServerInfo("http://localhost:8080/sse", token=key),
+        "http": StreamableHttpServerInfo("http://localhost:8080/mcp", token=key),
+        "local": StdioServerInfo("python", ["-m", "x"], {"PYTHONPATH": "/p"}),
+        "dict": SSEServerInfo("http://localhost:8080/sse"),
+    }
+    stored = yaml.safe_dump(registry.to_dict())
+    assert "s3cret" not in stored
+    assert "DOCS_API_KEY" in stored
+    assert MCPRegistry.from_dict(yaml.safe_load(stored)).to_dict() == registry.to_dict()
 
 
-class TestHealth:
-    def test_a_report_names_the_server_the_reason_and_the_time(self, open_registry):
-        providers = {"a": ["search"], "down": DOWN, "optional": MCPToolset(DOWN, required=False), "b": ["search"]}
-        aliases = {"good": ["a", "optional"], "bad": ["a", "down"], "clash": ["a", "b"]}
-        registry = open_registry(providers, *(ToolConfig(alias, each) for alias, each in aliases.items()))
-        report = registry.health_check()
-        assert not report.ok
-        assert {alias: report[alias].ok for alias in report} == {"good": True, "bad": False, "clash": False}
-        assert report["good"].tools == ["search"]
-        found = [(each.provider, each.ok, each.required) for each in report["good"].providers]
-        assert found == [("a", True, True), ("optional", False, False)]
-        down = report["bad"].providers[1]
-        assert "no-such-command" in down.server
-        assert "was not found" in down.error
-        assert 0 < down.seconds <= report["bad"].seconds
-        assert "both have a tool named 'search'" in report["clash"].error
-        assert "down (stdio server `no-such-command`): failed after" in str(report)
-        with pytest.raises(MCPConnectionError, match="health check failed for 'bad', 'clash'"):
-            registry.health_check(raise_on_failure=True)
-        assert registry.health_check(["good"], raise_on_failure=True).ok
-        with pytest.raises(ValueError, match="`aliases` must be a list of strings, got str"):
-            registry.health_check("good")
-
-    def test_what_a_server_says_forges_no_line_of_a_report(self, open_registry):
-        async def fail(_context: Any, _params: Any) -> Any:
-            raise MCPError(-32000, "no\n  evil (server): ok after 0.01 s, 1 tools\x1b[2K")
-
-        evil = InProcessServerInfo(Server("evil", on_list_tools=fail))
-        lines = str(open_registry({"evil": evil}, ToolConfig("x", ["evil"])).health_check()).splitlines()
-        assert [line[:8] for line in lines] == ["x: faile", "  evil (", "      ev"]
-        assert lines[2].endswith(r"1 tools\u001b[2K.")
-
-    def test_an_open_session_of_a_server_that_hangs_is_not_healthy(self, stdio_server):
-        hung = stdio_server()
-        with MCPRegistry({"hung": hung.info(max_retries=0)}, [ToolConfig("x", ["hung"])]) as registry:
-            assert registry.health_check().ok
-            hung.freeze()
-            [found] = registry.health_check(timeout=0.2)["x"].providers
-            assert (found.ok, found.error) == (False, "no answer within 0.2 seconds")
-            hung.thaw()
-            assert registry.health_check().ok
+def test_a_key_itself_shows_nowhere_and_is_not_written_to_files():
+    provider = MCPProvider("remote", "http://localhost:8080/sse", api_key="s3ntinel-key")
+    registry = MCPRegistry([provider], [ToolConfig("all", ["remote"])])
+    token = registry.providers["remote"].token
+    assert token.resolve_value() == "s3ntinel-key"
+    assert repr(registry) == "MCPRegistry(providers=['remote'], aliases=['all'])"
+    toolset = registry.toolset("all")
+    for shown in (repr(provider), repr(toolset), str(toolset._to_trace_dict()), str(registry.providers)):
+        assert "s3ntinel" not in shown
+    with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
+        registry.to_dict()
 
 
-class TestYaml:
-    def test_a_pipeline_with_an_alias_is_stored_with_its_providers(self):
-        registry = MCPRegistry(
-            {"a": COUNTER, "b": MCPToolset(COUNTER, tool_names=["echo"]), "unused": COUNTER},
-            [ToolConfig("x", ["a", "b"], ["a/add", "b/echo"], 3, 12.5, prefix="always")],
-        )
-        generator = ScriptedChatGenerator([calls(("a_add", {"a": 1, "b": 2})), say("done")])
-        pipeline = Pipeline()
-        pipeline.add_component("agent", Agent(chat_generator=generator, tools=registry.toolset("x")))
-        stored = pipeline.dumps()
-        assert "unused" not in stored
-        loaded = Pipeline.loads(stored)
-        assert loaded.dumps() == stored
-        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-        agent = loaded.get_component("agent")
-        assert result["agent"]["last_message"].text == "done"
-        assert agent.chat_generator.turns[1].tool_results == ["3"]
-        toolset = agent.tools
-        assert isinstance(toolset, MCPAliasToolset)
-        assert (toolset.tool_config, names(toolset)) == (registry.tool_config("x"), ["a_add", "b_echo"])
-        toolset.close()
+def test_a_report_names_the_server_the_reason_and_the_time(open_registry):
+    providers = {"a": ["search"], "down": DOWN, "optional": MCPToolset(DOWN, required=False), "b": ["search"]}
+    aliases = {"good": ["a", "optional"], "bad": ["a", "down"], "clash": ["a", "b"]}
+    registry = open_registry(providers, *(ToolConfig(alias, each) for alias, each in aliases.items()))
+    report = registry.health_check()
+    assert not report.ok
+    assert {alias: report[alias].ok for alias in report} == {"good": True, "bad": False, "clash": False}
+    assert report["good"].tools == ["search"]
+    found = [(each.provider, each.ok, each.required) for each in report["good"].providers]
+    assert found == [("a", True, True), ("optional", False, False)]
+    down = report["bad"].providers[1]
+    assert "no-such-command" in down.server
+    assert "was not found" in down.error
+    assert 0 < down.seconds <= report["bad"].seconds
+    assert "both have a tool named 'search'" in report["clash"].error
+    assert "down (stdio server `no-such-command`): failed after" in str(report)
+    with pytest.raises(MCPConnectionError, match="health check failed for 'bad', 'clash'"):
+        registry.health_check(raise_on_failure=True)
+    assert registry.health_check(["good"], raise_on_failure=True).ok
+    with pytest.raises(ValueError, match="`aliases` must be a list of strings, got str"):
+        registry.health_check("good")
 
-    @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 does not add toolsets")
-    def test_an_alias_and_other_tools_are_added_and_stored(self):
-        toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"], ["add"])]).toolset("x")
-        for combined in (toolset + MCPToolset(COUNTER, tool_names=["echo"]), [] + toolset, toolset + []):
-            [first, *_] = [each for each in type(combined).from_dict(combined.to_dict()).toolsets if bool(each)]
-            assert bool(combined)
-            assert toolset in combined.toolsets
-            assert isinstance(first, MCPAliasToolset)
 
-    def test_nothing_but_providers_is_loaded(self):
-        data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
-        data["init_parameters"]["providers"]["a"] = {"type": "haystack.tools.toolset.Toolset", "data": {"tools": []}}
-        with pytest.raises(TypeError, match="so it is no provider"):
-            MCPRegistry.from_dict(data)
+def test_what_a_server_says_forges_no_line_of_a_report(open_registry):
+    async def fail(_context: Any, _params: Any) -> Any:
+        raise MCPError(-32000, "no\n  evil (server): ok after 0.01 s, 1 tools\x1b[2K")
 
-    def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration(self):
-        toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
-        assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
-        assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
+    evil = InProcessServerInfo(Server("evil", on_list_tools=fail))
+    lines = str(open_registry({"evil": evil}, ToolConfig("x", ["evil"])).health_check()).splitlines()
+    assert [line[:8] for line in lines] == ["x: faile", "  evil (", "      ev"]
+    assert lines[2].endswith(r"1 tools\u001b[2K.")
+
+
+def test_an_open_session_of_a_server_that_hangs_is_not_healthy(stdio_server):
+    hung = stdio_server()
+    with MCPRegistry({"hung": hung.info(max_retries=0)}, [ToolConfig("x", ["hung"])]) as registry:
+        assert registry.health_check().ok
+        hung.freeze()
+        [found] = registry.health_check(timeout=0.2)["x"].providers
+        assert (found.ok, found.error) == (False, "no answer within 0.2 seconds")
+        hung.thaw()
+        assert registry.health_check().ok
+
+
+def test_a_pipeline_with_an_alias_is_stored_with_its_providers():
+    registry = MCPRegistry(
+        {"a": COUNTER, "b": MCPToolset(COUNTER, tool_names=["echo"]), "unused": COUNTER},
+        [ToolConfig("x", ["a", "b"], ["a/add", "b/echo"], 3, 12.5, prefix="always")],
+    )
+    generator = ScriptedChatGenerator([calls(("a_add", {"a": 1, "b": 2})), say("done")])
+    pipeline = Pipeline()
+    pipeline.add_component("agent", Agent(chat_generator=generator, tools=registry.toolset("x")))
+    stored = pipeline.dumps()
+    assert "unused" not in stored
+    loaded = Pipeline.loads(stored)
+    assert loaded.dumps() == stored
+    result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+    agent = loaded.get_component("agent")
+    assert result["agent"]["last_message"].text == "done"
+    assert agent.chat_generator.turns[1].tool_results == ["3"]
+    toolset = agent.tools
+    assert isinstance(toolset, MCPAliasToolset)
+    assert (toolset.tool_config, names(toolset)) == (registry.tool_config("x"), ["a_add", "b_echo"])
+    toolset.close()
+
+
+@pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 does not add toolsets")
+def test_an_alias_and_other_tools_are_added_and_stored():
+    toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"], ["add"])]).toolset("x")
+    for combined in (toolset + MCPToolset(COUNTER, tool_names=["echo"]), [] + toolset, toolset + []):
+        [first, *_] = [each for each in type(combined).from_dict(combined.to_dict()).toolsets if bool(each)]
+        assert bool(combined)
+        assert toolset in combined.toolsets
+        assert isinstance(first, MCPAliasToolset)
+
+
+def test_nothing_but_providers_is_loaded():
+    data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
+    data["init_parameters"]["providers"]["a"] = {"type": "haystack.tools.toolset.Toolset", "data": {"tools": []}}
+    with pytest.raises(TypeError, match="so it is no provider"):
+        MCPRegistry.from_dict(data)
+
+
+def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration():
+    toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
+    assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
+    assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301

@@ -22,7 +22,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import MCPError, MCPInvocationError, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support import secrecy
-from tests.support.leaks import Footprint, assert_nothing_left
+from tests.support.leaks import assert_nothing_left, footprint
 from tests.support.prepared import PreparedProcess
 from tests.support.processes import ROOT, is_alive, run_to_end
 from tests.support.rows import rows
@@ -32,7 +32,7 @@ from tests.support.waiting import LIMIT
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_the_leak_check_names_a_process_whose_parent_has_ended():
-    before = Footprint.take()
+    before = footprint()
     orphan_maker = (
         "import subprocess, sys;"
         "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL};"
