@@ -217,7 +217,7 @@ class _Operation:
         try:
             self._result = await self.coro
             self._has_ended = True
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):  # of one that is destroyed with its loop, there is no task
             raise
         except BaseException as error:
             self._error, self._has_ended = error, True
