@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -277,15 +277,8 @@ def cutting_proxy() -> Iterator[ProxyFactory]:
     """
     Puts a proxy that can break connections before a server: `cutting_proxy(server.url)`.
     """
-    proxies: list[CuttingProxy] = []
-
-    def start(url: str) -> CuttingProxy:
-        proxies.append(CuttingProxy(url).__enter__())
-        return proxies[-1]
-
-    yield start
-    for proxy in proxies:
-        proxy.__exit__()
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(CuttingProxy(url))
 
 
 @pytest.fixture(scope="session")

@@ -163,11 +163,13 @@ class TestRunAsync:
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
         executor.post(go_on.set)
+        executor.run(asyncio.sleep(0.05))  # until the answer was posted
         task._log_destroy_pending = False
         reference = weakref.ref(loop)
         del loop, task
         gc.collect()
         # Python 3.15 closes what still waited there in the collection, which cancels its operation.
+        executor.run(asyncio.sleep(0))
         assert asyncio.run(executor.run_async(asyncio.sleep(0, "here"))) == "here"
         gc.collect()
         assert reference() is None

@@ -143,11 +143,9 @@ def test_a_harmless_text_is_not_changed():
         "https://example.com/a/b?x=1 https://registry.npmjs.org/@scope/pkg ssh://git@github.com/o/r.git",
         "commit 3f786850e387550fdab836ed7e6dc881de23001b, run 550e8400-e29b-41d4-a716-446655440000",
         "SyntaxError: unexpected token = at line 3; max_tokens=4096; keyword=foo; key=value",
-        "npm_config_ignore_scripts npm_lifecycle_event_name",
         "npm ERR! code E404; hf_hub_download(repo_id); pypi-server is not running; ghp_import.py; AKIA; eyJ; AIza",
         "the option --password requires a value; --max-token 100000; --tokenizer gpt4turbo; --password-file /etc/pw123",
         "password=$PASSWORD password=None token=<your token> secret=${SECRET}",
-        "http://localhost:8000/mcp:8000 user@example.com a:b@c 12:34:56",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk",
     ):
         assert redact_text(text) == text

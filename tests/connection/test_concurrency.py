@@ -100,7 +100,6 @@ def test_a_failed_connect_keeps_nothing_of_its_caller_alive():
         return weakref.ref(held)
 
     held = [
-        fail(lambda info: MCPTool("x", info).invoke()),
         fail(lambda info: asyncio.run(MCPTool("x", info).ainvoke())),
         fail(lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)])),
     ]

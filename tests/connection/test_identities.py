@@ -111,6 +111,7 @@ class TestManyUsers:
         assert server.anonymous == 0
 
     def test_what_is_read_and_called_is_sent_with_the_identity_of_the_caller(self, server):
+        own = {"own": "yes"}
         with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
             for name in ("alice", "service", "bob"):
                 server.requests.clear()
@@ -119,13 +120,11 @@ class TestManyUsers:
                     # Read twice: what one may keep is nobody else's.
                     for _ in range(2):
                         assert connection.read_resource("who://ever").contents[0].text == f"Bearer {name}-token"
-                    connection.list_resources()
-                    connection.list_resource_templates(meta={"own": "yes"})
-                    [prompt] = connection.list_prompts(meta={"own": "yes"})
-                    connection.complete(prompt, {"name": "name", "value": "A"}, meta={"own": "yes"})
-                    connection.request("prompts/list", meta={"own": "yes"})
-                    asyncio.run(connection.get_prompt_async("greet", {"name": "Ada"}, meta={"own": "yes"}))
-                    connection.list_tools()
+                    connection.list_resource_templates(meta=own)
+                    [prompt] = connection.list_prompts(meta=own)
+                    connection.complete(prompt, {"name": "name", "value": "A"}, meta=own)
+                    connection.request("prompts/list", meta=own)
+                    asyncio.run(connection.get_prompt_async("greet", {"name": "Ada"}, meta=own))
                     assert_own(who(connection, name), name)
                 assert {token for _, token, _ in server.requests} == {f"Bearer {name}-token"}
                 metas = [meta for _, _, meta in server.requests if "own" in meta]

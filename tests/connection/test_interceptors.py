@@ -313,20 +313,6 @@ async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server):
         await wait_until_async(lambda: "mcp-haystack-interceptor" not in names(), "the end of the threads")
 
 
-async def test_progress_of_a_wrapped_call_arrives_where_the_caller_is():
-    reports: list[Any] = []
-
-    def note(report: Any) -> None:
-        reports.append((report.progress, threading.current_thread()))
-
-    with IdentityServer() as server:
-        info = StreamableHttpServerInfo(url=server.url, token=Secret.from_token("base-token"))
-        with MCPConnection(info, interceptors=[passing, passing_async]) as connection:
-            await connection.call_tool_async("steps", {"count": 2}, on_progress=note)
-            connection.call_tool("steps", {"count": 2}, on_progress=note)
-    assert reports == [(number, threading.current_thread()) for number in (0.0, 1.0)] * 2
-
-
 def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(stdio_server):
     info = stdio_server().info()
     stored = MCPTool("add", info, interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)]).to_dict()

@@ -60,7 +60,7 @@ def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(sc
         assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
 
 
-def test_calls_and_connects_in_daemon_threads_do_not_hold_up_the_end_of_a_program(script):
+def test_calls_and_connects_in_daemon_threads_and_a_frozen_server_do_not_hold_up_the_end_of_a_program(script):
     script.run(
         """
         import contextlib, logging
@@ -78,15 +78,8 @@ def test_calls_and_connects_in_daemon_threads_do_not_hold_up_the_end_of_a_progra
             threading.Thread(target=forever, args=[function], kwargs=arguments, daemon=True).start()
         while tool._connection.status().in_flight < 5 or other._connection.status().state != "connecting":
             time.sleep(0.01)
-        """
-    )
-
-
-def test_a_server_that_ignores_sigterm_and_hangs_does_not_hold_up_the_end_of_a_program(script_with):
-    script_with("--stubborn").run(
-        """
-        tool = MCPTool("pid", server_info)
-        os.kill(pid_of(tool), signal.SIGSTOP)
+        frozen = StdioServerInfo(server_info.command, server_info.args + ["--stubborn"])
+        os.kill(pid_of(MCPTool("pid", frozen)), signal.SIGSTOP)
         """
     )
 

@@ -21,8 +21,10 @@ from haystack_integrations.tools.mcp import (
     MCPTool,
 )
 from haystack_integrations.tools.mcp.handlers import MCPProgress
+from tests.connection.test_interceptors import passing, passing_async
 from tests.support.background import in_thread, text
 from tests.support.kinds import LONG
+from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until
 
 user = contextvars.ContextVar("user", default="nobody")
@@ -140,15 +142,16 @@ def test_an_interrupt_in_a_function_ends_the_call(server):
         wait_until(lambda: connection.status().in_flight == 0, "the end of the call")
 
 
-async def test_a_streaming_callback_gets_progress_unless_it_is_an_asynchronous_one_of_a_synchronous_call(server):
+@rows("interceptors", [[], [passing, passing_async]])
+async def test_a_streaming_callback_gets_progress_where_its_caller_is_also_of_a_wrapped_call(server, interceptors):
     chunks = []
 
     async def streamed(chunk):
         chunks.append((chunk, asyncio.get_running_loop()))
 
-    async with MCPTool("steps", server, exposed_name="x_steps") as tool:
+    async with MCPTool("steps", server, exposed_name="x_steps", interceptors=interceptors) as tool:
         tool.invoke(count=1, streaming_callback=streamed)
-        assert chunks == []
+        assert chunks == []  # nobody awaits an asynchronous one of a synchronous call
         tool.invoke(count=1, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread())))
         await tool.invoke_async(count=1, streaming_callback=streamed)
     assert [where for _, where in chunks] == [threading.current_thread(), asyncio.get_running_loop()]

@@ -47,6 +47,11 @@ PROMPT: Final = types.PromptReference(type="ref/prompt", name="a")
 
 UNANSWERED: Final = ("error", -1)
 INVALID: Final = ("invalid", None)
+UNKNOWN_METHOD: Final = ("error", types.METHOD_NOT_FOUND)
+
+UNREADABLE: Final = {"neither", "result is a number", "no version", "1.0"}
+ODD_ERRORS: Final = {"odd error", "error without message", "error with odd code"}
+ODD_MEMBERS: Final = {"odd result", "odd item", "odd block", "odd structured content"}
 
 
 def call_results(version: str) -> dict[str, Any]:
@@ -369,34 +374,20 @@ async def sdk_session(script: Script) -> Seen:
 # What is meant to be different: features of the script, which kind of outcome our client has, and what comes of the
 # operation in the session of the SDK; None is any.
 DIFFERENCES: Final = {
-    "a server that knows one kind of number only writes ids as floats, and is understood": (
-        {"id as float"},
-        None,
-        UNANSWERED,
-    ),
-    "revision 2025-03-26 has batches, and some servers of others send them": ({"batch"}, None, UNANSWERED),
-    "an answer that cannot be read fails its request at once, instead of leaving it to its timeout": (
-        {"neither", "result is a number", "no version", "1.0"},
-        "invalid",
-        UNANSWERED,
-    ),
-    "an error of another shape is one with what it says": (
-        {"odd error", "error without message", "error with odd code"},
-        "error",
-        UNANSWERED,
-    ),
-    "an empty object may be written as an empty list, as PHP does it": ({"result is a list"}, None, UNANSWERED),
-    "an odd member takes nothing else away, and structured content up to 2025-11-25 is made an object": (
-        {"odd result", "odd item", "odd block", "odd structured content"},
-        None,
-        INVALID,
-    ),
-    "without a `resultType` a result is complete (SEP-2322)": ({"no resultType"}, None, INVALID),
-    "a server that does not know a listing has nothing to list": (
-        {"unknown method"},
-        "result",
-        ("error", types.METHOD_NOT_FOUND),
-    ),
+    # A server that knows one kind of number only writes them so.
+    "ids that are floats are understood": ({"id as float"}, None, UNANSWERED),
+    # Revision 2025-03-26 has them, and some servers of others send them.
+    "batches are read": ({"batch"}, None, UNANSWERED),
+    # Instead of leaving it to its timeout.
+    "an answer that cannot be read fails its request": (UNREADABLE, "invalid", UNANSWERED),
+    "an error of another shape is one with what it says": (ODD_ERRORS, "error", UNANSWERED),
+    # As PHP does it.
+    "an empty object may be written as an empty list": ({"result is a list"}, None, UNANSWERED),
+    # Structured content up to 2025-11-25 is made an object.
+    "an odd member takes nothing else away": (ODD_MEMBERS, None, INVALID),
+    # SEP-2322
+    "without a `resultType` a result is complete": ({"no resultType"}, None, INVALID),
+    "a server that does not know a listing has nothing to list": ({"unknown method"}, "result", UNKNOWN_METHOD),
     "the error of a tool is shown as text, redacted": ({"error of the tool"}, "result", None),
 }
 

@@ -18,26 +18,6 @@ DRAINING, LOST, CLOSED = SessionState.DRAINING, SessionState.LOST, SessionState.
 
 
 @rows(
-    ("before", "end", "after"),
-    [
-        *((state, LOST, LOST) for state in (NEW, OPENING, OPEN, DRAINING, LOST)),
-        *((state, CLOSED, CLOSED) for state in (NEW, OPENING, OPEN, DRAINING, CLOSED)),
-        (OPENING, DRAINING, LOST),  # nothing is in flight
-        (OPEN, DRAINING, DRAINING),
-        (LOST, CLOSED, LOST),
-        (CLOSED, LOST, CLOSED),
-    ],
-)
-async def test_every_transition_of_a_session(before, end, after):
-    life = SessionLife()
-    life.state = before
-    life.end("a reason", end)
-    assert life.state is after
-    assert life.over.is_set() == (after is not DRAINING)
-    assert not life.is_open
-
-
-@rows(
     ("ends", "reason", "losses"),
     [
         # The first reason stays.

@@ -13,7 +13,7 @@ import json
 import logging
 import pickle
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -45,7 +45,7 @@ from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPA
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
@@ -64,16 +64,15 @@ def open_registry() -> Iterator[Any]:
     """
     Makes a registry of in-process servers, `open_registry({"name": ["tool", …]}, ToolConfig(…), …)`, and closes it.
     """
-    registries: list[MCPRegistry] = []
+    with ExitStack() as stack:
 
-    def make(servers: dict[str, Any], *configs: ToolConfig) -> MCPRegistry:
-        providers = {name: server(*each).info if isinstance(each, list) else each for name, each in servers.items()}
-        registries.append(MCPRegistry(providers, configs))
-        return registries[-1]
+        def make(servers: dict[str, Any], *configs: ToolConfig) -> MCPRegistry:
+            infos = {name: server(*each).info if isinstance(each, list) else each for name, each in servers.items()}
+            registry = MCPRegistry(infos, configs)
+            stack.callback(registry.close)
+            return registry
 
-    yield make
-    for registry in registries:
-        registry.close()
+        yield make
 
 
 def test_aliases_of_one_server_share_its_session_which_ends_when_nobody_has_the_registry(stdio_server):
@@ -124,32 +123,6 @@ def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix
     toolset.warm_up()
     assert sorted(names(toolset)) == sorted(expected)
     assert toolset["the_web_search"].invoke().count("fine") == 1
-
-
-@pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-def test_a_new_conflict_renames_no_tool_under_a_run():
-    first, second = server("search"), server("other")
-    fresh = MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False))
-    config = ToolConfig("x", ["a", "b"], prefix="on_conflict")
-    with MCPRegistry({"a": first.info, "b": fresh}, [config]) as registry:
-        toolset = registry.toolset("x")
-        toolset.warm_up()
-
-        class Meanwhile(ScriptedChatGenerator):
-            def _next(self, messages, tools):
-                if not self.turns:
-                    second.tools.append(definition("search"))
-                    other = ScriptedChatGenerator([calls(("b_search", {})), say("done")])
-                    with ThreadPoolExecutor(1) as thread:
-                        agent = Agent(chat_generator=other, tools=toolset)
-                        thread.submit(agent.run, messages=messages).result(LIMIT)
-                return super()._next(messages, tools)
-
-        generator = Meanwhile([calls(("search", {})), say("done")])
-        Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
-        assert [turn.tool_names for turn in generator.turns] == [["search", "other"]] * 2
-        assert names(toolset) == ["a_search", "other", "b_search"]
-        assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
 def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry):
@@ -214,14 +187,10 @@ async def test_a_registry_works_asynchronously(open_registry):
 
 
 def test_a_tool_config_has_the_fields_and_defaults_of_data_designer():
-    assert dataclasses.asdict(ToolConfig(tool_alias="search-tools", providers=["docs", "web"])) == {
-        "tool_alias": "search-tools",
-        "providers": ["docs", "web"],
-        "allow_tools": None,
-        "max_tool_call_turns": 5,
-        "timeout_sec": None,
-        "prefix": "never",  # is not there
-    }
+    own = {"prefix": "never"}
+    defaults = {"allow_tools": None, "max_tool_call_turns": 5, "timeout_sec": None}
+    given = {"tool_alias": "search-tools", "providers": ["docs", "web"]}
+    assert dataclasses.asdict(ToolConfig(**given)) == {**given, **defaults, **own}
 
 
 @rows(
@@ -328,8 +297,7 @@ def test_data_designers_providers_become_server_infos(monkeypatch):
         "dict": SSEServerInfo("http://localhost:8080/sse"),
     }
     stored = yaml.safe_dump(registry.to_dict())
-    assert "s3cret" not in stored
-    assert "DOCS_API_KEY" in stored
+    assert "s3cret" not in stored and "DOCS_API_KEY" in stored
     assert MCPRegistry.from_dict(yaml.safe_load(stored)).to_dict() == registry.to_dict()
 
 

@@ -67,12 +67,8 @@ class TestedChannel(Channel):
         super().__init__(transport, peer, answer=peer.answer, notified=peer.notified, missed=peer.missed)
 
     def exchange(self, method: str | None = None, params: dict[str, Any] | None = None, **options: Any) -> Exchange:
-        options = {**self._usual, **options}
-        if method is not None:
-            options["method"] = method
-        if params is not None:
-            options["params"] = params
-        return Exchange(self.next_id(), **options)
+        given = {name: each for name, each in (("method", method), ("params", params)) if each is not None}
+        return Exchange(self.next_id(), **{**self._usual, **options, **given})
 
     def start(
         self, method: str | None = None, params: dict[str, Any] | None = None
