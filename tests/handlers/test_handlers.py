@@ -261,14 +261,6 @@ class TestElicitation:
         data = {"elicitations": elicitations}
         assert await callbacks(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
 
-    def test_the_user_is_asked_through_a_confirmation_ui(self, ask: Ask) -> None:
-        ui = UI()
-        connection = ask(elicitation=AskUser(ui))
-        assert text(connection.call_tool("ask_order")) == "2 blue"
-        assert text(connection.call_tool("ask_url")) == "accept"
-        ordering = ("asking.server", "What do you order?", {"colour": "blue", "count": 2})
-        assert ui.shown == [ordering, ("asking.server", "Please pay.", {"url": URL})]
-
     def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
         assert text(accepting.call_tool("ask_order")) == "2 blue"

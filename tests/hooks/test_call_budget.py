@@ -180,7 +180,6 @@ class TestBudget:
         [
             ({"max_turns": -1}, ": `max_turns` must be greater than or equal to 0, got -1"),
             ({"max_refused_turns": 0}, "`max_refused_turns` must be greater than or equal to 1, got 0"),
-            ({"tools": "echo"}, "`tools` must be a valid list"),
             ({"limit": 3}, " has no parameter 'limit'. It has: max_turns, max_calls, "),
         ],
     )

@@ -7,9 +7,6 @@ Confirmation of tool calls by annotations: the hook of Haystack 3, and the strat
 """
 
 import asyncio
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from typing import Any
 
@@ -40,7 +37,6 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
-from tests.support.waiting import LIMIT
 
 if HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, AskOncePolicy, RichConsoleUI
@@ -161,10 +157,8 @@ class TestWhoIsAsked:
         ("parameters", "asks"),
         [
             ({}, True),
-            ({"trusted": [StdioServerInfo("cat")]}, True),
             ({"trusted": [COUNTER]}, False),
             ({"trusted": ["shop"]}, False),
-            ({"trusted": [COUNTER], "ask": "always"}, True),
             ({"overrides": {"shop_list_resources": "never"}}, False),
         ],
     )
@@ -177,10 +171,8 @@ class TestWhoIsAsked:
         ("options", "known_by"),
         [
             ({}, "a listing"),
-            ({}, "the news alone"),
             ({}, "an alias"),
             ({"update_between_steps": True}, "a refresh"),
-            pytest.param({"required_hints": {"read_only_hint": True}}, "a refresh", marks=needs_hooks),
         ],
     )
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by):
@@ -194,9 +186,7 @@ class TestWhoIsAsked:
             def change_before_the_second_reply(*args: Any) -> ChatMessage:
                 if len(generator.turns) == 1:
                     server.tools = [definition("look", TEXT)]
-                    if known_by == "the news alone":
-                        toolset._changed_at = sys.maxsize
-                    elif known_by == "a listing":
+                    if known_by == "a listing":
                         toolset.connection.list_tools()
                     else:
                         (alias.toolsets["shop"] if known_by == "an alias" else toolset).refresh()
@@ -285,25 +275,6 @@ class TestAnswers:
         told = generator.turns[1].messages
         assert [call.arguments for message in told for call in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
-
-    @pytest.mark.parametrize("override", ["always", "never"])
-    def test_what_the_model_chose_wins_over_the_state(self, override):
-        got: list[Any] = []
-
-        def keep(text: str) -> None:
-            got.append(text)
-
-        own = Tool(name="own", description="d", parameters=TEXT, function=keep, inputs_from_state={"key": "text"})
-        agent, generator = Agents.make(
-            [own],
-            ScriptedUI(),
-            replies=calls(("own", {"text": "chosen"})),
-            state_schema={"key": {"type": str}},
-            overrides={"own": override},
-        )
-        agent.run(messages=GO, key="K-4711")
-        assert got == ["chosen"]
-        assert [message.text for message in generator.turns[1].messages if message.is_from("user")] == ["go"]
 
     @pytest.mark.parametrize("way", ["run", "run_async"])
     def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):
@@ -398,24 +369,3 @@ class TestConfiguration:
                 MCPConfirmationHook(**arguments)
         with pytest.raises(MCPConfigurationError, match="`strategy` must be an object with the method `run`"):
             MCPConfirmationHook(strategy="console")
-
-
-async def test_users_who_think_take_no_threads_of_the_event_loop():
-    may_answer, is_asked, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
-
-    class Thinking:
-        def get_user_confirmation(self, *_: Any) -> ConfirmationUIResult:
-            loop.call_soon_threadsafe(is_asked.set)
-            may_answer.wait(LIMIT)
-            return ConfirmationUIResult("confirm")
-
-    loop.set_default_executor(ThreadPoolExecutor(1))
-    strategy = MCPConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=Thinking())
-    asking = asyncio.create_task(strategy.run_async(tool_name="a", tool_description="", tool_params={}))
-    try:
-        async with asyncio.timeout(LIMIT / 2):
-            await is_asked.wait()
-            await asyncio.to_thread(lambda: None)
-    finally:
-        may_answer.set()
-    assert (await asking).execute
