@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
-from tests.support.deployed_servers import BACK, DeployedServer, Vendor
+from tests.support.deployed_servers import BACK, DeployedServer
 from tests.support.rows import rows
 from tests.support.token_network import TokenNetwork
 from tests.support.waiting import LIMIT
@@ -46,32 +46,31 @@ SERVICE = {"client_id": "me", "client_secret": SECRET}
 REGISTERED = frozenset({"client_name", "redirect_uris", "grant_types", "response_types", "application_type"})
 
 # Metadata of OpenID Connect only, within a tenant; the resource is in the scopes, and nowhere else.
-ENTRA = Vendor(
-    issuer="https://login.microsoft.test/7/v2.0",
-    advertised="https://login.microsoft.test/7/v2.0",
-    at="/7/v2.0/.well-known/openid-configuration",
-    scopes=["api://mcp/tools.read"],
-    metadata={"scopes_supported": ["openid", "profile", "email", "offline_access"]},
-    token={"ext_expires_in": 3600, "expires_in": "3599"},
-    refused=frozenset({"resource"}),
-)
+ENTRA = {
+    "issuer": "https://login.microsoft.test/7/v2.0",
+    "at": "/7/v2.0/.well-known/openid-configuration",
+    "scopes": ["api://mcp/tools.read"],
+    "metadata": {"scopes_supported": ["openid", "profile", "email", "offline_access"]},
+    "given": {"ext_expires_in": 3600, "expires_in": "3599"},
+    "refused": frozenset({"resource"}),
+}
 # The slash is in the issuer, and not where the MCP server names it.
-AUTH0 = Vendor(
-    issuer="https://tenant.auth0.test/",
-    advertised="https://tenant.auth0.test",
-    scopes=["tools:read"],
-    metadata={"authorization_response_iss_parameter_supported": True},
-    registration=REGISTERED | {"scope"},
-)
+AUTH0 = {
+    "issuer": "https://tenant.auth0.test/",
+    "advertised": "https://tenant.auth0.test",
+    "scopes": ["tools:read"],
+    "metadata": {"authorization_response_iss_parameter_supported": True},
+    "registration": REGISTERED | {"scope"},
+}
 # A gateway that issues tokens to services: numbers are texts, and the type is its own.
-APIGEE = Vendor(
-    issuer="https://api.apigee.test/oauth",
-    advertised=None,
-    at="/.well-known/oauth-authorization-server/oauth",
-    lacks=frozenset({"authorization_endpoint", "response_types_supported"}),
-    token={"token_type": "BearerToken", "expires_in": "0", "status": "approved", "refresh_token": "", "scope": ""},
-    refused=frozenset({"scope"}),
-)
+APIGEE = {
+    "issuer": "https://api.apigee.test/oauth",
+    "advertised": None,
+    "at": "/.well-known/oauth-authorization-server/oauth",
+    "metadata": {"authorization_endpoint": None, "response_types_supported": None},
+    "given": {"token_type": "BearerToken", "expires_in": "0", "status": "approved", "refresh_token": "", "scope": ""},
+    "refused": frozenset({"scope"}),
+}
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ APIGEE = Vendor(
     ids=["entra", "auth0", "apigee"],
 )
 async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, again):
-    server = DeployedServer(vendor)
+    server = DeployedServer(**vendor)
     auth = server.login(**options)
     for _ in range(3):
         assert (await server.use(auth)).text == "welcome"
@@ -102,15 +101,12 @@ async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, agai
 
 
 async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed() -> None:
-    server = DeployedServer(OWN)
+    server = DeployedServer()
     with pytest.raises(MCPAuthorizationError) as caught:
         await server.use(server.login())
-    assert f"the authorization server {OWN.issuer} registers no clients" in str(caught.value)
+    assert "the authorization server https://as.test registers no clients" in str(caught.value)
     assert "pass its `client_id`" in str(caught.value)
     assert {request.method for request in server.requests if request.url.path != "/mcp"} == {"GET"}
-
-
-OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +119,7 @@ OWN = Vendor(issuer="https://as.test", advertised="https://as.test")
 )
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
 async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(said, options):
-    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=said))
+    server = DeployedServer(given=said)
     storage = InMemoryTokenStorage()
     for _ in range(2):  # the second one has the tokens of the storage
         auth = server.login(**options, token_storage=storage)
@@ -134,8 +130,7 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(sa
 
 @rows("options", [PERSON, SERVICE])
 async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monkeypatch):
-    token = {"expires_in": 1, "refresh_token": "absent"}
-    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, token=token))
+    server = DeployedServer(given={"expires_in": 1, "refresh_token": "absent"})
     auth = server.login(**options)
     monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
@@ -147,7 +142,7 @@ async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monke
 
 @rows("options", [PERSON, SERVICE])
 async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(options):
-    server = DeployedServer(OWN)
+    server = DeployedServer()
     auth = server.login(**options)
     assert (await server.use(auth)).text == "welcome"
     first, serve = server.kinds(), server.__call__
@@ -163,7 +158,7 @@ async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_an
 
 @pytest.mark.parametrize("refused", [frozenset(), frozenset({"refresh_token"})], ids=["good", "refused"])
 async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(refused: frozenset[str]) -> None:
-    server = DeployedServer(Vendor(issuer=OWN.issuer, advertised=OWN.advertised, refused=refused))
+    server = DeployedServer(refused=refused)
     storage = InMemoryTokenStorage()
     auth = server.login(**PERSON, token_storage=storage)
     sender = HttpSender(httpx2.MockTransport(server), headers={}, timeout={}, auth=auth)
@@ -202,7 +197,7 @@ def test_only_issuers_of_an_origin_may_differ_by_a_slash(one: str, other: str, i
 
 async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells_it() -> None:
     audiences: list[str] = []
-    server = DeployedServer(Vendor(issuer="https://as.test/", advertised="https://as.test"))
+    server = DeployedServer("https://as.test/", advertised="https://as.test")
     config = {"grant_type": "jwt_bearer", "issuer": "https://as.test"}
     provide = {"assertion_provider": lambda request: audiences.append(request.audience) or "proof"}
     assert (await server.use(server.auth(**config, **provide))).text == "welcome"
@@ -221,10 +216,8 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
 )
 @pytest.mark.parametrize("options", [SERVICE, {}], ids=["service", "registered"])
 async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, resource, scopes, expected, options):
-    asked = {"scopes": resource, "metadata": {"scopes_supported": ["a", "b", "c", "sudo"]}}
-    server = DeployedServer(
-        Vendor(issuer=OWN.issuer, advertised=OWN.issuer, registration=REGISTERED | {"scope"}, **asked)
-    )
+    metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
+    server = DeployedServer(scopes=resource, metadata=metadata, registration=REGISTERED | {"scope"})
     of_scope = "" if challenge is None else f', scope = "{challenge}"'
     header = {"WWW-Authenticate": f'Bearer error_description="Not of scope=z"{of_scope}'}
     await server.login(**options, scopes=scopes).log_in(httpx2.Response(401, headers=header), None)
@@ -287,12 +280,11 @@ async def test_a_refresh_whose_caller_gives_up_is_finished_and_its_token_is_used
 
 @pytest.mark.parametrize("iss", [{}, {"iss": "https://login.microsoft.test/7-2-c/v2.0"}])
 async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) -> None:
-    vendor = Vendor(
-        issuer="https://login.microsoft.test/{tenantid}/v2.0",
+    server = DeployedServer(
+        "https://login.microsoft.test/{tenantid}/v2.0",
         advertised="https://login.microsoft.test/common/v2.0",
         at="/common/v2.0/.well-known/openid-configuration",
     )
-    server = DeployedServer(vendor)
     answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state, **iss}}
     assert (await server.use(server.person(client_id="me", **answer))).text == "welcome"
 

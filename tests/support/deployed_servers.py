@@ -7,7 +7,6 @@ MCP servers behind authorization servers that behave as those of well-known vend
 """
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -18,50 +17,45 @@ from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.support.token_network import BACK, TokenNetwork
 
 
-@dataclass(frozen=True, kw_only=True)
-class Vendor:
+class DeployedServer(TokenNetwork):
     """
+    `asked_for` has how codes and tokens were asked for.
+
     :param issuer: What the metadata of the authorization server say; `at` is where they are.
-    :param advertised: What the MCP server says; None if it has no metadata.
-    :param lacks: Members that the metadata do not have; `metadata` those that they have beyond the usual ones.
+    :param advertised: What the MCP server says, if not the issuer; None if it has no metadata.
+    :param metadata: Members that the metadata have beyond the usual ones.
     :param scopes: Those that the MCP server names.
-    :param token: Members of the answer to a token request in place of the usual ones.
+    :param given: Members of the answer to a token request in place of the usual ones.
     :param refused: Parameters that end an authorization or token request.
     :param registration: Members that a registration may have; None if clients cannot register themselves.
     """
 
-    issuer: str
-    advertised: str | None
-    at: str = "/.well-known/oauth-authorization-server"
-    lacks: frozenset[str] = frozenset()
-    metadata: dict[str, Any] = field(default_factory=dict)
-    scopes: list[str] | None = None
-    token: dict[str, Any] = field(default_factory=dict)
-    refused: frozenset[str] = frozenset()
-    registration: frozenset[str] | None = None
-
-
-class DeployedServer(TokenNetwork):
-    """
-    `count` has how many codes and tokens were asked for, and how.
-    """
-
-    def __init__(self, vendor: Vendor) -> None:
+    def __init__(
+        self,
+        issuer: str = "https://as.test",
+        *,
+        advertised: str | None = "",
+        at: str = "/.well-known/oauth-authorization-server",
+        metadata: dict[str, Any] | None = None,
+        scopes: list[str] | None = None,
+        given: dict[str, Any] | None = None,
+        refused: frozenset[str] = frozenset(),
+        registration: frozenset[str] | None = None,
+    ) -> None:
         super().__init__()
-        self.vendor = vendor
+        self.at, self.scopes, self.given, self.refused, self.registration = at, scopes, given, refused, registration
+        self.advertised = issuer if advertised == "" else advertised
         self.asked_for: list[dict[str, str]] = []
         self.valid: set[str] = set()
-        host = f"https://{urlsplit(vendor.issuer).netloc}"
+        host = f"https://{urlsplit(issuer).netloc}"
         self.metadata = {
-            "issuer": vendor.issuer,
+            "issuer": issuer,
             "authorization_endpoint": f"{host}/authorize?tenant=7",
-            "token_endpoint": f"https://tokens.{urlsplit(vendor.issuer).netloc}/token",
+            "token_endpoint": f"https://tokens.{urlsplit(issuer).netloc}/token",
             "response_types_supported": ["code"],
-            **({"registration_endpoint": f"{host}/register"} if vendor.registration is not None else {}),
-            **vendor.metadata,
+            "registration_endpoint": None if registration is None else f"{host}/register",
+            **(metadata or {}),
         }
-        for member in vendor.lacks:
-            self.metadata.pop(member)
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
@@ -71,14 +65,14 @@ class DeployedServer(TokenNetwork):
             headers = {"WWW-Authenticate": "Bearer"}
             return httpx2.Response(200, text="welcome") if is_welcome else httpx2.Response(401, headers=headers)
         if is_own:
-            if self.vendor.advertised is None or path != "/.well-known/oauth-protected-resource/mcp":
+            if self.advertised is None or path != "/.well-known/oauth-protected-resource/mcp":
                 return httpx2.Response(404)
-            members = {"resource": self.url, "authorization_servers": [self.vendor.advertised]}
-            return httpx2.Response(200, json={**members, "scopes_supported": self.vendor.scopes})
+            members = {"resource": self.url, "authorization_servers": [self.advertised]}
+            return httpx2.Response(200, json={**members, "scopes_supported": self.scopes})
         if request.method == "GET":
-            return httpx2.Response(200, json=self.metadata) if path == self.vendor.at else httpx2.Response(404)
+            return httpx2.Response(200, json=self.metadata) if path == self.at else httpx2.Response(404)
         if path == "/register":
-            unknown = sorted(json.loads(request.content).keys() - (self.vendor.registration or frozenset()))
+            unknown = sorted(json.loads(request.content).keys() - (self.registration or frozenset()))
             if unknown:
                 return httpx2.Response(400, json={"error": "invalid_client_metadata", "error_description": unknown})
             return httpx2.Response(201, json={"client_id": "registered", "redirect_uris": [BACK], "contacts": None})
@@ -92,12 +86,12 @@ class DeployedServer(TokenNetwork):
         token = f"token-{len(self.asked_for)}-of-{urlsplit(self.origin).netloc[:8]}"
         self.valid = {token}
         usual = {"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh-me"}
-        answer = {**usual, **self.vendor.token}
+        answer = {**usual, **(self.given or {})}
         return httpx2.Response(200, json={name: value for name, value in answer.items() if value != "absent"})
 
     def _refused(self, parameters: dict[str, str]) -> str:
         scopes = parameters.get("scope", "").split()
-        found = [name for name in self.vendor.refused if name in parameters or name in scopes]
+        found = [name for name in self.refused if name in parameters or name in scopes]
         return f"{found[0]} is not supported" if found else ""
 
     def come_back(self, request: MCPLoginRequest) -> str:
