@@ -31,6 +31,7 @@ from haystack_integrations.tools.mcp.auth import outgoing
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
+from tests.support.deployed_servers import DeployedServer
 from tests.support.kinds import LONG
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.rows import rows
@@ -96,27 +97,17 @@ async def test_metadata_of_a_server_outside_may_not_point_inside_the_network_how
         assert {request.url.host for request in network.requests} == {urlsplit(origin).hostname} or not is_refused
 
 
-def test_a_connection_goes_to_the_address_that_was_checked(server, monkeypatch):
-    # Nobody else knows the name, so a second look for it fails.
-    asked: list[str] = []
-    look_up, port = outgoing._addresses, urlsplit(server.origin).port
+async def test_connections_go_to_the_addresses_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, addresses = DeployedServer(), [ipaddress.ip_address("203.0.114.9")]
 
     async def known(host: str) -> list[outgoing.Address]:
-        asked.append(host)
-        return [ipaddress.ip_address("127.0.0.1")] if host == "authorization.test" else await look_up(host)
+        return addresses
 
     monkeypatch.setattr(outgoing, "_addresses", known)
-    issuer = f"http://authorization.test:{port}"
-    metadata = httpx2.get(f"{server.origin}{METADATA}").json()
-    members = {name: f"{issuer}{path}" for name, path in (("token_endpoint", "/token"), ("issuer", ""))}
-    moved = {"resource": server.url, "authorization_servers": [issuer]}
-    answers = {RESOURCE: moved, METADATA: {**metadata, **members}}
-    server.tamper = lambda path, body: JSONResponse(answers[path]) if path in answers else None
-    server.issuer = issuer
-    with MCPConnection(info(server.url)) as connection:
-        assert said(connection) == "alice"
-    assert "/token" in server.paths
-    assert asked.count("authorization.test") == 2  # for its metadata, and for a token
+    assert (await server.use(server.login(**SERVICE))).text == "welcome"
+    for path in (METADATA, "/token"):
+        [request] = [each for each in server.asked(path) if each.url.host.endswith("as.test")]
+        assert list(map(str, request.extensions[outgoing._CHECKED])) == ["203.0.114.9"]
 
 
 async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ class Source:
 
 
 class SyncSource:
-    token: Any = "a-sync-token"
+    def __init__(self, token: Any) -> None:
+        self.token = token
 
     def resolve(self) -> Any:
         return self.token
@@ -132,9 +133,7 @@ def test_an_auth_that_is_none_fails_the_connect_and_says_so(server: IdentityServ
 def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> None:
     source = Source()
     for token in ("a-sync-token", "Bearer a-sync-token"):
-        given = SyncSource()
-        given.token = token
-        with MCPConnection(StreamableHttpServerInfo(server.url, token=given)) as connection:
+        with MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource(token))) as connection:
             assert seen(connection) == "Bearer a-sync-token"
             with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):  # and not for the token
                 connection.call_tool("leak")
@@ -153,10 +152,8 @@ def test_a_token_source_that_fails_sends_nothing_and_quotes_nothing(server: Iden
             seen(connection)
     assert "rt-123456" not in str(caught.value)
     for token in ("", None, 5):
-        given = SyncSource()
-        given.token = token
         with pytest.raises(MCPAuthorizationError, match="the token source SyncSource gave no token"):
-            MCPConnection(StreamableHttpServerInfo(server.url, token=given)).open()
+            MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource(token))).open()
     assert server.anonymous == 0
     source.requires_subject_token = True
     with pytest.raises(ValueError, match="Use `token_provider`"):
@@ -181,7 +178,7 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
         assert seen(connection).startswith("Numbered ")
 
 
-@rows(("parameter", "value"), [("auth", the_one), ("token", SyncSource())], ids=["auth", "token"])
+@rows(("parameter", "value"), [("auth", the_one), ("token", SyncSource("a-sync-token"))], ids=["auth", "token"])
 def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
     with OAuthServer() as server, pytest.raises(MCPConnectionError) as caught:
         MCPConnection(StreamableHttpServerInfo(server.url, **{parameter: value})).list_tools()

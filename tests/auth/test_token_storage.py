@@ -260,30 +260,6 @@ async def test_a_client_of_a_storage_goes_to_its_issuer_only_and_one_of_a_progra
         assert [(form["grant_type"], form["client_id"]) for form in network.forms()] == [expected]
 
 
-async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
-    network.token["token_type"] = "DPoP"
-    tokens = OAuthToken(access_token="the-access-token")
-    auth = network.auth(**SERVICE, dpop=True, token_storage=SDKStorage({"tokens": tokens}))
-    assert (await network.use(auth)).text == "welcome"
-    assert len(network.forms()) == 1
-
-
-@dataclass
-class OwnStorage(InMemoryTokenStorage):
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-
-async def test_a_storage_may_be_a_data_class(network: TokenNetwork) -> None:
-    storage = OwnStorage()
-    auths = [network.auth(**SERVICE, token_storage=each) for each in (storage, storage, OwnStorage())]
-    assert [(await network.use(auth)).text for auth in auths] == ["welcome"] * 3
-    assert [auth.holder_of(None) is auths[0].holder_of(None) for auth in auths] == [True, True, False]
-    assert len(network.forms()) == 2
-
-
 async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     await storage.set_tokens(OAuthToken(access_token="the-access-token"))
@@ -325,13 +301,6 @@ async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: P
         await storage.save(KEY, {"tokens": object()})
     assert await storage.load(KEY) == RECORD
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
-
-
-@rows("store", [MemoryStore, "key_value.aio.stores.memory:MemoryStore"])
-async def test_a_store_may_be_made_when_it_is_needed(store: Any) -> None:
-    storage = KeyValueTokenStorage(store)
-    await storage.save(KEY, RECORD)
-    assert await storage.load(KEY) == RECORD
 
 
 def no_store() -> Any:

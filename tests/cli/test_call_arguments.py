@@ -20,7 +20,6 @@ from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
 from haystack_integrations.tools.mcp.cli.call_arguments import (
     check_arguments,
     sent_arguments,
-    signature,
     text_arguments,
     typed_arguments,
 )
@@ -91,30 +90,6 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
     assert "x-secret" not in str(raised.value)
 
 
-@rows(
-    ("arguments", "schema", "told"),
-    [
-        ({}, of({"type": "integer"}, required=["a"]), "'a' missing. It takes a: integer"),
-        ({"a": "x-secret"}, of({"type": ["integer", "null"]}), "'a' must be of type integer or null"),
-        ({"a": [1, "x-secret"]}, of(INTEGERS), "'a[1]' must be of type integer"),
-        ({"a": "x-secret"}, of({"enum": ["red", 5]}), "'a' must be one of 'red', 5. It takes a?: "),
-        (
-            {"b": 1},
-            {"type": "object", "additionalProperties": False},
-            "no argument 'b' (there is: none). It takes no",
-        ),
-    ],
-)
-def test_an_argument_that_does_not_fit_is_told_without_its_value(
-    arguments: dict[str, Any], schema: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(CommandError) as raised:
-        check_arguments(arguments, schema, "The tool 't' cannot be called so")
-    assert str(raised.value).startswith("The tool 't' cannot be called so: ")
-    assert told in str(raised.value)
-    assert "x-secret" not in str(raised.value)
-
-
 def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -> None:
     schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}}}
     sent, unknown = sent_arguments({"a": 5.0, "b": 5.0, "c": 5.0}, schema)
@@ -124,27 +99,6 @@ def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -
     # What cannot be checked here is left to the server.
     for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
         check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
-
-
-@rows(
-    ("schema", "described"),
-    [
-        (True, "any"),
-        ({"type": "array", "items": INTEGERS}, "list of list of integer"),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer | null"),
-        ({"$ref": "#/$defs/colour"}, '"red" | "blue"'),
-        ({"$ref": "#/$defs/tree"}, "string | list of string | list"),
-        ({"$ref": "#/$defs/many"}, "any"),
-    ],
-)
-def test_a_line_says_what_a_tool_takes(schema: Any, described: str) -> None:
-    tree = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"$ref": "#/$defs/tree"}}]}
-    many = {"anyOf": [{"$ref": "#/$defs/many"}] * 100}
-    definitions = {"colour": {"enum": ["red", "blue"]}, "tree": tree, "many": many}
-    properties = {"it": schema, "limit": {"type": "integer", "default": 10}, "more": True}
-    shown = signature({"properties": properties, "required": ["it"], "$defs": definitions})
-    assert shown == f"it: {described}, limit: integer = 10, more?: any"
-    assert signature({"properties": 5, "required": "query"}) == ""
 
 
 class Keyboard(io.StringIO):

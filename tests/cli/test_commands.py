@@ -56,8 +56,6 @@ def test_scripts_get_the_objects_of_the_protocol(run: Run, plain: str) -> None:
     assert (called.code, called.errors) == (0, "")
     assert json.loads(called.screen)["structuredContent"] == {"result": 8}
     assert json.loads(run("call", IN_PROCESS, "structured_only").screen) == {"answer": 42}
-    prompt = json.loads(run("prompt", IN_PROCESS, "greet", "name=Ada", "--json").screen)
-    assert prompt["messages"][0]["content"]["text"] == "Please greet Ada."
     report = json.loads(run("inspect", plain, "--json").screen)
     assert (report["server"]["name"], report["protocolVersion"]) == ("counter", "2025-11-25")
     assert "a-token-of-somebody" not in str(report)
@@ -191,15 +189,9 @@ def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path
         "Says of itself: only reads, may be repeated",
     ):
         assert text in shown
-    bare = server_file(
-        tmp_path,
-        "bare",
-        "from mcp.types import ToolAnnotations",
-        "hints = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)",
-        "@server.tool(annotations=hints, structured_output=False)",
-        "def wipe(of: list[str], deeply: bool = False) -> None: ...",
-        title="The Bare One",
-    )
+    hints = "ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=False)"
+    tool = f"@server.tool(annotations={hints}, structured_output=False)\ndef wipe(deeply: bool = False) -> None: ..."
+    bare = server_file(tmp_path, "bare", "from mcp.types import ToolAnnotations", tool, title="The Bare One")
     shown = run("inspect", bare).screen
     for text in ("The Bare One", "Says of itself: changes things, may destroy, stays inside", "default: false"):
         assert text in shown

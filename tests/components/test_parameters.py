@@ -25,14 +25,12 @@ FINE: dict[Any, dict[str, Any]] = {
     ("component", "parameters", "problem"),
     [
         (MCPPromptBuilder, {"prompt_name": ""}, "`prompt_name` must have at least 1 character"),
-        (MCPPromptBuilder, {"variables": "name"}, "`variables` must be a valid list"),
         (MCPPromptBuilder, {"system_role": "all"}, "`system_role` must be 'first', got 'all'"),
         (MCPResourceFetcher, {"max_concurrency": True}, "`max_concurrency` must be a valid integer"),
         (MCPResourceFetcher, {"invocation_timeout": -1}, "invocation_timeout"),
         (MCPToolCaller, {"tools": INFO}, "`tools` must be a Toolset, or a list"),
         (MCPToolCaller, {"max_concurrency": 0}, "`max_concurrency` must be greater than or equal to 1"),
         (MCPToolCaller, {"state_schema": {"sum": {}}}, "missing a 'type' entry"),
-        (MCPToolCaller, {"state_schema": {"sum": int}}, "`state_schema` .sum. must be a valid dictionary"),
         (MCPToolRunner, {"tool": "total"}, "`tool` must be an instance of MCPTool"),
     ],
 )

@@ -62,19 +62,14 @@ def test_the_model_calls_the_servers_tool_and_gets_its_results(ask: Ask) -> None
 
 
 def test_a_function_that_says_so_answers_with_calls(ask: Ask) -> None:
-    asked: list[types.CreateMessageRequestParams] = []
+    replies = iter([ChatMessage.from_assistant(tool_calls=[ToolCall("weather_of", {"city": "Rome"}, id="1")]), "Wet."])
 
     def answer(params: types.CreateMessageRequestParams) -> Any:
-        asked.append(params)
-        return (
-            ChatMessage.from_assistant(tool_calls=[ToolCall("weather_of", {"city": "Rome"}, id="1")])
-            if len(asked) == 1
-            else "Wet."
-        )
+        assert [tool.name for tool in params.tools or []] == ["weather.of"]
+        return next(replies)
 
     connection = ask(sampling=MCPSampling(function=answer, tools=True))
     assert text(connection.call_tool("ask_model_with_tools", ASKED)) == "toolUse, then None: Wet."
-    assert [tool.name for tool in asked[0].tools or []] == ["weather.of"]
 
 
 @pytest.mark.parametrize(

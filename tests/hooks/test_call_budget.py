@@ -122,12 +122,10 @@ class TestBudget:
 
     def test_only_mcp_tools_are_counted_unless_others_are_named(self, agent):
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
-        generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
-        self.run(agent(generator, mine, max_calls=0))
-        assert generator.turns[1].tool_results[1] == "fine"
-        generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
-        self.run(agent(generator, mine, max_calls=0, tools=["mine"]))
-        assert generator.turns[1].tool_results[1] == "x"
+        for named, answered in ({}, "fine"), ({"tools": ["mine"]}, "x"):
+            generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
+            self.run(agent(generator, mine, max_calls=0, **named))
+            assert generator.turns[1].tool_results[1] == answered
 
     async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
         shared = agent(CallsUntilRefused([call("echo", text="x"), say("final")]), max_turns=3)

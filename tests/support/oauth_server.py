@@ -77,7 +77,7 @@ class OAuthProvider:
             resource=params.resource,
             subject=_subject.get(),
         )
-        answer = {"code": code, "state": params.state, "iss": self.server.issuer or self.server.origin}
+        answer = {"code": code, "state": params.state, "iss": self.server.origin}
         return construct_redirect_uri(str(params.redirect_uri), **answer)
 
     async def load_authorization_code(self, client: OAuthClientInformationFull, code: str) -> AuthorizationCode | None:
@@ -136,8 +136,6 @@ class OAuthServer(AppThread):
         self.calls: list[tuple[str, str]] = []
         self.issued: set[str] = set()
         secrecy.issued.append(self.issued)
-        # What the answer to the browser says, if not what is right.
-        self.issuer = ""
         self.lifetime = 3600
         self.refresh_takes = 0.0
         self.tamper: Tamper = lambda path, body: None
