@@ -6,7 +6,6 @@
 Pipelines, their components and Agents that are served in tests.
 """
 
-import asyncio
 import importlib
 import threading
 from typing import Any
@@ -51,29 +50,6 @@ class Gate:
     def run(self, text: str) -> dict[str, Any]:
         self.entered.set()
         assert self.may_end.wait(LIMIT)
-        return {"text": text}
-
-
-@component
-class AsyncGate:
-    """Waits in the event loop for ever; says when it was cancelled."""
-
-    def __init__(self) -> None:
-        self.entered = threading.Event()
-        self.cancelled = threading.Event()
-
-    @component.output_types(text=str)
-    def run(self, text: str) -> dict[str, Any]:
-        raise NotImplementedError
-
-    @component.output_types(text=str)
-    async def run_async(self, text: str) -> dict[str, Any]:
-        self.entered.set()
-        try:
-            await asyncio.sleep(LIMIT)
-        except asyncio.CancelledError:
-            self.cancelled.set()
-            raise
         return {"text": text}
 
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,36 +108,18 @@ async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: 
         assert len(sent) == 2
 
 
-async def test_building_a_server_tells_nobody_and_changes_of_its_tools_are_told() -> None:
-    server: FastMCP[Any] = FastMCP("One")
-    assert announcer_of(server) is announcer_of(server)
-    server.tool(shout)
-    told: list[str] = []
-
-    async def note(message: Any) -> None:
-        told.append(message.method)
-
-    async with client_of(server, mode="legacy", message_handler=note) as client:
-        await client.list_tools()
-        assert told == []
-        server.local_provider.remove_tool("shout")
-        await client.list_tools()
-        assert told == ["notifications/tools/list_changed"]
-        server.disable(tags={"nothing"})
-        await client.list_tools()
-        assert set(told[1:]) == {
-            f"notifications/{listing}/list_changed" for listing in ("tools", "resources", "prompts")
-        }
-
-
 @rows("is_mounted", [False, True])
-async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(is_mounted: bool) -> None:
+async def test_a_server_of_fastmcp_tells_of_changes_and_of_those_of_a_provider_and_not_of_how_it_was_built(
+    is_mounted: bool,
+) -> None:
     provider = HaystackProvider(tools=[create_tool_from_function(shout, "first")])
     server: FastMCP[Any] = FastMCP("Other")
+    assert announcer_of(server) is announcer_of(server)
     server.add_provider(provider, namespace="tea")
     if is_mounted:
         inner, server = server, FastMCP("Outer")
         server.mount(inner, namespace="tea")
+    server.tool(shout)
     async with client_of(server) as client, client.listen(tools_list_changed=True) as events:
         provider.add_tool(create_tool_from_function(shout, "second"))
         assert await next_of(events) == subscriptions.ToolsListChanged()
@@ -148,5 +131,10 @@ async def test_a_server_of_fastmcp_tells_of_changes_of_what_a_provider_gives_it(
 
     async with client_of(server, mode="legacy", message_handler=note) as client:
         await client.list_tools()
-        provider.remove_tool("second")
-        assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"
+        assert told.empty()
+        for remove in (partial(provider.remove_tool, "second"), partial(server.local_provider.remove_tool, "shout")):
+            remove()
+            assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"
+        server.disable(tags={"nothing"})
+        lists = {await asyncio.wait_for(told.get(), LIMIT) for _ in range(3)}
+        assert lists == {f"notifications/{listing}/list_changed" for listing in ("tools", "resources", "prompts")}

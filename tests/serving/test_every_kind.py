@@ -142,26 +142,6 @@ async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_e
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-@rows("criteria", [{"keys": {"tool:thing"}}, {"keys": {"tool:other", "tool:thing@"}}, {"tags": {"admin"}}])
-async def test_it_is_disabled_and_enabled(kind, criteria):
-    server = kind.server(options=ServeOptions(tags={"admin"}))
-
-    @server.tool(tags={"public"})
-    def public() -> str:
-        return "here"
-
-    async with Client(server) as client:
-        server.disable(**criteria)
-        assert [tool.name for tool in await client.list_tools()] == ["public"]
-        with pytest.raises(ToolError, match="Unknown tool: 'thing'"):
-            await client.call_tool(NAME, kind.arguments("tea"))
-        assert (await client.call_tool("public")).data == "here"
-        server.enable(**criteria)
-        assert {tool.name for tool in await client.list_tools()} == {"public", NAME}
-        server.enable(tags={"public"}, only=True)
-        assert [tool.name for tool in await client.list_tools()] == ["public"]
-
-
 async def test_what_it_runs_has_the_context_of_the_request(kind):
     def look(text):
         context = get_context()

@@ -70,7 +70,6 @@ def _server(raising: Any) -> FastMCP[Any]:
         pipelines={
             "pipeline": chain(Raises()),
             "async_pipeline": chain(RaisesAsync(), kind=AsyncPipeline),
-            "async_pipeline_of_threads": chain(Raises(), kind=AsyncPipeline),
         },
         agents={
             f"agent_{tool.name}": Agent(

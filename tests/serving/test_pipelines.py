@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.serving.components import (
     LIMIT,
-    AsyncGate,
     AsyncPipeline,
     Gate,
     Notes,
@@ -227,13 +226,29 @@ async def test_a_cancelled_call_begins_no_further_component():
 
 
 async def test_cancelling_reaches_an_asynchronous_component():
-    gate = AsyncGate()
-    server = create_mcp_server("shop", pipelines={"ask": chain(gate, kind=AsyncPipeline)})
-    async with asyncio.timeout(LIMIT), reachable(server) as url, Client(url) as client:
+    entered, cancelled = asyncio.Event(), asyncio.Event()
+
+    @component
+    class Waits:
+        @component.output_types(text=str)
+        def run(self, text: str) -> dict[str, Any]:
+            raise NotImplementedError
+
+        @component.output_types(text=str)
+        async def run_async(self, text: str) -> dict[str, Any]:
+            entered.set()
+            try:
+                await asyncio.sleep(LIMIT)
+            finally:
+                cancelled.set()
+            return {"text": text}
+
+    server = create_mcp_server("shop", pipelines={"ask": chain(Waits(), kind=AsyncPipeline)})
+    async with asyncio.timeout(LIMIT / 2), Client(server) as client:
         call = asyncio.create_task(client.call_tool("ask", {"text": "a"}))
-        assert await asyncio.to_thread(gate.entered.wait, LIMIT)
+        await entered.wait()
         call.cancel()
-        assert await asyncio.to_thread(gate.cancelled.wait, LIMIT)
+        await cancelled.wait()
 
 
 @rows("over_http", [False, True])

@@ -68,8 +68,13 @@ def test_a_key_of_no_known_kind_is_refused():
 @rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
 async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, caplog):
     tools = [Tool("same", text, TEXT, lambda text: text) for text in ("First.", "Second.")]
-    async with Client(create_mcp_server("shop", tools=tools, on_duplicate=policy)) as client:
+    server = create_mcp_server("shop", tools=tools, on_duplicate=policy)
+    async with Client(server) as client:
         assert [tool.description for tool in await client.list_tools()] == [served]
+        # One of FastMCP's decorator goes before them.
+        server.tool(lambda: "Third.", name="same", description="Third.")
+        assert [tool.description for tool in await client.list_tools()] == ["Third."]
+        assert (await client.call_tool("same", {})).content[0].text == "Third."
     if policy == "warn":
         assert "There are two things named 'same'. The one that was given first is not served" in caplog.text
         assert "Rename one with ServeOptions(name=...)" in caplog.text
@@ -92,18 +97,10 @@ async def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy(caplog):
     assert "There are two things named 'other'. The one that was given last is not served" in caplog.text
 
 
-async def test_a_tool_of_the_decorator_goes_before_one_of_haystacks_of_its_name():
-    server = create_mcp_server("shop", tools=[Tool("same", "First.", {"type": "object"}, lambda: "First.")])
-    server.tool(lambda: "Second.", name="same", description="Second.")
-    async with Client(server) as client:
-        assert [tool.description for tool in await client.list_tools()] == ["Second."]
-        assert (await client.call_tool("same", {})).content[0].text == "Second."
-
-
-@pytest.mark.parametrize(("given", "shown"), [({}, version("mcp-haystack")), ({"version": "7"}, "7")])
-async def test_the_version_of_the_server_is_not_that_of_fastmcp(given: dict[str, str], shown: str):
-    async with Client(create_mcp_server("shop", tools=[], **given), mode="legacy") as client:
-        assert client.initialize_result.serverInfo.version == shown
+async def test_the_version_of_the_server_is_not_that_of_fastmcp():
+    async with Client(create_mcp_server("shop"), mode="legacy") as client:
+        assert client.initialize_result.server_info.version == version("mcp-haystack")
+    assert create_mcp_server("shop", version="7").version == "7"
 
 
 async def test_clients_get_the_highest_version():
@@ -212,9 +209,16 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
     store.write_documents([Document(id="tea", content="Hot.")])
     options = {"kb": {"tags": {"hidden"}}, "ask": {"tags": {"hidden"}, "completions": {"text": ["tea"]}}}
     kinds = {"document_stores": {"kb": store}, "prompts": {"ask": PROMPT, "public": PROMPT}}
-    server = create_mcp_server("shop", **kinds, options=options)
+    server = create_mcp_server("shop", tools=[add, greet], **kinds, options=options)
     of_prompt = PromptReference(type="ref/prompt", name="ask"), {"name": "text", "value": ""}
     async with Client(server) as client:
+        for criteria in ({"keys": {"tool:add"}}, {"keys": {"tool:other", "tool:add@"}}, {"names": {"add"}}):
+            server.disable(**criteria)
+            assert [tool.name for tool in await client.list_tools()] == ["greet"]
+            with pytest.raises(ToolError, match="Unknown tool: 'add'"):
+                await client.call_tool("add", {"a": 1, "b": 2})
+            server.enable(**criteria)
+            assert len(await client.list_tools()) == 2
         server.disable(tags={"hidden"})
         assert (await client.list_resources(), await client.list_resource_templates()) == ([], [])
         assert [prompt.name for prompt in await client.list_prompts()] == ["public"]
@@ -229,6 +233,8 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
         assert (await client.read_resource("documents://kb/tea"))[0].text == "Hot."
         assert (await client.get_prompt("ask", {"text": "x"})).messages[0].content.text == "x"
         assert (await client.complete(*of_prompt)).values == ["tea"]
+        server.enable(names={"greet"}, only=True)
+        assert [tool.name for tool in await client.list_tools()] == ["greet"]
 
 
 @rows(
@@ -245,20 +251,14 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
         ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
         ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
         ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
-        ("pipelines", [], {}, "a dictionary of names to pipelines"),
         ("agents", {"helper": "agent.yaml"}, {}, "It is no Agent, but of type str"),
-        ("agents", [HELPER], {}, "a dictionary of names to Agents"),
         ("document_stores", ["store"], {}, "must be a dictionary of names to document stores, got list"),
         ("document_stores", {"a b": STORE}, {}, "A name in `document_stores` must be"),
         ("document_stores", {"kb": "store"}, {}, "must be a document store of Haystack, with the methods filter_docum"),
-        ("document_stores", {"kb": InMemoryDocumentStore}, {}, "must be a document store of Haystack"),
         ("document_stores", {"kb": STORE}, {"kb": {"bound": {"x": 1}}}, "names 'x', which is not among what a docum"),
-        ("prompts", [], {}, "must be a dictionary of names to prompt builders"),
         ("prompts", {"ask": "text"}, {}, "must be a prompt builder"),
-        ("prompts", {"a/b": PROMPT}, {}, "A name in `prompts` must be"),
         ("prompts", {"ask": PROMPT}, {"ask": {"bound": {"x": 1}}}, "names 'x', which is not among the variables"),
         ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
-        ("skills", "store", {}, "must be a skill store of Haystack 3, or a list of them"),
         ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
     ],
 )
@@ -316,6 +316,7 @@ def test_options_have_one_form_whatever_they_were_given_as() -> None:
     assert options.annotations == ToolAnnotations(read_only_hint=True)
     assert options.version == "2"
     assert options.inputs == {"query": ["a.query", "b.query"]}
+    assert "a-secret" not in repr(ServeOptions(bound={"key": "a-secret"}))
     assert check_options(options) is options
     assert check_options(None) == ServeOptions()
     with pytest.raises(ValueError, match="`options` must be ServeOptions or a dictionary of them, got list"):
@@ -328,7 +329,3 @@ def test_of_two_options_the_other_goes_first_where_it_says_something() -> None:
     assert (combined.title, combined.timeout, combined.max_documents) == ("Find", 5, 3)
     assert combined.tags == ["public"]
     assert general.overridden_by(None) is general
-
-
-def test_bound_values_are_not_shown() -> None:
-    assert "a-secret" not in repr(ServeOptions(bound={"key": "a-secret"}))
