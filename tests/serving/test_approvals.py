@@ -281,21 +281,15 @@ async def paused(client: Client[Any]) -> types.InputRequiredResult:
     return result
 
 
-async def continued(
-    client: Client[Any],
-    pause: types.InputRequiredResult,
-    *,
-    name: str = "shop",
-    task: str = "Shop.",
-    state: str | None = None,
-    answers: dict[str, types.ElicitResult] | None = None,
-) -> Any:
+async def continued(client: Client[Any], pause: types.InputRequiredResult, **changes: Any) -> Any:
     approved = types.ElicitResult(action="accept", content={"approve": True})
+    answers = dict.fromkeys(pause.input_requests or {}, approved)
+    given = {"name": "shop", "task": "Shop.", "state": pause.request_state, "answers": answers, **changes}
     return await client.session.call_tool(
-        name,
-        {"task": task},
-        input_responses=answers or dict.fromkeys(pause.input_requests or {}, approved),
-        request_state=state or pause.request_state,
+        given["name"],
+        {"task": given["task"]},
+        input_responses=given["answers"],
+        request_state=given["state"],
         allow_input_required=True,
     )
 

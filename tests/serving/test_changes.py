@@ -10,7 +10,6 @@ import pytest
 from fastmcp import FastMCP
 from haystack.tools import create_tool_from_function
 from mcp import Client
-from mcp.server.session import ServerSession
 from mcp.shared import subscriptions
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider
@@ -84,28 +83,6 @@ async def test_clients_that_shake_hands_are_told_in_their_session(over_http: boo
         await client.call_tool("update", {"uri": "test://two"})
         await client.call_tool("update", {"uri": "test://one"})
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
-
-
-async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    server: FastMCP[Any] = FastMCP("One")
-    announcer = announcer_of(server)
-    reads, sent = asyncio.Event(), []
-
-    async def send(session: ServerSession) -> None:
-        sent.append(session)
-        await reads.wait()
-
-    monkeypatch.setattr(ServerSession, "send_tool_list_changed", send)
-    async with client_of(server, mode="legacy") as client:
-        for _ in range(50):
-            announcer.list_changed("tools")
-            await client.list_tools()
-        assert len(sent) == 1
-        reads.set()
-        await client.list_tools()
-        announcer.list_changed("tools")
-        await client.list_tools()
-        assert len(sent) == 2
 
 
 @rows("is_mounted", [False, True])

@@ -99,14 +99,10 @@ class Upstream:
             return "never"
 
         @server.tool()
-        def brew(drink: str, order: Annotated[Order, Resolve(ask_size)]) -> str:
-            return f"a {order.size} {drink}"
-
-        @server.tool()
-        async def steep(ctx: Context, order: Annotated[Order, Resolve(ask_size)]) -> str:
+        async def brew(ctx: Context, drink: str, order: Annotated[Order, Resolve(ask_size)]) -> str:
             for step in (1, 2):
                 await ctx.report_progress(step, 2, f"{order.size} step {step}")
-            return "steeped"
+            return f"a {order.size} {drink}"
 
         @server.tool()
         def nag(ctx: Context) -> str | types.InputRequiredResult:
@@ -231,8 +227,11 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
     assert "the connection was cut" in caplog.text
 
 
-@rows(("tool", "answer", "step"), [("count", "counted", "step"), ("steep", "steeped", "large step")])
-async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, answer, step):
+@rows(
+    ("tool", "arguments", "answer", "step"),
+    [("count", {}, "counted", "step"), ("brew", {"drink": "tea"}, "a large tea", "large step")],
+)
+async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, arguments, answer, step):
     seen = []
 
     async def note(progress, total, message):
@@ -240,11 +239,11 @@ async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, 
 
     server, user = create_mcp_server("gate", tools=[toolset]), User(size="large")
     async with Client(server, mode=mode, elicitation_handler=user) as client:
-        result = await client.call_tool(tool, {}, progress_handler=note)
+        result = await client.call_tool(tool, arguments, progress_handler=note)
         assert result.content[0].text == answer
     # Before them, an SDK may tell of the question.
     assert seen[-2:] == [(1, 2, f"{step} 1"), (2, 2, f"{step} 2")]
-    assert len(seen) == 2 or tool == "steep"
+    assert len(seen) == 2 or tool == "brew"
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_other_server(upstream, toolset, mode):

@@ -4,14 +4,11 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -376,33 +373,6 @@ def test_workers_that_cannot_start_the_server_end_it_with_an_error() -> None:
         assert process.wait(START_LIMIT) == 1
         assert "the model is missing" in process.errors
         assert "a worker could not start it" in process.errors
-
-
-STARTS_FOR_EVER = """
-import sys, threading
-from haystack_integrations.tools.mcp.serving import run_server
-
-if __name__ == "__main__":
-    run_server("fastmcp:FastMCP", transport="http", port=0, workers=2)
-else:
-    print("EVENT starts", file=sys.stderr, flush=True)
-    threading.Event().wait()
-"""
-
-
-@on_one_major
-@NOT_ON_WINDOWS
-def test_a_worker_that_is_killed_while_it_starts_is_replaced_and_ctrl_c_ends_those_that_start(tmp_path: Path) -> None:
-    script = tmp_path / "starts_for_ever.py"
-    script.write_text(STARTS_FOR_EVER)
-    with ServedProcess(script, {}) as process:
-        process.wait_for("EVENT starts", count=2, limit=START_LIMIT)
-        time.sleep(2)  # the supervisor asks whether they live, every half second
-        for worker in psutil.Process(process.process.pid).children():
-            worker.kill()
-        process.wait_for("EVENT starts", count=4, limit=40.0)  # before the supervisor gives up its question
-        os.killpg(process.process.pid, signal.SIGINT)
-        process.wait()
 
 
 async def test_without_sessions_calls_work_and_questions_and_notifications_are_refused() -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from fastmcp import Client
@@ -34,7 +34,7 @@ from haystack.utils import Secret
 from jsonschema import Draft202012Validator
 from mcp.types import ImageContent as MCPImageContent
 from mcp.types import TextContent
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, RootModel, computed_field
+from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from tests.support.rows import rows
@@ -253,8 +253,6 @@ class Report(BaseModel):
     count: int = Field(3, alias="howMany")
     hidden: str = Field("SECRET", exclude=True)
     user: Member = Account()
-    users: dict[str, list[Member]] = {"all": [Account()]}
-    as_text: Annotated[int, PlainSerializer(str, return_type=str)] = 5
     unknown: object = None
     parent: "Report | None" = None
 
@@ -336,8 +334,7 @@ async def test_what_a_client_gets_fits_the_schema_that_it_was_shown_and_the_opti
     assert "2 of 3 documents are returned." in notes["report"]
     assert written["found"] == [written["best"]]
     assert (written["score"], written["price"], written["ratio"]) == (None, "NaN", None)
-    assert (written["count"], written["as_text"]) == (4, "5")
-    assert (written["user"], written["users"]) == ({"name": "Ann"}, {"all": [{"name": "Ann"}]})
+    assert (written["count"], written["user"]) == (4, {"name": "Ann"})
 
 
 HALF, PAIR = "\ud83d", "\ud83d\ude00"

@@ -163,41 +163,30 @@ async def until(condition: Callable[[CapacityLimiterStatistics], bool], server: 
 
 
 async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_it_is_busy():
-    may_end = threading.Event()
-    server = create_mcp_server("shop", tools=[_tool("wait", lambda text: may_end.wait(60) and text)], max_concurrency=1)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def wait(text: str) -> str:
+        begun.set()
+        may_end.wait(60)
+        return text
+
+    server = create_mcp_server("shop", tools=[_tool("wait", wait)], max_concurrency=1)
     async with Client(server) as client:
-        first = asyncio.create_task(client.call_tool("wait", {"text": "done"}))
-        await until(lambda places: places.borrowed_tokens == 1, server)
+        first = asyncio.create_task(client.call_tool("wait", {"text": "given up"}))
+        await wait_until_async(begun.is_set, "the call")
         given_up = asyncio.create_task(client.call_tool("wait", {"text": "given up"}))
         await until(lambda places: places.tasks_waiting == 1, server)
-        # One that is cancelled leaves the queue.
-        given_up.cancel()
+        # One that is cancelled leaves the queue; but a place stays taken while the thread runs.
+        for each in (first, given_up):
+            each.cancel()
         await until(lambda places: places.tasks_waiting == 0, server)
+        assert server.haystack.pool.limiter.borrowed_tokens == 1
         waiting = [asyncio.create_task(client.call_tool("wait", {"text": "done"})) for _ in range(8)]
         await until(lambda places: places.tasks_waiting == 8, server)
         with pytest.raises(ToolError, match=r"1 calls are running and 8 are waiting\. Try again in a while"):
             await client.call_tool("wait", {"text": "too many"})
         may_end.set()
-        assert {(await each).content[0].text for each in (first, *waiting)} == {"done"}
-    await until(lambda places: places.borrowed_tokens == 0, server)
-
-
-async def test_a_place_stays_taken_while_a_thread_of_a_cancelled_call_runs():
-    begun, may_end = threading.Event(), threading.Event()
-
-    def block(text: str) -> str:
-        begun.set()
-        may_end.wait(60)
-        return text
-
-    server = create_mcp_server("shop", tools=[_tool("block", block)], max_concurrency=1)
-    async with Client(server) as client:
-        calling = asyncio.create_task(client.call_tool("block", {"text": "given up"}))
-        await wait_until_async(begun.is_set, "the call")
-        calling.cancel()
-        await asyncio.wait([calling])
-    assert server.haystack.pool.limiter.borrowed_tokens == 1
-    may_end.set()
+        assert {(await each).content[0].text for each in waiting} == {"done"}
     await until(lambda places: places.borrowed_tokens == 0, server)
 
 
