@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 from fastmcp import Context, FastMCP
@@ -38,9 +38,7 @@ from haystack_integrations.tools.mcp.serving import (
     create_mcp_server,
     run_server,
 )
-from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from tests.serving.components import approving
-from tests.support.background import in_thread
 from tests.support.scripted_chat import call, say
 
 
@@ -175,16 +173,6 @@ def make_server(**options: Any) -> FastMCP[Any]:
     async def grow(name: str) -> None:
         """Add a tool to this server, while it runs."""
         server.add_tool(Tool.from_function(lambda: name, name=name))
-
-    @server.tool
-    def change_elsewhere(listing: Literal["tools", "resources", "prompts"]) -> None:
-        """Tell of a change in a thread that knows nothing of the server."""
-        in_thread(announcer_of(server).list_changed, listing).result(30)
-
-    @server.tool
-    def update(uri: str) -> None:
-        """Tell that a resource has changed."""
-        announcer_of(server).resource_updated(uri)
 
     return server
 

@@ -12,9 +12,9 @@ from haystack.tools import create_tool_from_function
 from mcp import Client
 from mcp.shared import subscriptions
 
-from haystack_integrations.tools.mcp.serving import HaystackProvider
+from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from tests.servers.served import make_server
+from tests.support.background import in_thread
 from tests.support.reachable import reachable
 from tests.support.rows import rows
 
@@ -38,28 +38,33 @@ async def next_of(events: Any) -> subscriptions.ServerEvent:
 
 @OVER_HTTP
 async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(over_http: bool) -> None:
-    async with reachable(make_server(), over_http=over_http) as target, client_of(target) as client:
+    server = create_mcp_server("tea")
+    announcer = announcer_of(server)
+    async with reachable(server, over_http=over_http) as target, client_of(target) as client:
         assert client.protocol_version == "2026-07-28"
         assert client.server_capabilities.tools.list_changed
         assert client.server_capabilities.resources.subscribe
         async with client.listen(prompts_list_changed=True) as events:
-            await client.call_tool("change_elsewhere", {"listing": "tools"})
-            await client.call_tool("change_elsewhere", {"listing": "prompts"})
+            # In a thread that knows nothing of the server.
+            for listing in ("tools", "prompts"):
+                in_thread(announcer.list_changed, listing).result(LIMIT)
             assert await next_of(events) == subscriptions.PromptsListChanged()
         wanted = {"tools_list_changed": True, "resources_list_changed": True}
         async with client.listen(**wanted, resource_subscriptions=["test://one"]) as events:
-            await client.call_tool("grow", {"name": "grown"})
+            server.tool(shout)
             assert await next_of(events) == subscriptions.ToolsListChanged()
-            assert "grown" in [tool.name for tool in (await client.list_tools()).tools]
-            await client.call_tool("change_elsewhere", {"listing": "resources"})
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["shout"]
+            announcer.list_changed("resources")
             assert await next_of(events) == subscriptions.ResourcesListChanged()
-            await client.call_tool("update", {"uri": "test://other"})
-            await client.call_tool("update", {"uri": "test://one"})
+            for uri in ("test://other", "test://one"):
+                announcer.resource_updated(uri)
             assert await next_of(events) == subscriptions.ResourceUpdated("test://one")
 
 
 @OVER_HTTP
 async def test_clients_that_shake_hands_are_told_in_their_session(over_http: bool) -> None:
+    server = create_mcp_server("tea")
+    announcer = announcer_of(server)
     told: asyncio.Queue[str] = asyncio.Queue()
 
     async def note(message: Any) -> None:
@@ -68,20 +73,19 @@ async def test_clients_that_shake_hands_are_told_in_their_session(over_http: boo
             await told.put(f"{message.method} {uri}" if uri else message.method)
 
     async with (
-        reachable(make_server(), over_http=over_http) as target,
+        reachable(server, over_http=over_http) as target,
         client_of(target, mode="legacy", message_handler=note) as client,
     ):
         assert client.server_capabilities.tools.list_changed
-        await client.call_tool("grow", {"name": "grown_too"})
-        assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/tools/list_changed"
-        for listing in ("prompts", "resources"):
-            await client.call_tool("change_elsewhere", {"listing": listing})
+        await client.list_tools()
+        for listing in ("tools", "prompts", "resources"):
+            in_thread(announcer.list_changed, listing).result(LIMIT)
             assert await asyncio.wait_for(told.get(), LIMIT) == f"notifications/{listing}/list_changed"
         await client.subscribe_resource("test://one")
         await client.subscribe_resource("test://two")
         await client.unsubscribe_resource("test://two")
-        await client.call_tool("update", {"uri": "test://two"})
-        await client.call_tool("update", {"uri": "test://one"})
+        for uri in ("test://two", "test://one"):
+            announcer.resource_updated(uri)
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
 
 

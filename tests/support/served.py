@@ -187,12 +187,6 @@ class ServedOverHttp(ServedProcess):
             return False
         return True
 
-    def post(self, method: str, parameters: dict[str, Any] | None = None, **options: Any) -> httpx2.Response:
-        """
-        A request of the new era.
-        """
-        return post(self.url, method, parameters, **options)
-
 
 def post(
     url: str, method: str, parameters: dict[str, Any] | None = None, *, timeout: float = START_LIMIT, **headers: str
