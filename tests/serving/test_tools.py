@@ -285,21 +285,15 @@ async def test_docstrings_and_annotations_describe_arguments():
             return {"found": text}
 
     Looking.run.__doc__ = seek.__doc__
-    pipeline = Pipeline()
-    pipeline.add_component("looking", Looking())
     described = create_tool_from_function(seek, name="described", description="My own.")
-    server = create_mcp_server(
-        "shop",
-        tools=[create_tool_from_function(seek, "of_haystack"), described, ComponentTool(Looking(), "component"), seek],
-        pipelines={"pipeline": pipeline},
-        options={"pipeline": ServeOptions(inputs=["text", "count"])},
-    )
-    async with Client(server) as client:
+    of_haystack = create_tool_from_function(seek, "of_haystack")
+    served = [of_haystack, described, ComponentTool(Looking(), "component"), seek]
+    async with Client(create_mcp_server("shop", tools=served)) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
     for name, tool in tools.items():
         said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
         # The docstring of a component goes first, as in Haystack.
-        count = "Not this." if name in ("component", "pipeline") else "How many"
+        count = "Not this." if name == "component" else "How many"
         assert said == {"text": "What it is.", "count": count}, name
     assert tools["of_haystack"].description == tools["seek"].description == "Look for it.\n\nEverywhere."
     assert tools["described"].description == "My own."
