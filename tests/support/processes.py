@@ -16,7 +16,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -261,6 +260,10 @@ class HttpServer(_Recorded):
     _process: "subprocess.Popen[bytes] | None" = field(init=False, default=None)
     _keeper: socket.socket | None = field(init=False, default=None)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._stdout, self._stderr = self.folder / "stdout.txt", self.folder / "stderr.txt"
+
     def start(self) -> "HttpServer":
         """
         Start the process, on the port it had before if there was one, and wait until it listens.
@@ -289,14 +292,6 @@ class HttpServer(_Recorded):
         start = PreparedProcess if command[0] == sys.executable else leader
         with self._stdout.open("wb") as stdout, self._stderr.open("ab") as stderr:
             return start(command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environment)
-
-    @cached_property
-    def _stdout(self) -> Path:
-        return self.folder / "stdout.txt"
-
-    @cached_property
-    def _stderr(self) -> Path:
-        return self.folder / "stderr.txt"
 
     def _announced_port(self) -> int:
         assert self._process is not None
