@@ -91,27 +91,6 @@ class TestForeignSchemas:
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
 
-    def test_what_references_name_becomes_a_definition(self):
-        schema = {
-            "properties": {
-                "pair/s": {"items": [{"items": [{"type": "string"}]}], "additionalItems": {"type": "null"}},
-                "inner": {"$ref": "#/properties/pair~1s/items/0/items/0"},
-                "rest": {"$ref": "#/properties/pair~1s/additionalItems"},
-                "dependent": {"$ref": "#/dependencies/rest/properties/%C3%A4"},
-                "self": {"$ref": "#"},
-            },
-            "dependencies": {"rest": {"properties": {"ä": A}}},
-            "definitions": {"Unused": A},
-        }
-        result = normalize_parameters(schema)
-        assert [result["properties"][name]["$ref"] for name in ("inner", "rest", "dependent", "self")] == [
-            "#/$defs/0",
-            "#/$defs/additionalItems",
-            "#/$defs/ä",
-            "#",
-        ]
-        assert result["$defs"] == {"0": A, "additionalItems": {"type": "null"}, "ä": A}
-
 
 BY_KIND = [
     {"type": "object", "properties": {"kind": {"const": kind}, key: A}, "required": ["kind", key]}
@@ -171,6 +150,8 @@ class TestReferences:
             ("#/definitions/X", {"$defs": {"Y": {"properties": {"p": {"definitions": {"X": A}}}}}}),
             ("#/components/schemas/X", {"components": {"schemas": {"X": {"type": "string", "required": True}}}}),
             ("#/$defs/a~1b~0c%25", {"$defs": {"a/b~c%": A}}),
+            ("#/$defs/X/items/0/items/0", {"$defs": {"X": {"items": [{"items": [A]}]}}}),
+            ("#/dependencies/X/properties/%C3%A4", {"dependencies": {"X": {"properties": {"ä": A}}}}),
             ("X", {"$defs": {"X": A}}),
             ("urn:x#/$defs/X", {"$defs": {"A": {"$id": "urn:x", "$defs": {"X": A}}}}),
             ("https://example.com/root#/$defs/X", {"$id": "https://example.com/root", "$defs": {"X": A}}),

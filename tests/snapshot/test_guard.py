@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.kinds import KINDS, kinds
+from tests.support.kinds import KINDS, Peer
 from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
 from tests.support.waiting import wait_until
 
@@ -189,18 +189,16 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
         assert held["add"].call(a=1, b=2).text == "3"
 
 
-@pytest.mark.parametrize("change", ["new", "gone", "instructions"])
-def test_a_warning_goes_on_with_what_the_server_says(pinned, server, change, caplog):
+def test_a_warning_goes_on_with_what_the_server_says(pinned, server, caplog):
     toolset = pinned(on_drift="warn")
-    pull(server, change)
+    for change in ("new", "gone", "instructions"):
+        pull(server, change)
     assert toolset["pull"].call(change="description").text == "pulled"
     toolset.close()
     toolset.refresh()
-    expected = {"new": [*ALL, "wipe"], "gone": ["add", "pull"]}
-    assert sorted(names(toolset)) == sorted(expected.get(change, ALL))
+    assert names(toolset) == ["add", "pull", "wipe"]
     assert "not those of the snapshot" in caplog.text
-    if change == "instructions":
-        assert "keys" in toolset.instructions
+    assert "keys" in toolset.instructions
 
 
 def test_drift_has_one_line_in_the_log(pinned, server, caplog):
@@ -298,9 +296,20 @@ def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, serve
     assert "@tools/call" not in requests
 
 
-@kinds("stdio", "sessions")
-def test_what_changes_in_a_session_or_while_it_is_lost_is_checked_before_the_next_call(rug_puller, kind):
-    peer = rug_puller(kind)
+@pytest.fixture
+def peer(tmp_path):
+    """
+    A server in a process of its own; one that is started again is as the one before it was.
+    """
+    log = CallLog(tmp_path / "calls.txt")
+    options = ["--transport", "streamable-http", "--calls-file", str(log.path), "--state", str(tmp_path / "state.txt")]
+    command = python_script(SERVERS / "rug_pulling_server.py", *options, *KINDS["sessions"].options)
+    server = HttpServer(command, "/mcp", tmp_path, log)
+    yield Peer(KINDS["sessions"], server.start())
+    server.close()
+
+
+def test_what_changes_in_a_session_or_while_it_is_lost_is_checked_before_the_next_call(peer):
     snapshot = captured(peer.reach())
     one = MCPTool("note", peer.reach(), snapshot=snapshot)
     with MCPToolset(peer.reach(), snapshot=snapshot) as toolset, one:
@@ -352,8 +361,7 @@ def test_a_tool_for_apps_that_is_shown_to_models_has_drifted():
         toolset.refresh()
 
 
-def test_each_user_is_guarded(rug_puller):
-    peer = rug_puller(KINDS["sessions"])
+def test_each_user_is_guarded(peer):
     snapshot = captured(peer.reach())
     with MCPToolset(peer.reach(), snapshot=SnapshotCheck(snapshot, on_drift="quarantine")) as toolset:
         with mcp_request_context(user="ann"):

@@ -215,7 +215,6 @@ class TestRoundTrips:
     @rows(
         ("kind", "parameters"),
         [
-            (MCPTool, {"name": "add"}),
             (
                 MCPTool,
                 {
@@ -230,7 +229,6 @@ class TestRoundTrips:
                 },
             ),
             (MCPTool, {"name": "add", "outputs_to_string": {"one": RENDERED, "two": {"source": "b"}}}),
-            (MCPToolset, {}),
             (
                 MCPToolset,
                 {
