@@ -67,7 +67,10 @@ def test_all_revisions_and_transports_give_the_same_snapshot(http_server, sdk_st
 def test_a_snapshot_survives_files_and_yaml(tmp_path):
     with MCPToolset(InProcessServerInfo(build_server())) as toolset:
         snapshot = MCPToolSnapshot.capture(toolset)
+        assert MCPToolSnapshot.capture(toolset, instructions=False).instructions is None
     assert (snapshot.server_name, snapshot.server_version, snapshot.instructions) == ("shop", "1.2", "Be brief.")
+    with MCPToolset(InProcessServerInfo(build_server(None))) as silent:
+        assert MCPToolSnapshot.capture(silent).instructions == ""
     path = tmp_path / "shop.json"
     snapshot.save(path)
     first = path.read_bytes()
@@ -96,13 +99,6 @@ def test_only_tools_that_the_toolset_has_are_captured():
     ):
         with owner:
             assert MCPToolSnapshot.capture(owner).tool_names == ["sell"]
-
-
-def test_instructions_can_be_left_out():
-    for instructions, captured in (("Be brief.", None), (None, "")):
-        with MCPToolset(InProcessServerInfo(build_server(instructions))) as toolset:
-            given = {} if instructions is None else {"instructions": False}
-            assert MCPToolSnapshot.capture(toolset, **given).instructions == captured
 
 
 def test_a_snapshot_is_compared_with_what_a_server_has_now():

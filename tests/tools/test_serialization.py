@@ -102,18 +102,15 @@ _shadowed = shadowed
 shadowed = is_wanted
 
 
-class Recorder:
+class Bait:
     """No server info, but it has everything that a careless loader would call."""
 
-    called: list[str] = []  # noqa: RUF012
-
     def __init__(self, **_parameters: Any) -> None:
-        self.called.append("__init__")
+        pytest.fail("it was made")
 
     @classmethod
-    def from_dict(cls, _data: dict[str, Any]) -> "Recorder":
-        cls.called.append("from_dict")
-        return cls()
+    def from_dict(cls, _data: dict[str, Any]) -> None:
+        pytest.fail("it was loaded")
 
 
 def stored_secret(variable: str) -> dict[str, Any]:
@@ -531,10 +528,6 @@ class TestLoadingStartsNothing:
 
 
 class TestHostileFiles:
-    @pytest.fixture(autouse=True)
-    def forget(self):
-        Recorder.called.clear()
-
     @pytest.mark.parametrize("kind", [MCPToolset, MCPTool, MCPServerInfo])
     @rows(
         "path",
@@ -547,9 +540,9 @@ class TestHostileFiles:
             "haystack_integrations.tools.mcp.MCPServerInfo",
             "haystack_integrations.tools.mcp.redaction.redact_url",
             "no_such_module_here.Info",
-            f"{__name__}.Recorder",
+            f"{__name__}.Bait",
             f"{__name__}.to_words",
-            "Recorder",
+            "Bait",
             "",
         ],
     )
@@ -560,10 +553,9 @@ class TestHostileFiles:
         data = info if kind is MCPServerInfo else {"type": "x", "data": {"server_info": info, **name}}
         with pytest.raises((TypeError, ValueError, ImportError, DeserializationError)) as raised:
             kind.from_dict(data)
-        if path.endswith(".Recorder"):
+        if path.endswith(".Bait"):
             assert f"'{path}' is not a subclass of MCPServerInfo" in str(raised.value)
         assert not trace.exists()
-        assert Recorder.called == []
 
     @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
     def test_import_paths_and_handlers_go_through_haystacks_allowlist(self, monkeypatch):
@@ -601,7 +593,7 @@ class TestHostileFiles:
         assert loaded.dumps() == text
         assert loaded.get_component("agent").tools.handlers == functions["handlers"]
 
-    @pytest.mark.parametrize("function", [lambda tool: True, partial(is_wanted), Recorder().__init__, _shadowed])
+    @pytest.mark.parametrize("function", [lambda tool: True, partial(is_wanted), MCPHandlers().to_dict, _shadowed])
     def test_a_function_to_which_no_path_leads_is_not_saved(self, function):
         with pytest.raises(SerializationError, match=r"^`tool_filter` cannot be serialized: .*top of a module$"):
             MCPToolset(StdioServerInfo("x"), tool_selection=ToolSelection(tool_filter=function)).to_dict()
