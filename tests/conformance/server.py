@@ -328,10 +328,7 @@ def multi_input(context: Context) -> Any:
 
 def test_tool_with_task(context: Context) -> Any:
     """Want a name, and go on in the background."""
-    answer = answered(context, "user_name", types.ElicitResult)
-    if answer is None:
-        return wants("named", user_name=asking("What is your name?", name="string"))
-    return f"Hello, {(answer.content or {}).get('name')}!"
+    return test_input_required_result_elicitation(context)
 
 
 @component

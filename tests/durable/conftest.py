@@ -30,3 +30,13 @@ def new_journal(tmp_path: Path) -> Iterator[Callable[..., RunJournal]]:
 @pytest.fixture
 def journal(new_journal: Callable[..., RunJournal]) -> RunJournal:
     return new_journal(lease=5)
+
+
+def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
+    """
+    The error of that kind which Haystack has wrapped.
+    """
+    while not isinstance(error, kind):
+        assert error.__cause__ is not None, error
+        error = error.__cause__
+    return error

@@ -22,6 +22,7 @@ from mcp import MCPError, types
 from haystack_integrations.tools.mcp import MCPTool, MCPToolset, StdioServerInfo
 from haystack_integrations.tools.mcp.durable import Cassette, JournaledChatGenerator, RunJournal
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPRunChangedError, MCPRunError
+from tests.durable.conftest import cause_of
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.prepared import prepared_python
 from tests.support.processes import run_to_end
@@ -69,13 +70,6 @@ def absent(**options: Any) -> MCPToolset:
     return MCPToolset(StdioServerInfo("no-such-program"), **options)
 
 
-def cause_of(error: BaseException) -> MCPRunChangedError:
-    while not isinstance(error, MCPRunChangedError):
-        assert error.__cause__ is not None, error
-        error = error.__cause__
-    return error
-
-
 def test_what_was_recorded_is_played_without_a_server_and_a_model(file):
     first = recorded(file)
     assert first == ["paid {'amount': 1}", "paid {'amount': 2}", "done"]
@@ -85,7 +79,7 @@ def test_what_was_recorded_is_played_without_a_server_and_a_model(file):
             assert sorted(tool.name for tool in tools) == ["look", "pay"]
         with Cassette(file, mode), absent(tool_names=["pay"]) as tools, pytest.raises(Exception) as raised:
             texts(tools, [])
-        assert "the tool 'look' is gone" in str(cause_of(raised.value))
+        assert "the tool 'look' is gone" in str(cause_of(raised.value, MCPRunChangedError))
 
 
 async def test_a_coroutine_plays_it_too(file):
@@ -151,9 +145,8 @@ def test_an_error_has_the_nearest_recorded_call_and_its_differences(file):
         )
         with pytest.raises(Exception) as raised:
             texts(tools, [], [ChatMessage.from_user("something else")])
-        assert "request 1 to 'generator' is not the one that is recorded: message 1 (user)" in str(
-            cause_of(raised.value)
-        )
+        changed = str(cause_of(raised.value, MCPRunChangedError))
+        assert "request 1 to 'generator' is not the one that is recorded: message 1 (user)" in changed
         generator = JournaledChatGenerator(ScriptedChatGenerator([]), name="writer")
         with pytest.raises(MCPRunChangedError, match=r"no such reply of 'writer'.* instead of 'generator'"):
             generator.run(messages=GO, tools=tools)

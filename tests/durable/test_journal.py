@@ -45,6 +45,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunError,
 )
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
+from tests.durable.conftest import cause_of
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -85,13 +86,6 @@ def bank() -> Bank:
 def tools(bank: Bank) -> Iterator[MCPToolset]:
     with MCPToolset(bank.info) as toolset:
         yield toolset
-
-
-def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
-    while not isinstance(error, kind):
-        assert error.__cause__ is not None, error
-        error = error.__cause__
-    return error
 
 
 def play(journal: RunJournal, tools: Any, *replies: ChatMessage, is_async: bool = False):
@@ -482,12 +476,13 @@ def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
     assert not thread.is_alive()
 
 
-def test_results_are_kept_whole(journal, bank, tools):
+def test_results_are_kept_whole_and_count_in_a_budget_as_in_the_first_run(journal, bank, tools):
     large = f"{'x' * 60_000} see https://bob:mellon@example.com/ and ghp_{'a1' * 20}"
     bank.reply = lambda _name, _given: text_result(large)
     for _ in range(2):
-        with journal.run("run"):
+        with journal.run("run"), call_budget(max_calls=1) as budget:
             assert tools["pay"].call(amount=1).text == large
+        assert budget.calls == 1
     assert len(bank.calls) == 1
 
 
@@ -653,14 +648,6 @@ def test_an_agent_as_a_tool_is_entered_again(journal, bank):
             assert ask(payments, *replies)["last_message"].text == "paid"
     assert bank.calls == [("pay", {"amount": 3})]
     assert next(entry.attempt for entry in journal.calls("run") if entry.place.name == "clerk") == 2
-
-
-def test_a_budget_counts_a_recorded_call_as_the_first_run_did(journal, bank, tools):
-    for _ in range(2):
-        with journal.run("run"), call_budget(max_calls=1) as budget:
-            tools["pay"].call(amount=1)
-        assert budget.calls == 1
-    assert len(bank.calls) == 1
 
 
 async def test_a_streaming_callback_gets_the_recorded_text(journal):

@@ -95,19 +95,23 @@ def uv_script(requirement: str, script: str, *options: str) -> tuple[str, list[s
     return uv(), ["run", "--quiet", *environment, *options, "python", script]
 
 
+def _from_npm(name: str, folder: Path, *packages: str) -> Path:
+    """Install packages into the folder, if they are not there yet."""
+    npm = shutil.which("npm") or unavailable("Node's npm was not found: install Node 20 or later")
+    folder.mkdir(exist_ok=True)
+    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
+    once(name, folder, lambda: download(npm, ["install", *options, *packages]))
+    return folder / "node_modules"
+
+
 def conformance_suite(folder: Path) -> list[str]:
     """
     The command of the conformance suite of the protocol, installed into the folder if it is not there yet.
     """
-    npm, system, machine = shutil.which("npm"), platform.system().lower(), platform.machine().lower()
-    if npm is None:
-        unavailable("Node's npm was not found: install Node 20 or later")
-    folder.mkdir(exist_ok=True)
+    system, machine = platform.system().lower(), platform.machine().lower()
     # The suite needs Node 22. The package `node` would download this one in a script, which npm may not run.
     node = f"node-{'win' if system == 'windows' else system}-{'arm64' if machine in ('arm64', 'aarch64') else 'x64'}"
-    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
-    once("conformance", folder, lambda: download(npm, ["install", *options, CONFORMANCE, f"{node}@22"]))
-    modules = folder / "node_modules"
+    modules = _from_npm("conformance", folder, CONFORMANCE, f"{node}@22")
     [program] = [path for path in (modules / node / "bin").iterdir() if path.stem == "node"]
     return [str(program), str(modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js")]
 
@@ -116,12 +120,8 @@ def typescript_client(folder: Path) -> list[str]:
     """
     The command of a client with the TypeScript SDKs, which are installed into the folder if they are not there yet.
     """
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        unavailable("Node and npm were not found: install Node 20 or later")
-    folder.mkdir(exist_ok=True)
-    options = ["--prefix", str(folder), "--no-audit", "--no-fund", "--ignore-scripts"]
-    once("typescript", folder, lambda: download(npm, ["install", *options, *TYPESCRIPT_SDKS]))
+    _from_npm("typescript", folder, *TYPESCRIPT_SDKS)
+    node = shutil.which("node") or unavailable("Node was not found: install Node 20 or later")
     return [node, str(Path(__file__).with_name("typescript_client.cjs")), str(folder)]
 
 
