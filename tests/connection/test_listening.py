@@ -12,7 +12,8 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -232,6 +233,19 @@ def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
         assert toolset["extra"].call().text == "new"
 
 
+@asynccontextmanager
+async def attending(watcher: Watcher, *, is_first: bool = True, **client: Any) -> AsyncIterator[listening.Attendant]:
+    """What listens in a session with a client that is given."""
+    served = listening.Listening("a server")
+    served.add(watcher)
+    details = ServerDetails(capabilities={"resources": {"subscribe": True}})
+    session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=lambda request: request, details=details)
+    attendant = served.attend(session, is_first=is_first, on_gap=bool)
+    running = asyncio.create_task(attendant.run())
+    yield attendant
+    running.cancel()
+
+
 @rows(
     ("failure", "attempts"),
     [(MCPConnectionError("HTTP 502 Bad Gateway"), 3), (MCPAuthorizationError("the person has declined"), 1)],
@@ -246,16 +260,48 @@ async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_
 
     sent, told = [], []
     monkeypatch.setattr(listening, "_FIRST_PAUSE", 0.01)
-    served = listening.Listening("a server")
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), told.append)
-    served.add(watcher)
-    client = SimpleNamespace(listens=False, subscribe_resource=subscribe)
-    details = ServerDetails(capabilities={"resources": {"subscribe": True}})
-    session: Any = SimpleNamespace(client=client, uncounted=lambda request: request, details=details)
-    running = asyncio.create_task(served.attend(session, is_first=False, on_gap=bool).run())
-    await wait_until_async(lambda: told or "No more changes of resource" in caplog.text, "the outcome")
-    running.cancel()
+    async with attending(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
+        await wait_until_async(lambda: told or "No more changes of resource" in caplog.text, "the outcome")
     assert len(sent) == attempts
+
+
+async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscription_before():
+    async def subscribe(_: str) -> None:
+        sent.append("subscribe")
+
+    async def unsubscribe(_: str) -> None:
+        await may_end.wait()
+        sent.append("unsubscribe")
+
+    sent, may_end = [], asyncio.Event()
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
+    client = {"listens": False, "subscribe_resource": subscribe, "unsubscribe_resource": unsubscribe}
+    async with attending(watcher, **client) as attendant:
+        await attendant.served(NOTE)
+        attendant._listening.remove(watcher)
+        await wait_until_async(lambda: attendant._ending, "the end of the subscription")
+        attendant._listening.add(watcher)
+        again = asyncio.create_task(attendant.served(NOTE))
+        await asyncio.sleep(0)
+        may_end.set()
+        await asyncio.wait_for(again, LIMIT)
+    assert sent == ["subscribe", "unsubscribe", "subscribe"]
+
+
+@rows(("is_refused", "said"), [(True, "does not report changes of resource"), (False, "the session ended meanwhile")])
+async def test_all_who_wait_for_a_subscription_hear_that_there_is_none(is_refused, said):
+    async def listen(_: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
+        if is_refused:
+            acknowledged(WantedChanges())
+        await asyncio.Event().wait()
+
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
+    async with attending(watcher, listens=True, listen=listen) as attendant:
+        waiting = [asyncio.create_task(attendant.served(NOTE)) for _ in range(2)]
+        await asyncio.wait(waiting, timeout=LIMIT if is_refused else 0.01)
+    errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT)
+    assert [said in str(error) for error in errors] == [True, True]
 
 
 def test_what_cannot_be_subscribed_to_is_an_error_that_says_why(reach, stdio_server):

@@ -33,6 +33,7 @@ def result(**fields: Any) -> dict[str, Any]:
         ({"ttlMs": 0}, 2),
         ({"ttlMs": -1}, 2),
         ({"ttlMs": "9"}, 2),
+        ({"ttlMs": AN_HOUR, "nextCursor": "2"}, 2),
         ({}, 2),
     ],
 )
@@ -75,6 +76,15 @@ async def test_private_results_are_for_the_identity_that_read_them(scope, asked)
         await client.read_resource("memo://a")
         current_identity.reset(token)
     assert len(client.sent) == asked
+
+
+async def test_who_asks_anew_replaces_what_was_kept():
+    answers = [result(ttlMs=AN_HOUR), result(), result()]
+    client = ScriptedClient(lambda *_: answers.pop(0))
+    await client.read_resource("memo://a")
+    await client.read_resource("memo://a", meta={})
+    await client.read_resource("memo://a")
+    assert answers == []
 
 
 async def test_what_changed_is_forgotten_also_while_it_is_fetched():

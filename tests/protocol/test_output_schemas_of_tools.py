@@ -93,6 +93,18 @@ def test_a_listing_that_changes_a_schema_changes_what_is_validated():
         assert text(connection.call_tool("search")) == "found"
 
 
+def test_without_a_thread_to_validate_it_in_a_result_passes(monkeypatch):
+    def start_no_thread(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", 0.0)
+    monkeypatch.setattr(listed_tools, "start_in_thread", start_no_thread)
+    server = server_with(INTEGER, {"x": 1})
+    with MCPConnection(server.info) as connection:
+        assert text(connection.call_tool("search")) == "found"
+    assert len(server.calls) == 1
+
+
 def test_the_timeout_of_a_call_holds_while_its_result_is_validated(monkeypatch):
     monkeypatch.setattr(listed_tools, "_SECONDS_IN_THREAD", 3.0)
     schema, value = HOSTILE["recursion"]

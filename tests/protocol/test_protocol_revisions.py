@@ -6,6 +6,7 @@
 Which revision of the protocol is spoken with which server, and how a session begins.
 """
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.protocol import eras
-from haystack_integrations.tools.mcp.protocol.exchange import LostError, RefusedError
+from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
 from tests.protocol.conftest import REVISIONS
 from tests.support.background import text
 from tests.support.kinds import LONG, Kind
@@ -126,6 +127,22 @@ def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_serv
         MCPConnection(server.info(), connection_timeout=timeout).open()
     assert failure.value.code == code
     server.wait_until_gone()
+
+
+async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handshake_is_asked_again(monkeypatch):
+    async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
+        asked.append(method)
+        if len(asked) == 1:
+            await asyncio.Event().wait()
+        if method == "initialize":
+            raise ProtocolError(-32600, "it is not accepted")
+        return {"resultType": "complete", **REVISIONS}
+
+    asked: list[str] = []
+    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 0.01)
+    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
+    assert (await negotiation.discover_first()).revision == NEWEST
+    assert asked == ["server/discover", "initialize", "server/discover"]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ async def test_reads_and_prompts_may_want_input_and_are_not_kept_then():
         (lambda client: client.read_resource("memo://a"), {"contents": [], "ttlMs": 60_000}),
         (lambda client: client.get_prompt("greet"), {"messages": []}),
     ):
-        client = scripted(wants("s"), result, wants("s"), result)
+        wanted = {**wants("s"), "ttlMs": 60_000}
+        client = scripted(wanted, result, wanted, result)
         for _ in range(2):
             await read(client)
         assert len(client.sent) == 4
@@ -132,6 +133,19 @@ async def test_older_revisions_know_only_results():
     pending = MCPPendingCall(tool_name="order", requests={"a": question()}, request_state="s")
     with pytest.raises(RuntimeError, match=r"now speaks revision 2025-11-25\. The tool did not run"):
         await Continuation(pending, {"a": None}, asks=False).parameters(client._server_requests)
+
+
+async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else():
+    async def elicit(_: Any) -> dict[str, Any]:
+        await asyncio.wait([other])
+        return {"size": "small"}
+
+    client = scripted(DONE, elicitation=elicit)
+    other = asyncio.ensure_future(asyncio.sleep(0.01))
+    other.cancel()
+    client._server_requests.callbacks.requests_under_way = lambda: [other]
+    responses = await client.answer_for_task({"a": question()})
+    assert responses == {"a": {"action": "accept", "content": {"size": "small"}}}
 
 
 async def test_a_kind_of_result_that_nobody_knows_is_an_error():
