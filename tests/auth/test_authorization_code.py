@@ -161,11 +161,11 @@ class TestWithoutAListener:
     async def test_a_secret_is_sent_as_the_server_takes_it(self, methods, is_basic):
         network = TokenNetwork()
         network.metadata["token_endpoint_auth_methods_supported"] = methods
-        own = {"client_id": "given", "client_secret": Secret.from_token("the-secret")}
+        own = {"client_id": "given", "client_secret": Secret.from_token("the+secret/:")}
         assert (await network.use(network.person(grant_type="authorization_code", **own))).text == "welcome"
         [form], [request] = network.forms(), network.asked("/token")
-        assert request.headers.get("authorization") == (basic("given", "the-secret") if is_basic else None)
-        assert form.get("client_secret") == (None if is_basic else "the-secret")
+        assert request.headers.get("authorization") == (basic("given", "the%2Bsecret%2F%3A") if is_basic else None)
+        assert form.get("client_secret") == (None if is_basic else "the+secret/:")
 
 
 async def test_a_port_of_the_configuration_that_is_taken_fails_the_login(network: TokenNetwork) -> None:

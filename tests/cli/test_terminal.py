@@ -65,21 +65,21 @@ def test_a_terminal_does_not_obey_a_server(stdio_server: StdioServerFactory) -> 
     assert ran.screen == "\\x1b[2Jgone [bold]\n"
 
 
-@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_command_that_is_ended_cancels_its_call_and_closes_the_server(
-    sdk_stdio_server: StdioServerFactory, how: str
+    sdk_stdio_server: StdioServerFactory, number: int
 ) -> None:
     server = sdk_stdio_server()
     with Terminal("call", command_line(server), "sleep", "seconds=60", "--timeout", "100", width=300) as terminal:
         server.wait_for("sleep", limit=LIMIT)
-        if how == "Ctrl-C":
+        if number == signal.SIGINT:
             terminal.type("\x03")
         else:
-            terminal.process.send_signal(signal.SIGTERM)
+            terminal.process.send_signal(number)
         ran = terminal.end()
-    assert ran.code == 128 + (signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+    assert ran.code == 128 + number
     assert "Traceback" not in ran.screen
-    if how == "Ctrl-C":
+    if number == signal.SIGINT:
         assert "Interrupted" in ran.screen
         assert server.calls("sleep-cancelled")
     server.wait_until_gone()
