@@ -19,6 +19,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
+from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.deployed_servers import BACK, DeployedServer
@@ -178,6 +179,15 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
     assert await auth.log_out(None) is True
     assert await ask("GET") == 401
     assert server.kinds() == expected * 2
+
+
+@rows(
+    ("other", "is_same"),
+    [("https://AS.test:443/", True), ("https://as.test:8443", False), ("https://me@as.test", False)],
+)
+def test_only_issuers_of_an_origin_may_differ_by_a_slash(other: str, is_same: bool) -> None:
+    assert same_issuer("https://as.test", other) is is_same
+    assert not same_issuer("https://as.test/a", "https://as.test/a/")
 
 
 async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells_it() -> None:

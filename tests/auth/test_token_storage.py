@@ -58,7 +58,7 @@ def storage_of(kind: str, folder: Path) -> MCPTokenStorage:
         case "files":
             folder.mkdir(exist_ok=True)
             return KeyValueTokenStorage(FileTreeStore(data_directory=folder))
-    return KeyValueTokenStorage(MemoryStore())
+    return KeyValueTokenStorage("key_value.aio.stores.memory:MemoryStore")
 
 
 def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,6 +258,13 @@ async def test_a_client_of_a_storage_goes_to_its_issuer_only_and_one_of_a_progra
         network.requests.clear()
         assert (await network.use(network.person(token_storage=SDKStorage(kept)))).text == "welcome"
         assert [(form["grant_type"], form["client_id"]) for form in network.forms()] == [expected]
+
+
+async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
+    network.token["token_type"] = "DPoP"
+    storage = SDKStorage({"tokens": OAuthToken(access_token="the-access-token")})
+    assert (await network.use(network.auth(**SERVICE, dpop=True, token_storage=storage))).text == "welcome"
+    assert len(network.forms()) == 1
 
 
 async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:

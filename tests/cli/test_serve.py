@@ -210,10 +210,14 @@ def test_worker_processes_can_make_the_server_too(run: Run, shelf: Path, monkeyp
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
         (["empty.yaml"], "has neither `components` of a pipeline"),
         (["nameless.py"], "as in nameless.py:name"),
+        (["chat.yaml"], "OPENAI_API_KEY"),
         (["dead.json", "--http", "--port", "0"], "the server process ended with exit code 1"),
     ],
 )
-def test_what_cannot_be_served_is_told(run: Run, shelf: Path, words: list[str], told: str) -> None:
+def test_what_cannot_be_served_is_told(run: Run, shelf: Path, monkeypatch, words: list[str], told: str) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    generator = "haystack.components.generators.chat.openai.OpenAIChatGenerator"
+    (shelf / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")
     dead = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     (shelf / "dead.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')

@@ -484,6 +484,17 @@ class TestFunctions:
             assert text(connection.call_tool("ask_model", {"prompt": "x"})).startswith(name)
         assert seen == ["alice", "alice", "bob", "bob"]
 
+    @pytest.mark.parametrize("way", ["2026"])
+    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
+        release = threading.Event()
+        connection = ask(invocation_timeout=1.0, sampling=lambda _: release.wait(LIMIT))
+        connection.open()
+        try:
+            with pytest.raises(MCPCallTimeoutError):
+                connection.call_tool("ask_model", {"prompt": "x"})
+        finally:
+            release.set()
+
     async def test_async_ones_run_in_the_loop_of_their_caller(self, ask: Ask) -> None:
         loops: dict[str, set[asyncio.AbstractEventLoop]] = {}
         here, theirs = asyncio.get_running_loop(), AsyncExecutor.get_instance().get_loop()

@@ -310,10 +310,10 @@ class TestBoundArguments:
                 execute([tool], ("search", given), state_schema={"tenant": {"type": str}}, state={"tenant": "acme"})
                 assert server.calls.pop() == ("search", {"a": "acme", "b": "acme", "c": c})
 
-    def test_a_secret_is_resolved_at_every_call(self, api_key, monkeypatch):
+    def test_a_secret_is_resolved_at_every_call_and_the_model_cannot_set_it(self, api_key, monkeypatch):
         server = ForeignServer(definition("search", SEARCH))
         with MCPTool("search", server.info, bound_arguments={"api_key": api_key}) as tool:
-            tool.invoke(query="x", tenant="y")
+            tool.invoke(query="x", tenant="y", api_key="evil")
             monkeypatch.setenv("SHAPING_KEY", "rotated")
             tool.call(query="x", tenant="y")
         assert [arguments["api_key"] for _, arguments in server.calls] == [SECRET, "rotated"]
