@@ -17,6 +17,9 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
     ends = script.run(
         """
         import asyncio
+        from haystack_integrations.tools.mcp import concurrency
+        from haystack_integrations.tools.mcp.connection import context_managed
+        from haystack_integrations.tools.mcp.connection.sharing import pool
 
         tool, toolset = MCPTool("pid", server_info), MCPToolset(server_info)
         before = pid_of(tool)
@@ -42,17 +45,19 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
         held.wait()
         for end in [
             "look_around()",
-            "signal.alarm(30); toolset.warm_up(); toolset.close(); sys.exit(0)",
+            "toolset.warm_up(); toolset.close(); sys.exit(0)",
             "tool.close(); sys.exit(0)",
             "del tool; gc.collect(); sys.exit(0)",
-
             "tool.invoke(); tool.close(); tool.invoke(); sys.exit(0)",
             "AsyncExecutor.get_instance().shutdown(); sys.exit(0)",
             "tool.invoke(); os._exit(0)",
         ]:
-            child = os.fork()
-            if not child:
-                exec(end)
+            # As other threads may hold them in this moment.
+            with pool.lock, AsyncExecutor._singleton_lock, concurrency._lock, context_managed._lock:
+                child = os.fork()
+                if not child:
+                    signal.alarm(60)
+                    exec(end)
             code = wait_for_end_of(child)
             undisturbed = before == pid_of(tool) and tool._connection.status().sessions == 1
             report(end=end, code=code, undisturbed=undisturbed)
