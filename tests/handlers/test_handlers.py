@@ -222,6 +222,7 @@ class TestElicitation:
                 "it returned str for a form; it must return a dictionary, True, False, None, or an Elic",
             ),
             (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
+            (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
             (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
             (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
         ],

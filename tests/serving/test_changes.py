@@ -10,6 +10,7 @@ import pytest
 from fastmcp import FastMCP
 from haystack.tools import create_tool_from_function
 from mcp import Client
+from mcp.server.session import ServerSession
 from mcp.shared import subscriptions
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
@@ -87,6 +88,22 @@ async def test_clients_that_shake_hands_are_told_in_their_session(over_http: boo
         for uri in ("test://two", "test://one"):
             announcer.resource_updated(uri)
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
+
+
+async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, reads, sent = create_mcp_server("tea"), asyncio.Event(), []
+
+    async def send(session: ServerSession) -> None:
+        sent.append(session)
+        await reads.wait()
+
+    monkeypatch.setattr(ServerSession, "send_tool_list_changed", send)
+    async with client_of(server, mode="legacy") as client:
+        for _ in range(5):
+            announcer_of(server).list_changed("tools")
+            await client.list_tools()
+        assert len(sent) == 1
+        reads.set()
 
 
 @rows("is_mounted", [False, True])

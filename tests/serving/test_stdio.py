@@ -2,15 +2,21 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
+import contextlib
 import json
 import os
+import selectors
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from haystack_integrations.tools.mcp.serving.running import Stop
+from tests.support.background import in_thread
 from tests.support.prepared import PreparedProcess
 from tests.support.served import ROOT, SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
@@ -137,6 +143,40 @@ def test_a_client_that_is_killed_during_a_call_leaves_no_traceback() -> None:
         errors = process.stderr.read().decode()
         assert process.wait(LIMIT) == 0
     assert "Traceback" not in errors
+
+
+def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: ServedProcess) -> None:
+    patient.shake_hands()
+
+    def write_to_the_end() -> None:
+        with contextlib.suppress(BrokenPipeError):
+            while True:
+                patient.send(id=1, method="ping")
+
+    writing = in_thread(write_to_the_end)
+    patient.answer(1)
+    patient.signal()
+    assert patient.wait() == 0
+    writing.result(LIMIT)
+
+
+def test_a_signal_right_before_the_server_waits_is_not_overlooked_for_long() -> None:
+    # Python runs a handler between two of its steps, so the server never waits without taking another one soon.
+    waits: list[float | None] = []
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            waits.append(timeout)
+            return super().select(timeout)
+
+    async def served() -> None:
+        with Stop(LIMIT, lambda _: asyncio.sleep(0)).on_signals(with_others=False):
+            waits.clear()
+            await asyncio.sleep(1.2)
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector())) as runner:
+        runner.run(served())
+    assert all(wait is not None and wait < 1 for wait in waits), waits
 
 
 def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> None:
