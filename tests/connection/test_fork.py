@@ -45,7 +45,7 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
         held.wait()
         for end in [
             "look_around()",
-            "toolset.warm_up(); toolset.close(); sys.exit(0)",
+            "with toolset: sys.exit(0)",
             "tool.close(); sys.exit(0)",
             "del tool; gc.collect(); sys.exit(0)",
             "tool.invoke(); tool.close(); tool.invoke(); sys.exit(0)",

@@ -42,10 +42,11 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPAliasToolset, MCPProvider
+from tests.support.background import in_thread
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
@@ -123,6 +124,28 @@ def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix
     toolset.warm_up()
     assert sorted(names(toolset)) == sorted(expected)
     assert toolset["the_web_search"].invoke().count("fine") == 1
+
+
+@pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
+def test_a_new_conflict_renames_no_tool_under_a_run():
+    class Meanwhile(ScriptedChatGenerator):
+        def _next(self, messages, tools):
+            if not self.turns:
+                second.tools.append(definition("search"))
+                other = ScriptedChatGenerator([calls(("b_search", {})), say("done")])
+                in_thread(Agent(chat_generator=other, tools=toolset).run, messages=messages).result(LIMIT)
+            return super()._next(messages, tools)
+
+    first, second = server("search"), server("other")
+    fresh = MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False))
+    config = ToolConfig("x", ["a", "b"], prefix="on_conflict")
+    with MCPRegistry({"a": first.info, "b": fresh}, [config]) as registry:
+        toolset = registry.toolset("x")
+        generator = Meanwhile([calls(("search", {})), say("done")])
+        Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
+        assert [turn.tool_names for turn in generator.turns] == [["search", "other"]] * 2
+        assert names(toolset) == ["a_search", "other", "b_search"]
+        assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
 def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry):
