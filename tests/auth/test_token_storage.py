@@ -341,3 +341,5 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
     assert (await storage.load(key))["tokens"] == tokens
     assert (await network.use(auth)).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2
+    # The new token came without one.
+    assert (await storage.load(key))["tokens"]["refresh_token"] == "again"

@@ -15,6 +15,7 @@ from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPConnectionError,
     StdioServerInfo,
+    mcp_request_context,
 )
 from tests.components.conftest import inputs_of
 from tests.support.waiting import LIMIT, wait_until_async
@@ -36,11 +37,12 @@ RESOURCES = [
 
 class Library:
     """
-    A server with resources. It notes what is read, and can hold readings back.
+    A server with resources. It notes what is read with which `_meta`, and can hold readings back.
     """
 
     def __init__(self, name: str = "library") -> None:
         self.read: list[str] = []
+        self.metas: list[dict[str, Any]] = []
         self.under_way = 0
         self.most_under_way = 0
         self.full: threading.Event | None = None
@@ -53,6 +55,7 @@ class Library:
 
     async def _read(self, _context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         self.read.append(params.uri)
+        self.metas.append(dict(params.meta or {}))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
@@ -186,6 +189,12 @@ def test_the_resources_under_a_prefix_are_limited_and_text_is_given_as_streams_i
     [stream] = result["streams"]
     assert (stream.data, stream.mime_type, stream.meta["uri"]) == (b"# Today", "text/markdown", "notes://today")
     assert "lists 4 resources under the prefix; only the first 1 are read" in caplog.text
+
+
+def test_it_reads_on_behalf_of_the_user(use, library):
+    with mcp_request_context(meta={"example.org/user": "ada"}):
+        use(MCPResourceFetcher(library.info), uris=["notes://today", "notes://days/1"])
+    assert [meta["example.org/user"] for meta in library.metas] == ["ada", "ada"]
 
 
 async def test_a_cancelled_run_stops_reading(library):

@@ -350,7 +350,9 @@ def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(t
     file = tmp_path / "project" / ".vscode" / "mcp.json"
     file.parent.mkdir(parents=True)
     arguments = ["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", "${pathSeparator}${/}"]
-    file.write_text(json.dumps({"servers": {"one": {"command": "x", "args": arguments}}}))
+    linked = tmp_path / "linked.json"
+    linked.write_text(json.dumps({"servers": {"one": {"command": "x", "args": arguments}}}))
+    file.symlink_to(linked)
     [toolset] = load_mcp_toolsets(file)
     assert toolset.server_info.args == [str(file.parents[1]), "project", str(Path.home()), os.sep * 2]
 
