@@ -17,6 +17,7 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.oauth import FileTokenStorage, MCPAssertionRequest
+from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.rows import rows
 from tests.support.token_network import ID_JAG, TokenNetwork
 
@@ -204,6 +205,15 @@ async def test_the_metadata_of_a_server_may_be_those_of_the_configured_resource(
     assert text.endswith(f"which does not match {network.url}. If it is the same, set `resource`")
     auth = network.auth(**SERVICE, resource="api://the-server")
     assert (await network.use(auth)).text == "welcome"
+
+
+async def test_behind_a_redirect_a_refused_token_is_renewed_as_everywhere(network: TokenNetwork) -> None:
+    network.answers["/mcp"] = [httpx2.Response(307, headers={"location": "/mcp/"})]
+    network.answers["/mcp/"] = [httpx2.Response(status) for status in (401, 200, 401, 200)]
+    sender = HttpSender(httpx2.MockTransport(network), headers={}, timeout={}, auth=network.auth(**SERVICE))
+    for count in (1, 2):
+        assert (await sender.send("POST", httpx2.URL(network.url), {}, b"{}")).status_code == 200
+        assert len(network.forms()) == count
 
 
 class TestProofsOfPossession:

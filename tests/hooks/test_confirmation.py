@@ -7,6 +7,8 @@ Confirmation of tool calls by annotations: the hook of Haystack 3, and the strat
 """
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 from typing import Any
 
@@ -37,6 +39,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+from tests.support.waiting import LIMIT
 
 if HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, AskOncePolicy, RichConsoleUI
@@ -369,3 +372,19 @@ class TestConfiguration:
                 MCPConfirmationHook(**arguments)
         with pytest.raises(MCPConfigurationError, match="`strategy` must be an object with the method `run`"):
             MCPConfirmationHook(strategy="console")
+
+
+async def test_users_who_think_take_no_threads_of_the_event_loop():
+    may_answer, is_asked, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    class Thinking:
+        def get_user_confirmation(self, *_: Any) -> ConfirmationUIResult:
+            loop.call_soon_threadsafe(is_asked.set)
+            return ConfirmationUIResult("confirm" if may_answer.wait(LIMIT / 2) else "reject")
+
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    strategy = MCPConfirmationStrategy(confirmation_policy=AlwaysAskPolicy(), confirmation_ui=Thinking())
+    asking = asyncio.create_task(strategy.run_async(tool_name="a", tool_description="", tool_params={}))
+    await is_asked.wait()
+    await asyncio.to_thread(may_answer.set)
+    assert (await asking).execute
