@@ -154,6 +154,19 @@ class TestWithoutAListener:
         with pytest.raises(MCPAuthorizationError, match=r"nobody logged in within 0\.05 seconds \(`login_timeout`\)"):
             await network.use(network.person(callback_handler=never, login_timeout=0.05))
 
+    async def test_a_function_that_waits_for_a_person_holds_up_nobody_else(self) -> None:
+        network, is_asked, may_answer = TokenNetwork(), asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        def answer(request: MCPLoginRequest) -> Any:
+            loop.call_soon_threadsafe(is_asked.set)
+            return {"code": "the-code", "state": request.state} if may_answer.wait(LIMIT / 2) else {}
+
+        logging_in = asyncio.create_task(network.use(network.person(callback_handler=answer)))
+        await is_asked.wait()
+        may_answer.set()
+        assert (await logging_in).text == "welcome"
+
     @rows(
         ("methods", "is_basic"),
         [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
