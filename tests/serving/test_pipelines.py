@@ -262,7 +262,7 @@ async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_
 
     async def note(*told: Any) -> None:
         seen.append(told)
-        if len(seen) == 4:
+        if told[2] == "Running c1 ...":
             gate.may_end.set()
 
     server = create_mcp_server("shop", pipelines={"ask": chain(Shout(), gate, Shout())})
@@ -270,8 +270,9 @@ async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_
         await client.call_tool("ask", {"text": "a"}, progress_handler=note)
         await client.list_tools()
 
-    messages = list(dict.fromkeys(message for _, _, message in seen))
-    assert messages == ["Running c0", "Running c1", "Running c1 ...", "Running c2"]
+    # On a busy machine all else may be slow, too.
+    steps = dict.fromkeys(str(message).removesuffix(" ...") for _, _, message in seen)
+    assert [step for step in steps if step != "Working"] == ["Running c0", "Running c1", "Running c2"]
     assert [done for done, _, _ in seen] == sorted({done for done, _, _ in seen})
     assert {total for _, total, _ in seen} == {3}
 
