@@ -152,7 +152,7 @@ def test_a_configuration_shows_no_secret() -> None:
         ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
         ({"client_secret": SECRET, "client_id": "me", "token_endpoint_auth_method": "none"}, "is not for 'none'"),
         ({"client_secret": SECRET, "client_id": "me", "private_key": SECRET}, "not for 'client_secret_basic'"),
-        ({"client_secret": SECRET, "client_id": "me", "key_id": "1"}, "`key_id` is of a `private_key`"),
+        ({"client_secret": SECRET, "client_id": "me", "key_id": "1"}, "`key_id` needs a `private_key`"),
         (
             {"grant_type": "client_credentials", "client_id": "me", "token_endpoint_auth_method": "client_secret_post"},
             "'client_secret_post' needs a `client_secret`",

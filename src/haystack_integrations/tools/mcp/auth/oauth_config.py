@@ -323,7 +323,7 @@ class OAuthConfig(Options):
             yield f"a `client_secret` is not for {method!r}: leave one of the two out"
         for name in ("signing_algorithm", "key_id"):
             if getattr(self, name) is not None and self.private_key is None:
-                yield f"`{name}` is of a `private_key`, and there is none"
+                yield f"`{name}` needs a `private_key`"
         if grant == "client_credentials" and uses_secret:
             if self.client_secret is None:
                 yield f"{method!r} needs a `client_secret`"

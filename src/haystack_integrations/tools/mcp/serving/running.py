@@ -325,8 +325,9 @@ def run_server(
 
     SIGTERM and SIGINT let running calls finish; over stdio the end of stdin, by which a client says that it is gone,
     abandons them. `grace_period` seconds later the process has ended, if need be with `os._exit`: after stopping, do
-    nothing in this process that takes long. A second SIGINT ends it at once. Call it on the main thread, the only one
-    that signals reach. Handlers of these signals that the process had before are not called while it serves.
+    nothing in this process that takes long. After an error the process is left alone. A second SIGINT ends it at once.
+    Call it on the main thread, the only one that signals reach. Handlers of these signals that the process had before
+    are not called while it serves.
 
     .. code-block:: python
 
