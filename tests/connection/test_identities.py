@@ -29,8 +29,10 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection import identities
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPProgress
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
+from tests.servers.counter_server import handshake_era_only
 from tests.support.background import in_thread
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.identity_server import IdentityServer
@@ -237,6 +239,39 @@ def test_a_session_is_ended_with_the_newest_token_of_its_user() -> None:
                 who(connection, "somebody")
         connection.close()
         assert sorted(server.ended) == ["Bearer 2", "Bearer of-all"]
+
+
+def called_by(connection: MCPConnection, *names: str) -> None:
+    for name in names:
+        with mcp_request_context(token=f"{name}-token"):
+            assert_own(who(connection, name), name)
+
+
+def end_session(connection: MCPConnection) -> None:
+    async def end() -> None:
+        connection._session.life.end("the server is gone")
+
+    AsyncExecutor.get_instance().run(end(), LIMIT)
+
+
+def test_the_session_of_the_server_info_is_opened_again_without_the_identity_of_who_needs_it() -> None:
+    with IdentityServer() as server, MCPConnection(info_of(server, token="of-all")) as connection:
+        called_by(connection, "alice")
+        end_session(connection)
+        server.requests.clear()
+        called_by(connection, "alice")
+        *opening, (_, last, _) = server.requests
+        assert {token for _, token, _ in opening} == {"Bearer of-all"} and last == "Bearer alice-token"
+
+
+def test_a_server_that_has_sessions_now_gets_one_for_each_user() -> None:
+    with IdentityServer() as server, contextlib.closing(MCPConnection(info_of(server))) as connection:
+        called_by(connection, "alice", "bob")
+        assert connection.status().sessions == 1
+        server._app = handshake_era_only(server._app)
+        end_session(connection)
+        called_by(connection, "bob", "alice", "bob")
+        assert {"Bearer alice-token", "Bearer bob-token"} == {*server.openers.values()}
 
 
 @rows("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])

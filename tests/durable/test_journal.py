@@ -615,6 +615,18 @@ def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
     assert bank.calls == [("pay", {"amount": 3})]
 
 
+def test_a_call_of_a_haystack_tool_is_found_whatever_the_state_holds(journal):
+    paid = []
+    tool = haystack_tool(lambda n, card: paid.append((n, card)))
+    tool.inputs_from_state = {"card": "card"}
+    [tool] = journal.tools([tool])
+    for card, numbers in (("old", [1]), ("new", [1, 2])):
+        with journal.run("run"):
+            for n in numbers:
+                tool.invoke(n=n, card=card)
+    assert paid == [(1, "old"), (2, "new")]
+
+
 def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal):
     def stop(n: int) -> None:
         raise Interruption

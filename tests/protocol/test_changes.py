@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp.protocol import changes
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, WantedChanges, shortest_ttl
 from haystack_integrations.tools.mcp.request_context import NO_IDENTITY, Identity, current_identity
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows
@@ -159,3 +159,8 @@ async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_
     assert not listening.done()
     ending.set()
     await listening
+
+
+@rows(("times", "seconds"), [((9_000, 2_000, 5_000), 2), ((9_000, None, 0, -1), 9), ((None, 0), None), ((), None)])
+def test_a_list_is_kept_for_the_shortest_time_of_its_pages(times, seconds):
+    assert shortest_ttl({} if time is None else {"ttlMs": time} for time in times) == seconds
