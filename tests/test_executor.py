@@ -124,8 +124,8 @@ class TestRunAndRunAsync:
         wait_until(lambda: sleeper.was_cancelled, "the end of the coroutine")
 
     def test_wait_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(self, run, monkeypatch):
-        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.2)
-        assert run(asyncio.sleep(1, "done"), timeout=0.01, has_limit=True) == "done"
+        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 2)
+        assert run(asyncio.sleep(3, "done"), timeout=0.01, has_limit=True) == "done"
 
 
 def test_in_its_own_thread_the_executor_says_what_to_do_instead_of_blocking(executor):
