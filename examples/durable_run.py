@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from haystack.components.agents import Agent
@@ -72,6 +73,7 @@ def main() -> None:
     for _ in range(20):
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if "is running elsewhere" in ended.stderr:  # until the lease of the killed process ends
+            time.sleep(0.5)
             continue
         print(f"A worker ended with {ended.returncode}:\n{ended.stdout}{ended.stderr if ended.returncode > 0 else ''}")
         if "invoice 43" in (BOOKS.read_text() if BOOKS.exists() else ""):

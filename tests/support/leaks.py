@@ -68,9 +68,10 @@ def assert_nothing_left(earlier: dict[Any, str], *, limit: float = 15.0) -> None
         wait_until(lambda: not left(), "the end of all", limit=limit)
     if found := left():
         for key in found:
-            if key[:1] == ("process",):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    psutil.Process(key[1]).kill()
+            match key:
+                case ("process", pid):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        psutil.Process(pid).kill()
         lines = "".join(f"\n  * {shown}" for shown in found.values())
         raise AssertionError(f"the tests of this process ({os.getpid()}) left behind:{lines}")
 
