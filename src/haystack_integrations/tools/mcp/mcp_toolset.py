@@ -43,7 +43,6 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftE
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import MCPToolsetCombination
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool, usable_parameters
 from haystack_integrations.tools.mcp.options import ToolOptions, ToolOverride, ToolSelection, check_overrides
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
@@ -56,7 +55,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, SnapshotCheck, SnapshotGuard, ToolChoice
-from haystack_integrations.tools.mcp.tool_base import HandlerConverter, ToolBase
+from haystack_integrations.tools.mcp.tool_base import HandlerConverter, LiveToolset, ToolBase
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -255,7 +254,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._fetching: asyncio.Task[None] | None = None
         self._may_fetch_at = 0.0
         # What runs of Agents of Haystack 3 began with.
-        self._spawned: list[weakref.ref[ToolsOfRun]] = []
+        self._runs: weakref.WeakKeyDictionary[ToolsOfRun, list[Tool]] = weakref.WeakKeyDictionary()
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
         self._pin(snapshot)
         if self._guard is not None:
@@ -291,9 +290,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _sessions(self) -> Sessions:
         return self._connection
 
-    def _instructed(self, tools: list[Tool]) -> list[Tool]:
-        return with_instructions(tools) if self.tool_options.include_instructions else tools
-
     def _lock(self) -> threading.RLock:
         # Held only to read and change this object, never while waiting for a server. Reentrant: what is read of an
         # added tool may be computed, from the toolset too.
@@ -328,7 +324,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
             not required and cannot be reached.
         """
-        return iter(self._instructed(self._shown()))
+        return iter(with_instructions(self._shown()))
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -359,10 +355,15 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
         :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
         """
-        tools = ToolsOfRun(self, selected_tool_names)
+        own = [*self._if_reachable(self._own)]
+
+        def tools() -> Iterable[Tool]:
+            return self if self.tool_selection.update_between_steps else [*own, *self._added]
+
+        run = ToolsOfRun(self, tools, selected_tool_names)
         with self._lock():
-            self._spawned = [*(each for each in self._spawned if each() is not None), weakref.ref(tools)]
-        return tools
+            self._runs[run] = own
+        return run
 
     # Warm-up
 
@@ -428,10 +429,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         has_expired = self._expires_at is not None and monotonic() >= self._expires_at
         return not self.tool_selection.cache_tools or has_expired or self._has_unknown_changes()
-
-    def _is_outdated(self) -> bool:
-        # While a session is open: whether the server is to be asked for its tools, or has told of others.
-        return self._connection.is_ready and (not self._is_warm() or self._is_due or self._fetched is not None)
 
     @property
     def _is_behind(self) -> bool:
@@ -654,9 +651,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             present = known.setdefault(child.remote_name, child)
             if present is not child:
                 # A tool remains the same object. What is running goes on with the other one, which becomes the old.
-                for reference in self._spawned:
-                    if (run := reference()) is not None:
-                        run.own[:] = [child if each is present else each for each in run.own]
+                for own in self._runs.values():
+                    own[:] = [child if each is present else each for each in own]
                 present._trade_definitions(child)
         self._children = known
         # In one assignment, so that another thread sees either the old tools or the new ones.
@@ -812,29 +808,47 @@ async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
             return
 
 
-class ToolsOfRun(RunToolset):
+class ToolsOfRun(LiveToolset):
     """
-    The tools of a toolset as they are at the start of an Agent's run.
+    What a toolset spawns for one run of an Agent: it has tools of its own, and is the toolset in all else.
     """
 
-    def __init__(self, toolset: MCPToolset, names: set[str] | None) -> None:
+    def __init__(self, origin: Toolset, tools: Callable[[], Iterable[Tool]], names: set[str] | None) -> None:
         """
         Initialize the ToolsOfRun.
 
-        :param toolset: The toolset.
+        :param origin: The toolset.
+        :param tools: Returns its tools as the run sees them, among them those that are added to the toolset meanwhile.
         :param names: Names of the tools that the run may use; None for all.
         """
-        super().__init__(toolset, names)
-        self._toolset = toolset
-        self.own: list[Tool] = [*toolset._if_reachable(toolset._own)]
+        super().__init__(tools=[])
+        self._origin = origin
+        self._tools = tools
+        self.names = names
 
     def __iter__(self) -> Iterator[Tool]:
         """
-        Iterate over the tools of the run. Those that are added to the toolset meanwhile are among them.
+        Iterate over the tools of the run.
         """
-        is_live = self._toolset.tool_selection.update_between_steps
-        tools = list(self._toolset) if is_live else [*self.own, *self._toolset._added]
-        return iter(self._toolset._instructed([tool for tool in tools if self._is_selected(tool)]))
+        return iter(with_instructions(tool for tool in self._tools() if self.names is None or tool.name in self.names))
+
+    def add(self, tool: Any) -> None:
+        """
+        Add a tool to the toolset.
+
+        :param tool: The tool.
+        """
+        self._origin.add(tool)
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the toolset.
+        """
+        return self._origin.to_dict()
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        traced: dict[str, Any] = self._origin._to_trace_dict()  # type: ignore[attr-defined]
+        return traced
 
 
 def _is_usable(definition: types.Tool) -> bool:

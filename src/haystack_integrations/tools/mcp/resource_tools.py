@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from haystack.core.serialization import generate_qualified_class_name
@@ -23,9 +22,8 @@ from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset
 from haystack_integrations.tools.mcp.parameters import Text, checked
-from haystack_integrations.tools.mcp.tool_base import ReaderBase, loaded_parameters
+from haystack_integrations.tools.mcp.tool_base import LiveToolset, ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -155,7 +153,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         return fitted.get(parameter, ""), fitted.get("offset", 0)
 
     def _list(self, **arguments: Any) -> str:
-        return self._run(partial(self._listed, **arguments))
+        return self._connection._submit(self._listed(**arguments))
 
     async def _listed(self, **arguments: Any) -> str:
         query, offset = self._admit("list_resources", "query", arguments)
@@ -164,7 +162,7 @@ class MCPResourceToolset(ReaderBase, Toolset):
         return self._listing(resources, templates, query, offset)
 
     def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
-        return self._run(partial(self._text_read, **arguments))
+        return self._connection._submit(self._text_read(**arguments))
 
     async def _text_read(self, **arguments: Any) -> str | list[ContentPart]:
         uri, offset = self._admit("read_resource", "uri", arguments)

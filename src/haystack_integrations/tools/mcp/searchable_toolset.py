@@ -5,9 +5,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
@@ -16,7 +14,6 @@ from haystack import logging
 from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.serialization import generate_qualified_class_name
 from haystack.dataclasses import Document
-from haystack.document_stores.types import DuplicatePolicy
 from haystack.tools import (
     ToolsType,
     deserialize_tools_or_toolset_inplace,
@@ -51,14 +48,10 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     trace_dict,
 )
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.mcp_toolset import ToolsOfRun
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
-from haystack_integrations.tools.mcp.server_instructions import (
-    with_instructions,
-    without_instructions,
-)
-from haystack_integrations.tools.mcp.tool_base import ToolBase
+from haystack_integrations.tools.mcp.server_instructions import without_instructions
+from haystack_integrations.tools.mcp.tool_base import LiveToolset, ToolBase
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -134,7 +127,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self._holds = Holds()
         for item in connected_items(self.catalog):
             item._holds.count_those_of(self._holds)
-        self._index = ToolIndex()
+        self._index = ToolIndex({})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # None before warm-up.
         self._is_small: bool | None = None
@@ -161,7 +154,14 @@ class MCPSearchableToolset(Compound, LiveToolset):
         tools = self._tools_now(strictly=True)
         self._is_small = len(tools) < self.search_threshold
         if not self._is_small:
-            self._index.update(tools.values())
+            self._index_of(tools)
+
+    def _index_of(self, tools: Mapping[str, Tool]) -> ToolIndex:
+        facts = {name: (tool.description, *tool.parameters.get("properties", ())) for name, tool in tools.items()}
+        index = self._index
+        if index.facts != facts:
+            index = self._index = ToolIndex(facts)
+        return index
 
     def warm_up(self) -> None:
         """
@@ -202,7 +202,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     def _forget(self) -> None:
         self._is_small = None
         self.clear()
-        self._index.update([])
+        self._index = ToolIndex({})
 
     def _parts(self) -> list[ToolBase]:
         return connected_items(self.catalog)
@@ -240,9 +240,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         else:
             self._refresh()
         tools = self._tools_now(strictly=False)
-        self._index.update(tools.values())
-        best = self._index.search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
-        names = [name for name in best if name in tools]  # another thread may have indexed other ones
+        names = self._index_of(tools).search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
         if not names:
             return f"None of {len(tools)} tools was found with these words. Try others."
         found.show(tools[name] for name in names)
@@ -251,7 +249,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     def _refresh(self) -> None:
         # Of sessions that are open. What was lost is opened by the next call, or warm-up.
         servers = connected_items(self.catalog)
-        due = [each for each in servers if isinstance(each, MCPToolset) and each._is_outdated()]
+        due = [each for each in servers if each.connection.is_ready and not each._is_current()]
         try:
             errors = try_to_warm_up(due) if due else []
         except MCPConnectionError as reason:
@@ -350,7 +348,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return f"{type(self).__name__}({self.catalog!r}{cold})"
 
 
-class ToolsFound(RunToolset):
+class ToolsFound(ToolsOfRun):
     """
     What one run of an Agent, or everybody outside of runs, sees of an MCPSearchableToolset.
     """
@@ -365,7 +363,8 @@ class ToolsFound(RunToolset):
         :param names: Names of the tools that may be found and used; None for all.
         :param is_small: Whether all tools are shown; None for as the toolset says at each time.
         """
-        super().__init__(toolset, names)
+        # What it finds is among them, but the tool that searches is in no catalog.
+        super().__init__(toolset, self._tools_now, None if names is None else {*names, toolset.search_tool_name})
         self._toolset = toolset
         self._is_small = is_small
         self._found: dict[str, Tool] = {}
@@ -397,15 +396,11 @@ class ToolsFound(RunToolset):
         """
         self._found = {}
 
-    def __iter__(self) -> Iterator[Tool]:
-        """
-        Iterate over what the model sees.
-        """
+    def _tools_now(self) -> list[Tool]:
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
-            return iter(with_instructions([self.search_tool, *self._found.values()]))
-        tools = flatten_tools_or_toolsets(self._toolset.catalog if self._all is None else self._all)
-        return iter(with_instructions(filter(self._is_selected, tools)))
+            return [self.search_tool, *self._found.values()]
+        return flatten_tools_or_toolsets(self._toolset.catalog if self._all is None else self._all)
 
     def get_selectable_tools(self) -> list[Tool]:
         """
@@ -436,31 +431,16 @@ class ToolIndex:
     Finds tools by the words of their names, descriptions and parameters. Each is a document, ranked by BM25.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Mapping[str, tuple[Any, ...]]) -> None:
         """
-        Initialize the index. There is nothing in it yet.
-        """
-        self._store = private_document_store()
-        self._retriever = InMemoryBM25Retriever(document_store=self._store)
-        # What each tool is found by.
-        self._facts: dict[str, tuple[Any, ...]] = {}
-        # One for each process: a lock held by another thread during a fork would stay locked in the child.
-        self._locks: dict[int, threading.Lock] = {}
+        Initialize the index.
 
-    def update(self, tools: Iterable[Tool]) -> None:
+        :param facts: What each tool is found by, beside its name: its description and its parameters.
         """
-        Bring the documents in step with the tools: write new and changed ones, delete the others. Cheap if they are.
-
-        :param tools: The tools, each name once.
-        """
-        facts = {tool.name: (tool.description, *tool.parameters.get("properties", ())) for tool in tools}
-        with self._locks.setdefault(os.getpid(), threading.Lock()):
-            written = [_document(name, own) for name, own in facts.items() if self._facts.get(name) != own]
-            if written:
-                self._store.write_documents(written, policy=DuplicatePolicy.OVERWRITE)
-            if gone := sorted(self._facts.keys() - facts.keys()):
-                self._store.delete_documents(gone)
-            self._facts = facts
+        self.facts = facts
+        store = private_document_store()
+        store.write_documents([_document(name, own) for name, own in facts.items()])
+        self._retriever = InMemoryBM25Retriever(document_store=store)
 
     def search(self, query: str, top_k: int, names: Collection[str] | None = None) -> list[str]:
         """

@@ -4,27 +4,33 @@
 
 """
 What tools, toolsets and readers of a server share: their connection, their options, and how they are stored.
+
+And what toolsets have in common whose tools are others at another time.
 """
 
 from __future__ import annotations
 
 import inspect
+import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name
+from haystack.tools.tool import Tool
+from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.context_managed import ContextManaged
 from haystack_integrations.tools.mcp.connection.interceptors import load_interceptors
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
+from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.haystack_compat import HANDLERS
+from haystack_integrations.tools.mcp.haystack_compat import HANDLERS, combine
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
@@ -35,8 +41,6 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 # Takes the configuration of one tool, and returns the (de)serialized configuration.
 HandlerConverter: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
@@ -217,16 +221,6 @@ class ReaderBase(Connected):
         with self._reaching():
             if not self._connection.is_ready:
                 await self._connection.open_async()
-
-    def _run(self, read: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """
-        Do several readings at once, in the executor's loop, and wait for them.
-
-        :param read: Does them. Each reading has its own timeout.
-        :returns: Its result.
-        :raises MCPConnectionError: If the server cannot be reached.
-        """
-        return self._connection._submit(read())
 
     def _stored_parameters(self, cls: Any, method: str = "to_dict") -> dict[str, Any]:
         """
@@ -551,3 +545,138 @@ def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
     rebuilt = cls(**{**parameters, "eager_connect": False})
     rebuilt.eager_connect = eager_connect
     return rebuilt
+
+
+class LiveToolset(Toolset):
+    """
+    A Toolset whose tools are whatever its iteration yields at that moment.
+    """
+
+    def _hold_place(self) -> None:
+        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
+        self._placeholder = Tool(
+            name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
+            description="",
+            parameters=permissive_schema(),
+            function=_not_connected,
+        )
+        Toolset.__init__(self, tools=[self._placeholder])
+
+    def __len__(self) -> int:
+        """
+        Count the tools that iteration yields.
+        """
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        """
+        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
+        """
+        return True
+
+    def __getitem__(self, index: Any) -> Any:
+        """
+        Get a tool by its position or its name.
+
+        :param index: The position, the name, or a slice of positions.
+        :returns: The tool; a list of tools for a slice.
+        :raises IndexError: If there is no such position. The message says what there is.
+        :raises KeyError: If there is no such name. The message has the closest names.
+        """
+        tools = self._shown()
+        if isinstance(index, str):
+            for tool in tools:
+                if tool.name == index:
+                    return tool
+            raise KeyError(self._describe_missing(f"no tool '{index}'", [index]))
+        try:
+            return tools[index]
+        except IndexError:
+            raise IndexError(self._describe_missing(f"no tool at position {index}", [])) from None
+
+    def _shown(self) -> list[Tool]:
+        """
+        Return the tools that can be looked up.
+        """
+        return list(self)
+
+    def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
+        """
+        Return the message of an error about a tool that is not there.
+
+        :param missing: What is missing, as in "no tool 'search'".
+        :param wanted: The name that was looked up, if it was one.
+        :param why: A colon and why it is missing, instead of what there is.
+        """
+        choices = describe_choices(wanted, [tool.name for tool in self], "It")
+        return f"{self._described()} has {missing}{why or f'. {choices}'}"
+
+    def _described(self) -> str:
+        return type(self).__name__
+
+    def __contains__(self, item: Any) -> bool:
+        """
+        Check if a tool is among them.
+
+        :param item: Tool instance or tool name.
+        """
+        return any(tool is item or tool.name == item for tool in self._shown())
+
+    def get_selectable_tools(self) -> list[Tool]:
+        """
+        Return the tools available for selection by name, as in `Agent.run(tools=["tool_name"])`.
+        """
+        return list(self)
+
+    def __add__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine this toolset with other tools, on Haystack 2.
+
+        The combination contains the toolset itself, not a snapshot of its current tools.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        combination: Toolset = combine(self, other)
+        return combination
+
+    def __radd__(self, other: Tool | Toolset | list[Tool]) -> Toolset:
+        """
+        Combine other tools with this toolset, on Haystack 2.
+
+        Python calls this before `Toolset.__add__`, whose combination would serialize a snapshot of the tools.
+
+        :param other: A Tool, a Toolset or a list of Tools.
+        :returns: The combination.
+        """
+        combination: Toolset = combine(other, self)
+        return combination
+
+    def __copy__(self) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """
+        Return the object itself: open connections cannot be copied.
+        """
+        return self
+
+    def __hash__(self) -> int:
+        """
+        Hash this object by its identity.
+        """
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        """
+        Return whether it is this object.
+        """
+        return self is other
+
+
+def _not_connected(**_arguments: Any) -> str:
+    msg = "The toolset is not connected yet. Call warm_up() before using its tools."
+    raise MCPConnectionError(msg)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from haystack import component, default_to_dict
@@ -167,7 +166,7 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If the server cannot be reached and is required, or refuses, e.g. because an
             argument is missing.
         """
-        return self._run(partial(self._get, self._sent(arguments, variables)))
+        return self._connection._submit(self._get(self._sent(arguments, variables)))
 
     @component.output_types(prompt=list[ChatMessage])
     async def run_async(

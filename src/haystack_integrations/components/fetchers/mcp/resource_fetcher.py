@@ -145,7 +145,7 @@ class MCPResourceFetcher(ReaderBase):
         :raises ValueError: If nothing says what to read, or a variable of the template has no value.
         """
         wanted, prefix = self._wanted(uris, prefix, variables)
-        return self._run(partial(self._fetch_if_reachable, wanted, prefix))
+        return self._connection._submit(self._fetch_if_reachable(wanted, prefix))
 
     @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
     async def run_async(

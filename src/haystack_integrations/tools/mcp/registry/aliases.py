@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self
 
@@ -20,9 +20,8 @@ from haystack_integrations.tools.mcp.convert.tables import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.live_toolset import LiveToolset, RunToolset
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, ToolsOfRun
 from haystack_integrations.tools.mcp.registry.configuration import (
     Provider,
     ToolConfig,
@@ -30,6 +29,7 @@ from haystack_integrations.tools.mcp.registry.configuration import (
     providers_by_name,
 )
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
+from haystack_integrations.tools.mcp.tool_base import LiveToolset
 
 
 @stored_in("haystack_integrations.tools.mcp.registry")
@@ -160,7 +160,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
         """
         members = {name: member.spawn() for name, member in self._members.items()}
-        return _ToolsOfRun(self, partial(self._arrange, members), selected_tool_names)
+        return ToolsOfRun(self, partial(self._arrange, members), selected_tool_names)
 
     def _check_allowed(self) -> None:
         if any(member._absence is not None for member in self._members.values()):
@@ -193,12 +193,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         self._was_warm = True
 
     def _due_members(self) -> list[MCPToolset]:
-        # Those that are cold, unless a snapshot has their tools, and those whose servers have others by now.
-        return [
-            member
-            for member in self._members.values()
-            if member._is_outdated() or not (member._is_warm() or member._stays_cold())
-        ]
+        return [member for member in self._members.values() if not member._is_current()]
 
     def warm_up(self) -> None:
         """
@@ -210,8 +205,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: If two providers have a tool of the same name, and `prefix` is "never".
         :raises MCPToolNotFoundError: If a tool in `allow_tools` is none of any provider.
         """
-        due = self._due_members()
-        if due:
+        if due := self._due_members():
             warm_up_toolsets(due)
         self._settle()
 
@@ -223,8 +217,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
         """
-        due = self._due_members()
-        if due:
+        if due := self._due_members():
             await warm_up_toolsets_async(due)
         self._settle()
 
@@ -313,26 +306,3 @@ def _names_of(member: MCPToolset) -> set[str]:
     # That tools in quarantine are hidden was said in the log.
     hidden = [] if guard is None or guard.latest is None else guard.quarantined(guard.latest)
     return {tool.remote_name for tool in member if isinstance(tool, MCPTool)}.union(hidden)
-
-
-class _ToolsOfRun(RunToolset):
-    """
-    The tools of an alias as they are at the start of an Agent's run.
-    """
-
-    def __init__(self, alias: Toolset, tools: Callable[[], list[Tool]], names: set[str] | None) -> None:
-        """
-        Initialize the _ToolsOfRun.
-
-        :param alias: The toolset of the alias.
-        :param tools: Returns the tools of the alias, as the run sees them.
-        :param names: Names of the tools that the run may use; None for all.
-        """
-        super().__init__(alias, names)
-        self._tools_now = tools
-
-    def __iter__(self) -> Iterator[Tool]:
-        """
-        Iterate over the tools of the run.
-        """
-        return iter(with_instructions(filter(self._is_selected, self._tools_now())))
