@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
-from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, MCPToolResult, state_result
+from haystack_integrations.tools.mcp.convert.content import MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tables import html_parameters
 from haystack_integrations.tools.mcp.convert.tool_names import (
@@ -71,8 +71,7 @@ from haystack_integrations.tools.mcp.options import (
     HiddenArguments,
     Sent,
     ToolOptions,
-    limit_outputs,
-    show_failures,
+    shown_outputs,
     stored_arguments,
     with_output_schema,
 )
@@ -336,17 +335,11 @@ class MCPTool(ToolBase, Tool):
         self._schema: dict[str, Any] = permissive_schema()
         self._argument_names: dict[str, str] = {}
 
-        handler = {"handler": RESULT_HANDLERS[options.result_format or "text"]}
         self.name = name
         self.description: str = description or ""
         self.parameters: dict[str, Any] = permissive_schema()
         self.function: Any = self.invoke  # the two Haystack majors declare it differently
-        shown = outputs_to_string or handler
-        if outputs_to_string and options.on_tool_error == "model":
-            shown = show_failures(outputs_to_string)
-        if options.max_result_size is not None:
-            shown = limit_outputs(shown, options.max_result_size)
-        self.outputs_to_string: dict[str, Any] | None = shown
+        self.outputs_to_string: dict[str, Any] | None = shown_outputs(outputs_to_string, options)
         inputs = {**self._hidden.inputs_from_state, **self._hidden.state_inputs}
         # The argument with the messages of the run, in which failures are counted.
         self._conversation_input: str | None = None
@@ -576,11 +569,10 @@ class MCPTool(ToolBase, Tool):
         # Nobody awaits an asynchronous callback, which Haystack 2 passes in `run_async`.
         if streaming_callback is not None and not inspect.iscoroutinefunction(streaming_callback):
             on_progress = self._streamed(streaming_callback, mcp_arguments)
-        messages = self._conversation_input
-        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
+        failures = 0
         try:
-            if failures:
-                self._check_failures(failures)
+            if self._conversation_input is not None:
+                failures = self._failures_in_run(self._conversation_input, mcp_arguments)
             return self._call(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
@@ -590,11 +582,10 @@ class MCPTool(ToolBase, Tool):
         Invoke the tool like `invoke`, without blocking the event loop.
         """
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
-        messages = self._conversation_input
-        failures = 0 if messages is None else self._failures_in_run(messages, mcp_arguments)
+        failures = 0
         try:
-            if failures:
-                self._check_failures(failures)
+            if self._conversation_input is not None:
+                failures = self._failures_in_run(self._conversation_input, mcp_arguments)
             return await self._call_async(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
@@ -622,15 +613,15 @@ class MCPTool(ToolBase, Tool):
     def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
         """
         Count the failures of the tool in the run that calls it, and take its messages out of the arguments.
+
+        :raises MCPCallRefusedError: If there are too many.
         """
         take = arguments.pop if name == ARGUMENT else arguments.get
-        return failures_in_a_row(take(name, None), self.name)
-
-    def _check_failures(self, failures: int) -> None:
-        limit = self.tool_options.max_tool_failures
+        failures, limit = failures_in_a_row(take(name, None), self.name), self.tool_options.max_tool_failures
         if limit is not None and failures >= limit:
             note_refusal(self.name, f"the limit of failures, {limit} in a row, is reached")
             raise MCPCallRefusedError(limit_reached(limit), self.name)
+        return failures
 
     def _on_failure(self, error: MCPInvocationError, failures: int) -> str:
         """
@@ -750,10 +741,8 @@ class MCPTool(ToolBase, Tool):
             sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
             recorder, send = call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
-            for block in result.content:
-                if block.type == "resource_link":
-                    # What a model may follow: after interceptors, which may have taken links out.
-                    self._connection._note_links([block.uri])
+            # What a model may follow: after interceptors, which may have taken links out.
+            self._connection._note_links([block.uri for block in result.content if block.type == "resource_link"])
             return convert(result)
         except MCPRunError:
             raise
@@ -781,10 +770,8 @@ class MCPTool(ToolBase, Tool):
                 result = await send(request)
             else:
                 result = await recorder.deliver_async(self._recorded(request, sent), send)
-            for block in result.content:
-                if block.type == "resource_link":
-                    # What a model may follow: after interceptors, which may have taken links out.
-                    self._connection._note_links([block.uri])
+            # What a model may follow: after interceptors, which may have taken links out.
+            self._connection._note_links([block.uri for block in result.content if block.type == "resource_link"])
             return convert(result)
         except MCPRunError:
             raise

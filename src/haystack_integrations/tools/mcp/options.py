@@ -26,7 +26,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.budgets import ReturnedFailure
-from haystack_integrations.tools.mcp.convert.content import model_text
+from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
@@ -582,55 +582,37 @@ def _shortened(text: str, size: int) -> str:
     return f"{text[:head]}\n[… {total - room} of {total} characters left out …]\n{text[total - room + head :]}"
 
 
-def limit_outputs(outputs_to_string: dict[str, Any], size: int) -> dict[str, Any]:
+def shown_outputs(outputs_to_string: dict[str, Any] | None, options: ToolOptions) -> dict[str, Any]:
     """
-    Limit what the handlers of an `outputs_to_string` give the model.
+    Limit what the handlers of an `outputs_to_string` give the model, and keep failures from those of the user.
 
-    :param outputs_to_string: The configuration.
-    :param size: How many characters of text may remain, of each output if there are several.
-    :returns: A configuration with limited handlers.
+    :param outputs_to_string: The user's configuration, if there is one.
+    :param options: The format of results without one, how many characters of text may remain, of each output if there
+        are several, and whether failures are returned.
+    :returns: A configuration with such handlers.
     """
-    return _each_output(outputs_to_string, functools.partial(_limited_output, size=size))
+    size = options.max_result_size
+    shown = outputs_to_string or {"handler": RESULT_HANDLERS[options.result_format or "text"]}
+    if size is None and (options.on_tool_error != "model" or not outputs_to_string):
+        return shown
+    if {"source", "handler", "raw_result"} & shown.keys():
+        return _shown_output(shown, size)
+    return {name: _shown_output(each, size) if isinstance(each, dict) else each for name, each in shown.items()}
 
 
-def _each_output(
-    outputs_to_string: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
-) -> dict[str, Any]:
-    if {"source", "handler", "raw_result"} & outputs_to_string.keys():
-        return change(outputs_to_string)
-    return {name: change(output) if isinstance(output, dict) else output for name, output in outputs_to_string.items()}
-
-
-def _limited_output(output: dict[str, Any], size: int) -> dict[str, Any]:
-    handler = output.get("handler") or (_as_it_is if output.get("raw_result") else model_text)
-
-    @functools.wraps(handler)
-    def limited(result: Any) -> Any:
-        return limit_result(handler(result), size)
-
-    return {**output, "handler": limited}
-
-
-def show_failures(outputs_to_string: dict[str, Any]) -> dict[str, Any]:
-    """
-    Keep failures that are returned from the handlers of an `outputs_to_string`, which expect results.
-
-    :param outputs_to_string: The configuration.
-    :returns: A configuration with handlers that give the model a failure as it is.
-    """
-    return _each_output(outputs_to_string, _without_failures)
-
-
-def _without_failures(output: dict[str, Any]) -> dict[str, Any]:
+def _shown_output(output: dict[str, Any], size: int | None) -> dict[str, Any]:
     handler = output.get("handler")
-    if handler is None:
+    if handler is None and size is None:
         return output
+    convert = handler or (_as_it_is if output.get("raw_result") else model_text)
 
-    @functools.wraps(handler)
-    def handle(result: Any) -> Any:
-        return model_text(result) if isinstance(result, ReturnedFailure) else handler(result)
+    @functools.wraps(convert)
+    def shown(result: Any) -> Any:
+        is_failure = handler is not None and isinstance(result, ReturnedFailure)
+        text = model_text(result) if is_failure else convert(result)
+        return text if size is None else limit_result(text, size)
 
-    return {**output, "handler": handle}
+    return {**output, "handler": shown}
 
 
 def _as_it_is(result: Any) -> Any:
