@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -128,6 +128,17 @@ def _executor() -> AsyncExecutor:
         raise MCPConnectionError(msg, operation="warm_up") from error
 
 
+def _items_with(tools: Any, *methods: str) -> Iterator[Any]:
+    """
+    List tools and toolsets that have one of the methods; of a toolset without any, those that it consists of.
+    """
+    for item in tool_items(tools):
+        if any(hasattr(item, method) for method in methods):
+            yield item
+        elif isinstance(item, Toolset):
+            yield from _items_with(_parts_of(item), *methods)
+
+
 def warm_up_tools(tools: Any) -> None:
     """
     Warm tools up, those of MCP servers at the same time.
@@ -137,13 +148,9 @@ def warm_up_tools(tools: Any) -> None:
     servers = connected_items(tools)
     if len(servers) > 1:
         warm_up_toolsets(servers)
-    for item in tool_items(tools):
-        if isinstance(item, ToolBase) and len(servers) > 1:
-            continue
-        if hasattr(item, "warm_up"):
+    for item in _items_with(tools, "warm_up"):
+        if len(servers) == 1 or not isinstance(item, ToolBase):
             item.warm_up()
-        elif isinstance(item, Toolset):
-            warm_up_tools(_parts_of(item))
 
 
 async def warm_up_tools_async(tools: Any) -> None:
@@ -152,17 +159,10 @@ async def warm_up_tools_async(tools: Any) -> None:
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
-    servers = connected_items(tools)
-    await warm_up_toolsets_async(servers)
-    for item in tool_items(tools):
-        if isinstance(item, ToolBase):
-            continue
-        if hasattr(item, "warm_up_async"):
-            await item.warm_up_async()
-        elif hasattr(item, "warm_up"):
-            item.warm_up()
-        elif isinstance(item, Toolset):
-            await warm_up_tools_async(_parts_of(item))
+    await warm_up_toolsets_async(connected_items(tools))
+    for item in _items_with(tools, "warm_up_async", "warm_up"):
+        if not isinstance(item, ToolBase):
+            await _do_async(item, "warm_up")
 
 
 def close_tools(tools: Any) -> None:
@@ -171,11 +171,8 @@ def close_tools(tools: Any) -> None:
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
-    for item in tool_items(tools):
-        if hasattr(item, "close"):
-            item.close()
-        elif isinstance(item, Toolset):
-            close_tools(_parts_of(item))
+    for item in _items_with(tools, "close"):
+        item.close()
 
 
 async def close_tools_async(tools: Any) -> None:
@@ -184,13 +181,15 @@ async def close_tools_async(tools: Any) -> None:
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
-    for item in tool_items(tools):
-        if hasattr(item, "close_async"):
-            await item.close_async()
-        elif hasattr(item, "close"):
-            item.close()
-        elif isinstance(item, Toolset):
-            await close_tools_async(_parts_of(item))
+    for item in _items_with(tools, "close_async", "close"):
+        await _do_async(item, "close")
+
+
+async def _do_async(item: Any, method: str) -> None:
+    if hasattr(item, f"{method}_async"):
+        await getattr(item, f"{method}_async")()
+    else:
+        getattr(item, method)()
 
 
 # What a call comes to if it has no result.

@@ -45,8 +45,9 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     NEEDS_TASKS,
+    TEXTS,
+    map_keywords,
     map_strings,
-    map_texts,
     needs_tasks,
     normalize_parameters,
     permissive_schema,
@@ -460,7 +461,9 @@ class MCPTool(ToolBase, Tool):
                 invisible.update(invisible_characters(text))
             return shown
 
-        self._schema = map_texts(parameters, visible)
+        self._schema = map_keywords(
+            parameters, lambda key, value: visible(value) if key in TEXTS and isinstance(value, str) else value
+        )
         shown_schema, self._argument_names = with_safe_arguments(self._schema)
         self.parameters = map_strings(shown_schema, visible)
         description = self._custom_description or visible(definition.description or "")

@@ -33,12 +33,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
-from haystack_integrations.tools.mcp.convert.tool_schemas import (
-    SCHEMA_LISTS,
-    SCHEMAS_BY_NAME,
-    SINGLE_SCHEMAS,
-    TEXTS,
-)
+from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS, map_keywords
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options, short_repr
@@ -268,8 +263,8 @@ class PinnedTool:
             "name": tool.name,
             "title": tool.title,
             "description": tool.description,
-            "inputSchema": _canonical(tool.input_schema),
-            "outputSchema": _canonical(tool.output_schema),
+            "inputSchema": map_keywords(tool.input_schema, _in_order),
+            "outputSchema": map_keywords(tool.output_schema, _in_order),
             "annotations": tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True),
         }
         return cls(deepcopy({key: value for key, value in definition.items() if value not in (None, "", {})}))
@@ -308,21 +303,10 @@ class PinnedTool:
         return tool
 
 
-def _canonical(schema: Any) -> Any:
+def _in_order(keyword: str, value: Any) -> Any:
     # Sorts what a JSON schema may have in any order.
-    if isinstance(schema, list):
-        return [_canonical(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result = dict(schema)
-    for key, value in schema.items():
-        if key in SCHEMAS_BY_NAME and isinstance(value, dict):
-            result[key] = {name: _canonical(each) for name, each in value.items()}
-        elif key in SINGLE_SCHEMAS or key in SCHEMA_LISTS:
-            result[key] = _canonical(value)
-        elif key in ("required", "type") and isinstance(value, list) and all(isinstance(each, str) for each in value):
-            result[key] = sorted(set(value))
-    return result
+    is_sorted = keyword in ("required", "type") and isinstance(value, list)
+    return sorted(set(value)) if is_sorted and all(isinstance(each, str) for each in value) else value
 
 
 @dataclass(frozen=True)

@@ -152,26 +152,26 @@ def without_properties(schema: Schema, names: Iterable[str]) -> Schema:
     return _with_definitions(result, schema.get("$defs", {}))
 
 
-def map_texts(schema: Any, change: Callable[[str], str]) -> Any:
+def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
     """
-    Replace the texts of a JSON schema that are for its readers: titles, descriptions and comments.
+    Replace the values of a JSON schema and of the schemas in it that are none themselves.
 
     :param schema: The schema. It is not changed.
-    :param change: Returns the new text for each.
+    :param change: Returns the new value for each keyword and its value.
     :returns: The changed schema.
     """
     if isinstance(schema, list):
-        return [map_texts(item, change) for item in schema]
+        return [map_keywords(item, change) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    changed = dict(schema)
+    changed = {}
     for key, value in schema.items():
-        if key in TEXTS and isinstance(value, str):
-            changed[key] = change(value)
-        elif key in SINGLE_SCHEMAS or key in SCHEMA_LISTS:
-            changed[key] = map_texts(value, change)
+        if key in SINGLE_SCHEMAS or key in SCHEMA_LISTS:
+            changed[key] = map_keywords(value, change)
         elif key in SCHEMAS_BY_NAME and isinstance(value, dict):
-            changed[key] = {name: map_texts(each, change) for name, each in value.items()}
+            changed[key] = {name: map_keywords(each, change) for name, each in value.items()}
+        else:
+            changed[key] = change(key, value)
     return changed
 
 
