@@ -35,8 +35,7 @@ from haystack_integrations.tools.mcp.connection.recording import RecordedCall, c
 from haystack_integrations.tools.mcp.connection.requests import CallRequest
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult, state_result
-from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters, visible_text
-from haystack_integrations.tools.mcp.convert.tables import html_parameters
+from haystack_integrations.tools.mcp.convert.server_texts import html_parameters, invisible_characters, visible_text
 from haystack_integrations.tools.mcp.convert.tool_names import (
     ExposedName,
     describe_choices,

@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.connection.context_managed import Sessions
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
-from haystack_integrations.tools.mcp.convert.tables import html_table, text_table
+from haystack_integrations.tools.mcp.convert.server_texts import html_table, text_table
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, assign_tool_names, describe_choices
 from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPDriftError, MCPToolNotFoundError

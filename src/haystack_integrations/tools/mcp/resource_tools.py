@@ -17,8 +17,7 @@ from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments_of_own
 from haystack_integrations.tools.mcp.convert.content import ContentPart, model_content, model_text
 from haystack_integrations.tools.mcp.convert.resources import matches_any
-from haystack_integrations.tools.mcp.convert.server_texts import visible_text
-from haystack_integrations.tools.mcp.convert.tables import html_table
+from haystack_integrations.tools.mcp.convert.server_texts import html_table, visible_text
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.import_paths import stored_in

@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.any_tools import (
 from haystack_integrations.tools.mcp.budgets import admit_call
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments_of_own
-from haystack_integrations.tools.mcp.convert.tables import html_table
+from haystack_integrations.tools.mcp.convert.server_texts import html_table
 from haystack_integrations.tools.mcp.errors import (
     MCPConfigurationError,
     MCPConnectionError,

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from haystack.tracing.tracer import Span, tracer
 
-from haystack_integrations.tools.mcp.convert.tables import html_rows
+from haystack_integrations.tools.mcp.convert.server_texts import html_rows
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
     MCPConnectionError,

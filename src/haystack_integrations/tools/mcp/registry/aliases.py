@@ -16,7 +16,7 @@ from haystack.tools.toolset import Toolset
 from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
-from haystack_integrations.tools.mcp.convert.tables import html_table
+from haystack_integrations.tools.mcp.convert.server_texts import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
 from haystack_integrations.tools.mcp.import_paths import stored_in
