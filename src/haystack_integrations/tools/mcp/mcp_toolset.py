@@ -813,7 +813,7 @@ class ToolsOfRun(LiveToolset):
     What a toolset spawns for one run of an Agent: it has tools of its own, and is the toolset in all else.
     """
 
-    def __init__(self, origin: Toolset, tools: Callable[[], Iterable[Tool]], names: set[str] | None) -> None:
+    def __init__(self, origin: LiveToolset, tools: Callable[[], Iterable[Tool]], names: set[str] | None) -> None:
         """
         Initialize the ToolsOfRun.
 
@@ -840,15 +840,8 @@ class ToolsOfRun(LiveToolset):
         """
         self._origin.add(tool)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the toolset.
-        """
-        return self._origin.to_dict()
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        traced: dict[str, Any] = self._origin._to_trace_dict()  # type: ignore[attr-defined]
-        return traced
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        return self._origin._as_dict(method)
 
 
 def _is_usable(definition: types.Tool) -> bool:

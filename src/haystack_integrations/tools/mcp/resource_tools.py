@@ -34,7 +34,7 @@ _OFFSET = {"type": "integer", "minimum": 0, "default": 0}
 
 
 @stored_in("haystack_integrations.tools.mcp")
-class MCPResourceToolset(ReaderBase, Toolset):
+class MCPResourceToolset(ReaderBase, LiveToolset):
     """
     Two tools with which a model finds and reads the resources of an MCP server, within limits.
 
@@ -230,27 +230,6 @@ class MCPResourceToolset(ReaderBase, Toolset):
             return f"[there are only {len(text)} characters]"
         rest = f"use offset={end} to go on" if end < len(text) else "this is the end"
         return f"{text[offset:end]}\n[characters {offset} to {min(end, len(text))} of {len(text)}: {rest}]"
-
-    # On Haystack 2, whose own combination would serialize the tools.
-    __add__, __radd__ = LiveToolset.__add__, LiveToolset.__radd__
-
-    def __bool__(self) -> bool:
-        """
-        Return True: there always are tools.
-        """
-        return True
-
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the parameters to a dictionary.
-
-        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
-        :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
-        """
-        return self._as_dict("to_dict")
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict("_to_trace_dict")
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         data = self._stored_parameters(MCPResourceToolset, method)

@@ -301,20 +301,13 @@ class MCPSearchableToolset(Compound, LiveToolset):
         msg = f"{type(self).__name__} has the tools of its catalog. Add '{name}' to a toolset of the catalog."
         raise NotImplementedError(msg)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the parameters to a dictionary.
-
-        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
-        """
-        return self._as_dict(serialize_tools_or_toolset(self.catalog))
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        parts = [trace_dict(item) for item in tool_items(self.catalog)]
-        catalog = parts[0] if isinstance(self.catalog, Toolset) else parts
-        return self._as_dict(catalog)
-
-    def _as_dict(self, catalog: Any) -> dict[str, Any]:
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        catalog: Any
+        if method == "to_dict":
+            catalog = serialize_tools_or_toolset(self.catalog)
+        else:
+            parts = [trace_dict(item) for item in tool_items(self.catalog)]
+            catalog = parts[0] if isinstance(self.catalog, Toolset) else parts
         data = {**own_parameters(self, MCPSearchableToolset), "catalog": catalog}
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 

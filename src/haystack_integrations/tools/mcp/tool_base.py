@@ -664,6 +664,22 @@ class LiveToolset(Toolset):
         """
         return self
 
+    @abstractmethod
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        """Describe the toolset, and its parts by what a method of them returns."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize how the toolset is made, and none of its tools.
+
+        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
+        :raises ValueError: If there is a token-based `Secret` in it, which Haystack does not write to files.
+        """
+        return self._as_dict("to_dict")
+
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return self._as_dict("_to_trace_dict")
+
     def __hash__(self) -> int:
         """
         Hash this object by its identity.

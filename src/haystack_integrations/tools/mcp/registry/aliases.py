@@ -256,18 +256,8 @@ class MCPAliasToolset(Compound, LiveToolset):
         msg = f"{self._described()} has the tools of its servers. Pass others beside it, as in tools=[toolset, tool]."
         raise NotImplementedError(msg)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the configuration of the alias and its providers.
-
-        :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
-        """
-        return self._as_dict({name: provider.to_dict() for name, provider in self._providers.items()})
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict({name: provider._to_trace_dict() for name, provider in self._providers.items()})
-
-    def _as_dict(self, providers: dict[str, Any]) -> dict[str, Any]:
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        providers = {name: getattr(provider, method)() for name, provider in self._providers.items()}
         data = {"tool_config": self._config.to_dict(), "providers": providers}
         return {"type": generate_qualified_class_name(type(self)), "data": data}
 
