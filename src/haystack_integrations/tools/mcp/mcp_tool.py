@@ -324,7 +324,6 @@ class MCPTool(ToolBase, Tool):
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
         self._own_invocation_timeout = invocation_timeout
-        self._generation = 0
         # By the names that an alias of a registry gives this tool, without and with instructions of the server.
         self._copies: dict[tuple[str, bool], MCPTool] = {}
         # Whose copy it is.

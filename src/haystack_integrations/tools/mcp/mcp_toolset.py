@@ -240,7 +240,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._left_out: dict[str, str] = {}
         # One for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.RLock] = {}
-        self._generation = 0
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}

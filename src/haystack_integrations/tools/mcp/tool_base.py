@@ -55,6 +55,8 @@ class Connected(ContextManaged):
     required: bool = True
     # Why the server could not be reached, if it is not required.
     _absence: MCPConnectionError | None = None
+    # Number of the session whose tool listing is in use; 0 before the first.
+    _generation: int = 0
 
     def _connect_to(self, server_info: MCPServerInfo | Any, *, required: bool = True, **options: Any) -> None:
         """
@@ -111,13 +113,61 @@ class Connected(ContextManaged):
         """
         return self._connection.invocation_timeout
 
-    @abstractmethod
-    def warm_up(self) -> None:
-        """Connect to the server."""
+    def _is_current(self) -> bool:
+        """
+        Return whether warm-up has nothing to do.
+        """
+        return self._connection.is_ready and self._absence is None
 
-    @abstractmethod
+    def _is_warm(self) -> bool:
+        """
+        Return whether what was listed is that of the open session, and only has to be listed again.
+        """
+        return False
+
+    def _requested(self) -> Sequence[str]:
+        """
+        Return the server's names of the tools that must be there.
+        """
+        return ()
+
+    def _load_listing(self, listing: ToolListing) -> None:
+        """
+        Use what the server listed.
+        """
+
+    def warm_up(self) -> None:
+        """
+        Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        """
+        if not self._is_current():
+            with self._reaching():
+                connection = self._connection
+                self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
+
     async def warm_up_async(self) -> None:
-        """Connect to the server without blocking the event loop."""
+        """
+        Connect to the server like `warm_up`, without blocking the event loop.
+
+        :raises MCPConnectionError: If connecting fails and `required` is True.
+        """
+        if not self._is_current():
+            with self._reaching():
+                connection = self._connection
+                is_warm = self._is_warm()
+                listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
+                self._load_or_leave(listing)
+
+    def _load_or_leave(self, listing: ToolListing) -> None:
+        try:
+            self._load_listing(listing)
+        except (MCPDriftError, MCPToolNotFoundError, ValueError):
+            # A server whose definitions could never be used need not keep running.
+            if not self._generation and not self._holds.is_held:
+                self._leave()
+            raise
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -202,26 +252,6 @@ class ReaderBase(Connected):
     Nothing is opened before warm-up or the first reading.
     """
 
-    def warm_up(self) -> None:
-        """
-        Connect to the server. Cheap while the connection is open; reopens it if it was closed or lost.
-
-        :raises MCPConnectionError: If connecting fails and `required` is True.
-        """
-        with self._reaching():
-            if not self._connection.is_ready:
-                self._connection.open()
-
-    async def warm_up_async(self) -> None:
-        """
-        Connect to the server like `warm_up`, without blocking the event loop.
-
-        :raises MCPConnectionError: If connecting fails and `required` is True.
-        """
-        with self._reaching():
-            if not self._connection.is_ready:
-                await self._connection.open_async()
-
     def _stored_parameters(self, cls: Any, method: str = "to_dict") -> dict[str, Any]:
         """
         Return the parameters of a reader as they are stored.
@@ -287,8 +317,6 @@ class ToolBase(Connected):
     tool_options: ToolOptions
     # What the server should say of its tools, as it was given.
     _snapshot: SnapshotCheck | None
-    # Number of the session whose tool listing is in use; 0 before the first.
-    _generation: int
     # The name of its server in a registry.
     _provider_name: str | None = None
     # The alias of a registry that it is part of.
@@ -396,47 +424,7 @@ class ToolBase(Connected):
         return guard.latest is None or not guard.is_error(guard.latest)
 
     def _is_current(self) -> bool:
-        """
-        Return whether warm-up has nothing to do.
-        """
         return (self._is_warm() and not self._has_unknown_changes()) or self._stays_cold()
-
-    def warm_up(self) -> None:
-        """
-        Connect and load the tool definitions, unless they are current. The subclasses say what is raised.
-        """
-        if not self._is_current():
-            with self._reaching():
-                connection = self._connection
-                self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
-
-    async def warm_up_async(self) -> None:
-        """
-        Do the same as `warm_up` without blocking the event loop.
-        """
-        if not self._is_current():
-            with self._reaching():
-                connection = self._connection
-                is_warm = self._is_warm()
-                listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
-                self._load_or_leave(listing)
-
-    def _load_or_leave(self, listing: ToolListing) -> None:
-        try:
-            self._load_listing(listing)
-        except (MCPDriftError, MCPToolNotFoundError, ValueError):
-            # A server whose definitions could never be used need not keep running.
-            if not self._generation and not self._holds.is_held:
-                self._leave()
-            raise
-
-    @abstractmethod
-    def _requested(self) -> Sequence[str]:
-        """Return the server's names of the tools that must be there."""
-
-    @abstractmethod
-    def _load_listing(self, listing: ToolListing) -> None:
-        """Use what the server listed."""
 
     def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
         """
