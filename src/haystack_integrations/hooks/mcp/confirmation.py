@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, Self, TypeAlias
 
@@ -44,11 +43,11 @@ from haystack_integrations.tools.mcp.resource_tools import toolset_of_reader
 
 if TYPE_CHECKING or HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
-    from haystack.hooks.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult, ToolExecutionDecision
     from haystack.hooks.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 else:
     from haystack.human_in_the_loop import AlwaysAskPolicy, BlockingConfirmationStrategy, NeverAskPolicy
-    from haystack.human_in_the_loop.dataclasses import ToolExecutionDecision
+    from haystack.human_in_the_loop.dataclasses import ConfirmationUIResult, ToolExecutionDecision
     from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 
 _ABSENT: Final = object()
@@ -219,38 +218,6 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
     return _record(recall, question, decide(**question))
 
 
-def _as_shown(ui: Any, decide: Callable[..., ToolExecutionDecision], **question: Any) -> ToolExecutionDecision:
-    """
-    Ask about a call so that nothing of it is hidden from the user, and make it as the model wants it.
-    """
-
-    def shown(value: Any) -> Any:
-        if isinstance(value, str):
-            return text_for_ui(ui, value)
-        if not isinstance(value, list | dict):
-            return value
-        if takes_markup(ui):
-            # It prints the text, and has people edit the JSON, in which escapes would be doubled.
-            text = text_for_ui(ui, str(value))
-            kind = list if isinstance(value, list) else dict
-            return type("Shown", (kind,), {"__str__": lambda _: text})(value)
-        if isinstance(value, list):
-            return [shown(each) for each in value]
-        named = {shown(name): shown(each) for name, each in value.items()}
-        return named if len(named) == len(value) else text_for_ui(ui, str(value))
-
-    asked: dict[str, Any] = question["tool_params"]
-    seen = {name: shown(value) for name, value in asked.items()}
-    description = text_for_ui(ui, question["tool_description"])
-    decision = decide(**{**question, "tool_description": description, "tool_params": seen})
-    final = decision.final_tool_params
-    if final is None:
-        return decision
-    wanted = {name: asked[name] if seen.get(name, _ABSENT) == value else value for name, value in final.items()}
-    feedback = decision.feedback and decision.feedback.replace(str(final), str(wanted))
-    return replace(decision, final_tool_params=wanted, feedback=feedback)
-
-
 class RecordedStrategy:
     """
     A strategy of the user's own, whose decisions are recorded where a durable run is open.
@@ -281,23 +248,42 @@ class RecordedStrategy:
         return await asyncio.to_thread(_record, recall, question, decision)
 
 
-class _AskNow(AlwaysAskPolicy):
+def _shown(ui: Any, value: Any) -> Any:
+    if isinstance(value, str):
+        return text_for_ui(ui, value)
+    if not isinstance(value, list | dict):
+        return value
+    if takes_markup(ui):
+        # It prints the text, and has people edit the JSON, in which escapes would be doubled.
+        text = text_for_ui(ui, str(value))
+        kind = list if isinstance(value, list) else dict
+        return type("Shown", (kind,), {"__str__": lambda _: text})(value)
+    if isinstance(value, list):
+        return [_shown(ui, each) for each in value]
+    named = {_shown(ui, name): _shown(ui, each) for name, each in value.items()}
+    return named if len(named) == len(value) else text_for_ui(ui, str(value))
+
+
+class _PlainUI:
     """
-    The policy of a call that is to be confirmed, whatever the user is shown of its arguments.
+    Shows a call so that nothing of it is hidden from the user, and leaves as it is what the user left so.
     """
 
-    def __init__(self, policy: ConfirmationPolicy, tool_params: dict[str, Any]) -> None:
-        self._policy = policy
-        self._tool_params = tool_params
+    def __init__(self, ui: ConfirmationUI, answered: Callable[[Any], None]) -> None:
+        self._ui = ui
+        self._answered = answered
 
-    def update_after_confirmation(
-        self,
-        tool_name: str,
-        tool_description: str,
-        tool_params: dict[str, Any],  # noqa: ARG002 - it is what the user was shown
-        confirmation_result: Any,
-    ) -> None:
-        self._policy.update_after_confirmation(tool_name, tool_description, self._tool_params, confirmation_result)
+    def get_user_confirmation(
+        self, tool_name: str, tool_description: str, tool_params: dict[str, Any]
+    ) -> ConfirmationUIResult:
+        seen = {name: _shown(self._ui, value) for name, value in tool_params.items()}
+        answer = self._ui.get_user_confirmation(tool_name, _shown(self._ui, tool_description), seen)
+        self._answered(answer)
+        wanted = {
+            name: tool_params[name] if seen.get(name, _ABSENT) == value else value
+            for name, value in (answer.new_tool_params or {}).items()
+        }
+        return ConfirmationUIResult(answer.action, answer.feedback, wanted)
 
 
 @stored_in("haystack_integrations.hooks.mcp")
@@ -327,9 +313,10 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
                 tool_call_id=question.get("tool_call_id"),
                 final_tool_params=question["tool_params"],
             )
-        asking = copy.copy(self)
-        asking.confirmation_policy = _AskNow(policy, tool_params)
-        return _decision(question, partial(_as_shown, self.confirmation_ui, super(MCPConfirmationStrategy, asking).run))
+        answered = partial(policy.update_after_confirmation, tool_name, question["tool_description"], tool_params)
+        asking: Any = copy.copy(self)
+        asking.confirmation_policy, asking.confirmation_ui = AlwaysAskPolicy(), _PlainUI(self.confirmation_ui, answered)
+        return _decision(question, super(MCPConfirmationStrategy, asking).run)
 
     def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Haystack 2.31 adds values of the State before it asks, and when the tool is called. In between, it tells the
