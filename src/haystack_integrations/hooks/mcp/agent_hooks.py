@@ -33,12 +33,10 @@ from haystack_integrations.hooks.mcp.confirmation import (
     load_rules,
 )
 from haystack_integrations.tools.mcp.budgets import (
-    REFUSAL_MESSAGE,
-    REFUSED,
     CallCounts,
     Limit,
     LimitPerTool,
-    note_refusal,
+    refusal,
 )
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
@@ -207,11 +205,7 @@ def _refusals(message: ChatMessage, kept: list[ToolCall], refused: list[tuple[To
     Answer the refused calls, and leave the others pending: in a message of their own, which has to be the last one.
     """
     answered = message if not kept else _with_calls(message, [call for call, _ in refused], message.text)
-    answers = [answered]
-    for call, limit in refused:
-        note_refusal(call.tool_name, limit)
-        text = REFUSAL_MESSAGE.format(tool_name=call.tool_name, limit=limit)
-        answers.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
+    answers = [answered, *(refusal(call, limit) for call, limit in refused)]
     return [*answers, _with_calls(message, kept, None)] if kept else answers
 
 

@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypeAlias
 
-from haystack.dataclasses import ChatMessage, TextContent
+from haystack.dataclasses import ChatMessage, TextContent, ToolCall
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tracing.tracer import tracer
 from pydantic import Field
@@ -68,16 +68,6 @@ class CallCounts:
     max_calls: int | None = None
     max_calls_per_tool: int | Mapping[str, int] | None = None
 
-    def of_tool(self, tool_name: str) -> int | None:
-        """
-        Return the limit of a tool.
-
-        :param tool_name: Name of the tool.
-        :returns: How many calls there may be; None for no limit.
-        """
-        per_tool = self.max_calls_per_tool
-        return per_tool.get(tool_name) if isinstance(per_tool, Mapping) else per_tool
-
     def reason_against(self, tool_name: str, counts: Mapping[str, int], turns: int = 0) -> str | None:
         """
         Return why a call does not fit.
@@ -91,7 +81,8 @@ class CallCounts:
             return f"the limit of {self.max_turns} {_plural('turn', self.max_turns)} of tool calls is reached"
         if self.max_calls is not None and sum(counts.values()) >= self.max_calls:
             return f"the limit of {self.max_calls} tool {_plural('call', self.max_calls)} is reached"
-        limit = self.of_tool(tool_name)
+        per_tool = self.max_calls_per_tool
+        limit = per_tool.get(tool_name) if isinstance(per_tool, Mapping) else per_tool
         if limit is not None and counts.get(tool_name, 0) >= limit:
             return f"the limit of {limit} {_plural('call', limit)} of this tool is reached"
         return None
@@ -119,6 +110,19 @@ def note_refusal(tool_name: str, limit: str) -> None:
     tags = {"haystack.mcp.tool_call.name": tool_name, "haystack.mcp.tool_call.limit": limit}
     with tracer.trace(SPAN_REFUSED, tags=tags):
         pass
+
+
+def refusal(call: ToolCall, limit: str) -> ChatMessage:
+    """
+    Refuse a call.
+
+    :param call: The call.
+    :param limit: The limit that was reached.
+    :returns: The message that the model gets in place of its result.
+    """
+    note_refusal(call.tool_name, limit)
+    text = REFUSAL_MESSAGE.format(tool_name=call.tool_name, limit=limit)
+    return ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit})
 
 
 class MCPCallBudget:

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     resolve,
     run_in_threads,
 )
-from haystack_integrations.tools.mcp.budgets import REFUSAL_MESSAGE, REFUSED, CallCounts, calls_of, note_refusal
+from haystack_integrations.tools.mcp.budgets import CallCounts, calls_of, refusal
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
@@ -197,13 +197,8 @@ class MCPFacade:
         """
         message = _first_reply(reply)
         counts = CallCounts(max_turns=self.max_tool_call_turns)
-        messages = [message]
-        for call in message.tool_calls:
-            limit = counts.reason_against(call.tool_name, {}, self.max_tool_call_turns) or ""
-            note_refusal(call.tool_name, limit)
-            text = REFUSAL_MESSAGE.format(tool_name=call.tool_name, limit=limit)
-            messages.append(ChatMessage.from_tool(text, origin=call, error=True, meta={REFUSED: limit}))
-        return messages
+        limit = counts.reason_against("", {}, self.max_tool_call_turns) or ""
+        return [message, *(refusal(call, limit) for call in message.tool_calls)]
 
     def __repr__(self) -> str:
         """
