@@ -151,22 +151,10 @@ class ToolOverride(ToolOptions):
         # The toolset has the instructions.
         return dataclasses.replace(options, **{**own, "include_instructions": None})
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the override.
-
-        :returns: What is not `None`.
-        :raises ValueError: If an argument is bound to a token-based Secret, which Haystack does not write to files.
-        """
-        stored = self.changed()
-        if self.bound_arguments:
-            stored["bound_arguments"] = stored_arguments(self.bound_arguments)
-        return stored
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        stored = self.changed()
-        if self.bound_arguments:
-            stored["bound_arguments"] = list(self.bound_arguments)
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        stored, bound = self.changed(), self.bound_arguments
+        if bound:
+            stored["bound_arguments"] = stored_arguments(bound) if method == "to_dict" else list(bound)
         return stored
 
     @classmethod
@@ -243,22 +231,12 @@ class ToolSelection(Options):
             )
             raise ValueError(msg)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the selection.
-
-        :returns: The fields that differ from their defaults, with the import path of `tool_filter`.
-        :raises SerializationError: If no import path leads to it.
-        """
-        stored = self.changed()
-        if self.tool_filter is not None:
-            stored["tool_filter"] = store_callable("`tool_filter`", self.tool_filter)
-        return stored
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        stored = self.changed()
-        if self.tool_filter is not None:
-            stored["tool_filter"] = getattr(self.tool_filter, "__qualname__", type(self.tool_filter).__qualname__)
+    def _as_dict(self, method: str) -> dict[str, Any]:
+        stored, chosen = self.changed(), self.tool_filter
+        if chosen is not None and method == "to_dict":
+            stored["tool_filter"] = store_callable("`tool_filter`", chosen)
+        elif chosen is not None:
+            stored["tool_filter"] = getattr(chosen, "__qualname__", type(chosen).__qualname__)
         return stored
 
     @classmethod

@@ -132,12 +132,18 @@ class Options:
         """
         Serialize the group.
 
-        :returns: The fields that differ from their defaults.
+        :returns: The fields that differ from their defaults: Secrets by their variables, functions by their import
+            paths.
+        :raises ValueError: If there is a token-based Secret in it, which Haystack does not write to files.
+        :raises SerializationError: If no import path leads to a function.
         """
-        return self.changed()
+        return self._as_dict("to_dict")
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self.to_dict()
+        return self._as_dict("_to_trace_dict")
+
+    def _as_dict(self, method: str) -> dict[str, Any]:  # noqa: ARG002 - groups differ in what they do for a trace
+        return self.changed()
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._to_trace_dict().items())

@@ -657,21 +657,10 @@ class SnapshotCheck(Options):
             return cls.from_dict(value if "snapshot" in value else {"snapshot": value})
         return cls(value)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize it.
-
-        :returns: A dictionary of JSON values.
-        """
+    def _as_dict(self, method: str) -> dict[str, Any]:
         snapshot = self.snapshot
-        return {**self.changed(), "snapshot": snapshot.to_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot}
-
-    def _to_trace_dict(self) -> dict[str, Any]:
-        snapshot = self.snapshot
-        return {
-            **self.changed(),
-            "snapshot": snapshot._to_trace_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot,
-        }
+        is_path = not isinstance(snapshot, MCPToolSnapshot)
+        return {**self.changed(), "snapshot": snapshot if is_path else getattr(snapshot, method)()}
 
 
 @dataclass(frozen=True)
