@@ -669,13 +669,6 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             # Not in the context of a call: it is on nobody's behalf.
             self._fetching = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
 
-    @property
-    def _fetch_pause(self) -> float | None:
-        """
-        How long to wait before the next listing, in seconds; None if there is to be none.
-        """
-        return max(self._may_fetch_at - monotonic(), 0.0) if self._is_behind else None
-
     async def _fetch(self) -> bool:
         """
         List the tools in the background.
@@ -798,10 +791,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
 
 async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
-    # It must not keep the toolset alive while it waits: a server may never come to rest.
-    while (toolset := reference()) is not None and (pause := toolset._fetch_pause) is not None:
-        if pause:
-            del toolset
+    while (toolset := reference()) is not None and toolset._is_behind:
+        if (pause := toolset._may_fetch_at - monotonic()) > 0:
+            del toolset  # it must not be kept alive meanwhile: a server may never come to rest
             await asyncio.sleep(pause)
         elif not await toolset._fetch():
             return
