@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from .options import FromState, ToolOptions, ToolOverride, ToolSelection
     from .protocol.mcp_client import MCPClient
     from .protocol.server_info import MCPServerInfo
-    from .registry.configuration import ToolConfig
+    from .registry.aliases import ToolConfig
     from .registry.registry import MCPRegistry
     from .request_context import mcp_request_context
     from .resource_tools import MCPResourceToolset
@@ -135,7 +135,7 @@ else:
         "mcp_toolset": ["MCPToolset"],
         "options": ["FromState", "ToolOptions", "ToolOverride", "ToolSelection"],
         "registry.registry": ["MCPRegistry"],
-        "registry.configuration": ["ToolConfig"],
+        "registry.aliases": ["ToolConfig"],
         "request_context": ["mcp_request_context"],
         "resource_tools": ["MCPResourceToolset"],
         "searchable_toolset": ["MCPSearchableToolset"],

@@ -6,8 +6,12 @@
 Servers by name, and which of their tools go by which alias, with limits: `MCPRegistry`.
 """
 
-from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-from haystack_integrations.tools.mcp.registry.configuration import LocalStdioMCPProvider, MCPProvider, ToolConfig
+from haystack_integrations.tools.mcp.registry.aliases import (
+    LocalStdioMCPProvider,
+    MCPAliasToolset,
+    MCPProvider,
+    ToolConfig,
+)
 from haystack_integrations.tools.mcp.registry.facade import MCPFacade, conversation_trace
 from haystack_integrations.tools.mcp.registry.registry import (
     MCPAliasHealth,

@@ -26,8 +26,8 @@ from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_json import TOOL_CONFIGS, Configuration
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import short_repr, texts
-from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
-from haystack_integrations.tools.mcp.registry.configuration import (
+from haystack_integrations.tools.mcp.registry.aliases import (
+    MCPAliasToolset,
     Provider,
     ToolConfig,
     load_provider,
