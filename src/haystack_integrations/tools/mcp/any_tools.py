@@ -267,7 +267,8 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
         return resolved.error
     try:
         if HAS_ASYNC_FUNCTION or isinstance(tool, MCPTool):
-            return await _invoke_native(tool, arguments)
+            native: Any = tool  # an asynchronous method, which the type of Haystack 2 lacks
+            return await native.invoke_async(**arguments)
         return await asyncio.to_thread(partial(tool.invoke, **arguments))
     except _ENDS_RUN:
         raise
@@ -287,10 +288,6 @@ def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
     runs = [partial(contextvars.copy_context().run, function) for function in functions]
     with ThreadPoolExecutor(max(1, min(limit, len(runs))), thread_name_prefix="mcp-haystack-calls") as threads:
         return list(threads.map(lambda run: run(), runs))
-
-
-async def _invoke_native(tool: Any, arguments: Mapping[str, Any]) -> Any:
-    return await tool.invoke_async(**arguments)
 
 
 def _failure(tool: Tool, error: Exception) -> Failure:

@@ -678,8 +678,7 @@ class MCPTool(ToolBase, Tool):
         :raises ValueError: If an answer is missing, unknown, or does not fit its form; if an argument was not kept
             that is not in `bound_arguments`.
         """
-        resent = self._resent(call)
-        options = self._continuation(resent, on_progress)
+        resent, options = self._continuation(call, on_progress)
         try:
             return MCPToolResult.from_result(self._connection.continue_call(call, answers, **options))
         except MCPInvocationError as error:
@@ -695,22 +694,13 @@ class MCPTool(ToolBase, Tool):
         """
         Do the same as `continue_call` without blocking the event loop.
         """
-        resent = self._resent(call)
-        options = self._continuation(resent, on_progress)
+        resent, options = self._continuation(call, on_progress)
         try:
             return MCPToolResult.from_result(await self._connection.continue_call_async(call, answers, **options))
         except MCPInvocationError as error:
             raise self._failure(error, resent) from error.__cause__
 
-    def _continuation(self, resent: Sent, on_progress: ProgressCallback | None) -> dict[str, Any]:
-        return {
-            "withheld": resent.arguments,
-            "display_name": self.name,
-            "invocation_timeout": self._own_invocation_timeout,
-            "on_progress": on_progress,
-        }
-
-    def _resent(self, call: MCPPendingCall) -> Sent:
+    def _continuation(self, call: MCPPendingCall, on_progress: ProgressCallback | None) -> tuple[Sent, dict[str, Any]]:
         if not isinstance(call, MCPPendingCall) or call.tool_name != self.remote_name:
             what = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
             msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {what}"
@@ -723,7 +713,12 @@ class MCPTool(ToolBase, Tool):
                 f"{list(call.withheld)} to `tool.connection.continue_call(call, answers, withheld={{...}})`."
             )
             raise ValueError(msg)
-        return sent
+        return sent, {
+            "withheld": sent.arguments,
+            "display_name": self.name,
+            "invocation_timeout": self._own_invocation_timeout,
+            "on_progress": on_progress,
+        }
 
     def _call(
         self,

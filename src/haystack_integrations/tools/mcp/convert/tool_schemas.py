@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Converts the input schemas of MCP tools to parameters for Haystack tools, and validates results against output schemas.
+Converts the input schemas of MCP tools to parameters for Haystack tools.
 
 MCP servers use every draft of JSON Schema from 04 on, and Haystack accepts only draft 2020-12. OpenAI and Anthropic
 refuse a whole request if the parameters of one tool have `anyOf`, `oneOf`, `allOf`, `not` or `enum` at the root.

@@ -119,7 +119,14 @@ class Callbacks:
         field = FIELDS[method]
         if getattr(self.handlers, field) is not None:
             return None
-        self.miss(field)
+        self.wanted[field] = self.wanted.get(field, 0) + 1
+        if self.wanted[field] == 1:
+            logger.warning(
+                "{server} asks for {field}, for which there is no handler. Set `{field}` of MCPHandlers, and pass it "
+                "as `handlers` to the toolset, tool or connection.",
+                server=self._server,
+                field=field,
+            )
         message = f"{field.capitalize()} not supported"
         if self.is_modern:
             data: dict[str, Any] = {"requiredCapabilities": {field: {}}}
@@ -140,21 +147,6 @@ class Callbacks:
                 return await self._guarded("elicitation", self.elicit(params))
             case _:
                 return await self._guarded("roots", self._roots())
-
-    def miss(self, field: str) -> None:
-        """
-        Count that the server wants a handler that is not there, and log it the first time.
-
-        :param field: The field of MCPHandlers.
-        """
-        self.wanted[field] = self.wanted.get(field, 0) + 1
-        if self.wanted[field] == 1:
-            logger.warning(
-                "{server} asks for {field}, for which there is no handler. Set `{field}` of MCPHandlers, and pass it "
-                "as `handlers` to the toolset, tool or connection.",
-                server=self._server,
-                field=field,
-            )
 
     def opened(
         self, version: str, capabilities: types.ServerCapabilities, server_name: str | None
