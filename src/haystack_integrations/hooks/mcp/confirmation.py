@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.budgets import ARGUMENT
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.recording import Recall, call_recorder
-from haystack_integrations.tools.mcp.convert.server_texts import takes_markup, text_for_ui
+from haystack_integrations.tools.mcp.convert.server_texts import confirmed
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
@@ -248,22 +248,6 @@ class RecordedStrategy:
         return await asyncio.to_thread(_record, recall, question, decision)
 
 
-def _shown(ui: Any, value: Any) -> Any:
-    if isinstance(value, str):
-        return text_for_ui(ui, value)
-    if not isinstance(value, list | dict):
-        return value
-    if takes_markup(ui):
-        # It prints the text, and has people edit the JSON, in which escapes would be doubled.
-        text = text_for_ui(ui, str(value))
-        kind = list if isinstance(value, list) else dict
-        return type("Shown", (kind,), {"__str__": lambda _: text})(value)
-    if isinstance(value, list):
-        return [_shown(ui, each) for each in value]
-    named = {_shown(ui, name): _shown(ui, each) for name, each in value.items()}
-    return named if len(named) == len(value) else text_for_ui(ui, str(value))
-
-
 class _PlainUI:
     """
     Shows a call so that nothing of it is hidden from the user, and leaves as it is what the user left so.
@@ -276,14 +260,9 @@ class _PlainUI:
     def get_user_confirmation(
         self, tool_name: str, tool_description: str, tool_params: dict[str, Any]
     ) -> ConfirmationUIResult:
-        seen = {name: _shown(self._ui, value) for name, value in tool_params.items()}
-        answer = self._ui.get_user_confirmation(tool_name, _shown(self._ui, tool_description), seen)
+        answer, wanted = confirmed(self._ui, tool_name, tool_description, tool_params)
         self._answered(answer)
-        wanted = {
-            name: tool_params[name] if seen.get(name, _ABSENT) == value else value
-            for name, value in (answer.new_tool_params or {}).items()
-        }
-        return ConfirmationUIResult(answer.action, answer.feedback, wanted)
+        return ConfirmationUIResult(answer.action, getattr(answer, "feedback", None), wanted)
 
 
 @stored_in("haystack_integrations.hooks.mcp")
@@ -316,7 +295,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         answered = partial(policy.update_after_confirmation, tool_name, question["tool_description"], tool_params)
         asking: Any = copy.copy(self)
         asking.confirmation_policy, asking.confirmation_ui = AlwaysAskPolicy(), _PlainUI(self.confirmation_ui, answered)
-        return _decision(question, super(MCPConfirmationStrategy, asking).run)
+        return _decision(question, partial(BlockingConfirmationStrategy.run, asking))
 
     def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Haystack 2.31 adds values of the State before it asks, and when the tool is called. In between, it tells the

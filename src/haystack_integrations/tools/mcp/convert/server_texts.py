@@ -16,9 +16,9 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from html import escape
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
@@ -113,30 +113,52 @@ def escaped_text(text: str) -> str:
     )
 
 
-def takes_markup(ui: object) -> bool:
+# Questions
+
+
+def confirmed(ui: Any, title: str, description: str, values: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """
-    Return whether a ConfirmationUI is Haystack's RichConsoleUI, which shows `list[int]` as `list`.
+    Ask through a ConfirmationUI of Haystack so that nothing is hidden from the user, nor steers the terminal.
 
     :param ui: The UI.
-    :returns: Whether it is.
+    :param title: What is asked about, or who asks.
+    :param description: What else the user is told.
+    :param values: What can be changed.
+    :returns: The answer, and what the user has modified, in which what was left as it was is as it was.
     """
-    return any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__)
+    # Haystack's RichConsoleUI takes markup, and shows `list[int]` as `list`.
+    show = partial(_shown, takes_markup=any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__))
+    shown = {show(name): show(value) for name, value in values.items()}
+    names: dict[str, str] = dict(zip(shown, values, strict=True))
+    answer = ui.get_user_confirmation(show(title), show(description), dict(shown))
+    given: dict[str, Any] = (answer.new_tool_params or {}) if answer.action == "modify" else {}
+    changed = {
+        names.get(name, name): values[names[name]] if name in names and value == shown[name] else value
+        for name, value in given.items()
+    }
+    return answer, changed
 
 
-def text_for_ui(ui: object, text: str) -> str:
-    """
-    Escape what a ConfirmationUI of Haystack would not show of a text.
+def _shown(value: Any, *, takes_markup: bool) -> Any:
+    if isinstance(value, str):
+        return _without_markup(escaped_text(value)) if takes_markup else escaped_text(value)
+    if not isinstance(value, list | dict):
+        return value
+    if takes_markup:
+        # It prints the text, and has people edit the JSON, in which escapes would be doubled.
+        text = _shown(str(value), takes_markup=takes_markup)
+        kind = list if isinstance(value, list) else dict
+        return type("Shown", (kind,), {"__str__": lambda _: text})(value)
+    if isinstance(value, list):
+        return [_shown(each, takes_markup=False) for each in value]
+    named = {_shown(name, takes_markup=False): _shown(each, takes_markup=False) for name, each in value.items()}
+    return named if len(named) == len(value) else _shown(str(value), takes_markup=False)
 
-    :param ui: The UI.
-    :param text: The text.
-    :returns: The text without invisible characters and, for Haystack's RichConsoleUI, without markup.
-    """
-    text = escaped_text(text)
-    if takes_markup(ui):
-        from rich import markup  # noqa: PLC0415 (only this UI needs it)
 
-        text = markup.escape(text)
-    return text
+def _without_markup(text: str) -> str:
+    from rich import markup  # noqa: PLC0415 (only this UI needs it)
+
+    return markup.escape(text)
 
 
 # Instructions

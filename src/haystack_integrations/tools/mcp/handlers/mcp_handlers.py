@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -23,7 +22,7 @@ from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from haystack_integrations.tools.mcp.convert.server_texts import text_for_ui
+from haystack_integrations.tools.mcp.convert.server_texts import confirmed
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
@@ -121,23 +120,13 @@ class AskUser:
         """
         is_form = params.mode == "form"
         shown = _shown(params.requested_schema) if is_form else {"url": params.url}
-        # What a server writes must hide nothing from the user, nor steer the terminal.
-        escape = partial(text_for_ui, self.ui)
-        seen = {escape(name): escape(each) if isinstance(each, str) else each for name, each in shown.items()}
-        names = dict(zip(seen, shown, strict=True))
         told = [params.message, *(_meanings(params.requested_schema) if is_form else ())]
-        decision = self.ui.get_user_confirmation(escape(server), "\n".join(map(escape, told)), dict(seen))
+        decision, changed = confirmed(self.ui, server, "\n".join(told), shown)
         if decision.action not in ("confirm", "modify"):
             return False
         if not is_form:
             return True
-        values: dict[str, Any] = shown
-        if decision.action == "modify":
-            changed: dict[str, Any] = decision.new_tool_params or {}
-            values = {
-                names.get(name, name): shown[names[name]] if name in names and value == seen[name] else value
-                for name, value in changed.items()
-            }
+        values = changed if decision.action == "modify" else shown
         known = defaults(params.requested_schema)
         # Without fields that were left empty, unless that is their default.
         filled = {
