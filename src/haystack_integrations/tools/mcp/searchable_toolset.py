@@ -197,7 +197,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         Close like `close`, without blocking the event loop.
         """
         await close_tools_async(self.catalog)
-        await asyncio.to_thread(self._forget)
+        self._forget()
 
     def _forget(self) -> None:
         self._is_small = None
@@ -219,7 +219,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     async def _close_unused_async(self) -> None:
         await super()._close_unused_async()
-        await asyncio.to_thread(self._forget)
+        self._forget()
 
     def clear(self) -> None:
         """
