@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Tool calls of a served Agent that somebody has to approve: the client is asked.
+A run of a served Agent. Of tool calls that somebody has to approve, the client is asked.
 
 How it is asked depends on the revision of the protocol that the client speaks.
 
@@ -39,22 +39,23 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
+import inspect
 import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from fastmcp.exceptions import ToolError
 from fastmcp.server.context import Context
 from haystack import logging
 from haystack.core.serialization import default_from_dict, default_to_dict
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, StreamingChunk, ToolCall
 from mcp import types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import TypeAdapter
@@ -65,12 +66,13 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     arguments_of_model,
     deserialize_object,
     deserialize_values,
+    is_async_agent,
     serialize_object,
     serialize_values,
 )
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.run_observers import pending_tool_calls
-from haystack_integrations.tools.mcp.serving.calls import ServedCall
+from haystack_integrations.tools.mcp.run_observers import agent_observer, continued_agent, pending_tool_calls
+from haystack_integrations.tools.mcp.serving.calls import ProgressReporter, ServedCall
 
 if TYPE_CHECKING or HAS_HOOKS:
     from haystack.hooks.human_in_the_loop import (
@@ -121,12 +123,10 @@ class Verdict:
 
     :param approved: Whether it may be made.
     :param feedback: What the model is told.
-    :param was_asked: Whether there was somebody to ask.
     """
 
     approved: bool
     feedback: str | None = None
-    was_asked: bool = True
 
 
 @dataclass(frozen=True)
@@ -181,153 +181,6 @@ class Question:
         given = content.get(_FEEDBACK)
         feedback = given if isinstance(given, str) and given else None
         return Verdict(content.get(_APPROVE) is True, feedback)
-
-
-class Approvals:
-    """
-    The decisions about one run's tool calls, and what is still to be decided.
-    """
-
-    def __init__(self, call: ServedCall) -> None:
-        """
-        Initialize the Approvals.
-
-        :param call: The call that waits for the run.
-        """
-        self.call = call
-        self.loop = asyncio.get_running_loop()
-        self._waiting: set[Future[Verdict | None]] = set()
-        self._wanted: list[ToolCall] = []
-        self._asked: Counter[str] = Counter()
-        self._is_closed = False
-        self._policies: dict[int, tuple[Any, Any]] = {}
-        # What was decided about the calls of this step, by the keys of the questions.
-        self.verdicts: dict[str, Verdict] = {}
-        self.pending: dict[str, Question] = {}
-
-    def own_policy(self, policy: Any) -> Any:
-        """
-        Copy a policy for this run: what somebody approved in another run is not approved in this one.
-
-        :param policy: A ConfirmationPolicy, which may learn from answers.
-        :returns: The copy, the same one each time.
-        :raises ToolError: If it cannot be copied.
-        """
-        if id(policy) not in self._policies:
-            # With the policy, so that no other one gets its id.
-            try:
-                self._policies[id(policy)] = (policy, copy.deepcopy(policy))
-            except TypeError as error:  # with a lock or a connection in it
-                msg = f"`confirmation_policy` ({type(policy).__name__}) cannot be copied; give it a `__deepcopy__`"
-                raise ToolError(msg) from error
-        return self._policies[id(policy)][1]
-
-    def begin_step(self, replies: Iterable[ChatMessage], verdicts: Mapping[str, Verdict] | None = None) -> None:
-        """
-        Note the calls that the model wants, and forget what was decided about others.
-
-        From now on the run can pause.
-
-        :param replies: What it replied.
-        :param verdicts: What was decided about these calls before the run was paused.
-        """
-        self._wanted = [each for message in replies for each in message.tool_calls]
-        self.verdicts = dict(verdicts or {})
-        self._asked.clear()
-
-    def end_deciding(self) -> None:
-        """
-        Note that the calls of the step are about to be made: from now on the run cannot pause.
-        """
-        self._wanted = []
-
-    def close(self) -> None:
-        """
-        End the waiting of threads for answers, and ask nothing more.
-        """
-        self._is_closed = True
-        for waiting in list(self._waiting):
-            waiting.cancel()
-
-    def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict | None:
-        """
-        Ask somebody to decide about a call, from a thread of the run.
-
-        :param tool_name: The tool.
-        :param tool_params: All its arguments, including those that the model does not see.
-        :param tool_call_id: Identifies the call.
-        :returns: The verdict; None if the run has to pause for it.
-        """
-        # Read where the call is made, which context variables tell.
-        chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
-        deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
-        waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
-        self._waiting.add(waiting)
-        waiting.add_done_callback(self._waiting.discard)
-        return waiting.result()
-
-    async def _decide(self, tool_name: str, chosen: Mapping[str, Any], *, is_own: bool) -> Verdict | None:
-        if self._is_closed:
-            return _refused(tool_name, "the client does not wait for the agent any longer.")
-        agent = f"agent '{self.call.tool_name}'"
-        question = Question.about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
-        if is_own:
-            # Of two equal calls in one step, each is decided about.
-            self._asked[question.key] += 1
-            question = replace(question, key=f"{question.key}-{self._asked[question.key]}")
-            if question.key in self.verdicts:
-                return self.verdicts[question.key]
-        context = self.call.context
-        if context is None or not _can_be_asked(context):
-            return _refused(tool_name, "the client does not take questions.")
-        if not self.call.asks_by_result:
-            return await _elicit(context, tool_name, question)
-        if not is_own:
-            return _refused(
-                tool_name,
-                f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
-                "those that its tools make.",
-            )
-        self.pending[question.key] = question
-        return None
-
-    def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
-        """
-        Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
-        """
-        wanted = pending_tool_calls() if self._wanted else []
-        return any(
-            each.tool_name == tool_name and tool_call_id in (None, each.id)
-            for each in (self._wanted if wanted is None else wanted)
-        )
-
-
-# Who decides about the calls of the run that the code is part of.
-current_approvals: ContextVar[Approvals | None] = ContextVar("mcp_haystack_approvals", default=None)
-
-
-def _can_be_asked(context: Context) -> bool:
-    if context.is_background_task:
-        return True
-    if context.request_context is None:
-        return False
-    capabilities = context.session.client_capabilities
-    return capabilities is not None and capabilities.elicitation is not None
-
-
-async def _elicit(context: Context, tool_name: str, question: Question) -> Verdict:
-    try:
-        answer = await context.session.elicit_form(question.message, _FORM, context.request_id)
-    except SDKError as error:
-        logger.debug("The client could not ask for approval: {error}", error=str(error))
-        return _refused(tool_name, "the client could not ask.")
-    return question.verdict(answer)
-
-
-def _refused(tool_name: str, reason: str) -> Verdict:
-    logger.warning("A call of the tool '{tool}' is refused: {reason}", tool=tool_name, reason=reason)
-    feedback = f"The tool '{tool_name}' was not called, because nobody can be asked for approval: {reason}"
-    return Verdict(False, feedback, was_asked=False)
 
 
 @dataclass(frozen=True)
@@ -440,6 +293,267 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+class AgentRun:
+    """
+    One run of an Agent: says what it does, has its tool calls approved, and ends it if nobody waits for it any more.
+    """
+
+    def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, pause: Pause | None = None) -> None:
+        """
+        Initialize the AgentRun.
+
+        :param agent: An observed Agent.
+        :param call: The call that waits for it.
+        :param progress: Where steps, tool calls and text are reported.
+        :param pause: What it goes on from, with all verdicts, if it was paused.
+        """
+        self.call = call
+        self.loop = asyncio.get_running_loop()
+        self._agent = agent
+        self._progress = progress
+        self._runs_async = is_async_agent(agent)
+        self._resumed = pause
+        # Haystack 3 restores the number of steps, Haystack 2 counts from zero again.
+        self._steps_before = 0 if HAS_HOOKS or pause is None else pause.steps
+        self._waiting: set[Future[Verdict]] = set()
+        self._policies: dict[int, tuple[Any, Any]] = {}
+        # Of the step that is under way. There are replies until their calls are about to be made: it can pause there.
+        self._data: dict[str, Any] = {}
+        self._steps = 0
+        self._replies: list[ChatMessage] = []
+        # What was decided about the calls, and what is not yet, by the keys of the questions.
+        self._asked: Counter[str] = Counter()
+        self._verdicts: dict[str, Verdict] = {}
+        self._pending: dict[str, Question] = {}
+
+    async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
+        """
+        Run the Agent, or go on with the run that was paused.
+
+        :param inputs: The parameters of `Agent.run`.
+        :returns: The outputs; a pause if tool calls have to be approved before it can go on.
+        """
+        if self._resumed is not None:
+            data = deserialize_values(self._resumed.data)
+            self._agent = continued_agent(self._agent, data, self._resumed.steps)
+            inputs = {**inputs, **data}
+        if self._progress.is_wanted and _can_stream(self._agent.chat_generator):
+            inputs = {**inputs, "streaming_callback": self._callback()}
+        token = agent_observer.set(self)
+        try:
+            if self._runs_async:
+                return dict(await self._agent.run_async(**inputs))
+            return dict(await self.call.in_thread(lambda: self._agent.run(**inputs)))
+        except _PausedError:
+            return Pause(
+                self.call.tool_name,
+                carried(self._data),
+                self._steps,
+                [each.to_dict() for each in self._replies],
+                tuple(self._pending.values()),
+                self._verdicts,
+            )
+        finally:
+            agent_observer.reset(token)
+            # Before threads that wait for an approval go on: they ask nothing more.
+            self.call.is_over = True
+            for waiting in list(self._waiting):
+                waiting.cancel()
+
+    def before_model(self, data: dict[str, Any], steps: int) -> dict[str, Any] | None:
+        """
+        Report a step.
+
+        :param data: What the State has.
+        :param steps: How many steps the run has taken.
+        :returns: What the model replied before the run was paused, if it was.
+        """
+        self._check()
+        self._data, self._steps = data, steps + self._steps_before
+        if self._resumed is not None:
+            return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
+        self._progress.step(f"Step {self._steps + 1}: asking the model")
+        return None
+
+    def after_model(self, replied: dict[str, Any]) -> None:
+        """
+        Report the tools that the model wants to call, without their arguments. From now on the run can pause.
+
+        :param replied: The outputs of the chat generator.
+        """
+        self._replies = list(replied.get("replies") or [])
+        resumed, self._resumed = self._resumed, None
+        self._verdicts = {} if resumed is None else dict(resumed.verdicts)
+        self._asked.clear()
+        names = [each.tool_name for each in self._wanted()]
+        if names and resumed is None:
+            self._progress.step(f"Calling {', '.join(names)}")
+
+    def before_tools(self) -> None:
+        """
+        End the run before its tools are called, if nobody waits for it, or if somebody has to approve a call.
+        """
+        self._check()
+        if self._pending:
+            raise _PausedError
+        self._replies = []
+
+    def _check(self) -> None:
+        if self.call.is_over:
+            raise _AbandonedRunError
+
+    def _wanted(self) -> list[ToolCall]:
+        return [each for message in self._replies for each in message.tool_calls]
+
+    def _callback(self) -> Callable[[StreamingChunk], Any]:
+        """
+        Make the streaming callback of a run.
+
+        It is a function, because Haystack 2 copies inputs: of a bound method, it would copy the Agent, too.
+        """
+        report = self._report
+
+        def reported(chunk: StreamingChunk) -> None:
+            report(chunk)
+
+        async def reported_async(chunk: StreamingChunk) -> None:
+            report(chunk)
+
+        return reported_async if self._runs_async else reported
+
+    def _report(self, chunk: StreamingChunk) -> None:
+        result = chunk.tool_call_result
+        if result is not None:
+            self._progress.step(f"{result.origin.tool_name} {'failed' if result.error else 'answered'}")
+        elif chunk.content:
+            self._progress.text(chunk.content)
+
+    # Approvals
+
+    def own_policy(self, policy: Any) -> Any:
+        """
+        Copy a policy for this run: what somebody approved in another run is not approved in this one.
+
+        :param policy: A ConfirmationPolicy, which may learn from answers.
+        :returns: The copy, the same one each time.
+        :raises ToolError: If it cannot be copied.
+        """
+        if id(policy) not in self._policies:
+            # With the policy, so that no other one gets its id.
+            try:
+                self._policies[id(policy)] = (policy, copy.deepcopy(policy))
+            except TypeError as error:  # with a lock or a connection in it
+                msg = f"`confirmation_policy` ({type(policy).__name__}) cannot be copied; give it a `__deepcopy__`"
+                raise ToolError(msg) from error
+        return self._policies[id(policy)][1]
+
+    def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict:
+        """
+        Ask somebody to decide about a call, from a thread of the run.
+
+        :param tool_name: The tool.
+        :param tool_params: All its arguments, including those that the model does not see.
+        :param tool_call_id: Identifies the call.
+        :returns: The verdict.
+        :raises _UndecidedError: If nobody can be asked, or the run has to pause for it.
+        """
+        # Read where the call is made, which context variables tell.
+        chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
+        deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
+        waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        return waiting.result()
+
+    async def _decide(self, tool_name: str, chosen: Mapping[str, Any], *, is_own: bool) -> Verdict:
+        if self.call.is_over:
+            raise _refused(tool_name, "the client does not wait for the agent any longer.")
+        agent = f"agent '{self.call.tool_name}'"
+        question = Question.about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
+        if is_own:
+            # Of two equal calls in one step, each is decided about.
+            self._asked[question.key] += 1
+            question = replace(question, key=f"{question.key}-{self._asked[question.key]}")
+            if question.key in self._verdicts:
+                return self._verdicts[question.key]
+        context = self.call.context
+        if context is None or not _can_be_asked(context):
+            raise _refused(tool_name, "the client does not take questions.")
+        if not self.call.asks_by_result:
+            return await _elicit(context, tool_name, question)
+        if not is_own:
+            raise _refused(
+                tool_name,
+                f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
+                "those that its tools make.",
+            )
+        self._pending[question.key] = question
+        raise _UndecidedError
+
+    def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
+        """
+        Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
+        """
+        wanted = self._wanted()
+        changed = pending_tool_calls() if wanted else None
+        return any(
+            each.tool_name == tool_name and tool_call_id in (None, each.id)
+            for each in (wanted if changed is None else changed)
+        )
+
+
+def _can_stream(generator: Any) -> bool:
+    parameters = inspect.signature(generator.run).parameters.values()
+    return any(each.name == "streaming_callback" or each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+class _AbandonedRunError(BaseException):
+    """
+    Raised in a thread whose call was cancelled; nobody sees it.
+
+    It is no Exception, because Haystack 2 would save a snapshot of the run.
+    """
+
+
+class _PausedError(BaseException):
+    """
+    Raised in a run that has to wait for approvals, for the same reason no Exception.
+    """
+
+
+def _can_be_asked(context: Context) -> bool:
+    if context.is_background_task:
+        return True
+    if context.request_context is None:
+        return False
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+async def _elicit(context: Context, tool_name: str, question: Question) -> Verdict:
+    try:
+        answer = await context.session.elicit_form(question.message, _FORM, context.request_id)
+    except SDKError as error:
+        logger.debug("The client could not ask for approval: {error}", error=str(error))
+        raise _refused(tool_name, "the client could not ask.") from None
+    return question.verdict(answer)
+
+
+class _UndecidedError(Exception):
+    """
+    Raised where nobody decided about a call, so that the policy learns nothing from it.
+    """
+
+    def __init__(self, feedback: str | None = None) -> None:
+        super().__init__(feedback)
+        self.feedback = feedback
+
+
+def _refused(tool_name: str, reason: str) -> _UndecidedError:
+    logger.warning("A call of the tool '{tool}' is refused: {reason}", tool=tool_name, reason=reason)
+    return _UndecidedError(f"The tool '{tool_name}' was not called, because nobody can be asked for approval: {reason}")
+
+
 @stored_in("haystack_integrations.tools.mcp.serving")
 class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
     """
@@ -471,7 +585,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         :raises TypeError: If there is another template.
         """
         policy = AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
-        client: Any = _Client(None, None)
+        client: Any = None  # there is one for each call
         super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
 
     def run(
@@ -494,12 +608,23 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         :returns: The decision.
         :raises RuntimeError: If the Agent is not served.
         """
-        approvals = current_approvals.get()
+        run = _current_run()
+
+        def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> ConfirmationUIResult:
+            if run is None:
+                msg = (
+                    "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a "
+                    "server."
+                )
+                raise RuntimeError(msg)
+            verdict = run.decide(tool_name, tool_params, tool_call_id)
+            return ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
+
         own = copy.copy(self)
-        client: Any = _Client(approvals, tool_call_id)
+        client: Any = SimpleNamespace(get_user_confirmation=ask)
         own.confirmation_ui = client
-        if approvals is not None:
-            own.confirmation_policy = approvals.own_policy(self.confirmation_policy)
+        if run is not None:
+            own.confirmation_policy = run.own_policy(self.confirmation_policy)
         try:
             decision: ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
                 tool_name=tool_name,
@@ -522,12 +647,12 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         :param call: The parameters of `run`.
         :returns: The decision.
         """
-        approvals = current_approvals.get()
-        if approvals is None:
+        run = _current_run()
+        if run is None:
             return self.run(**call)
-        if asyncio.get_running_loop() is not approvals.loop:  # an Agent that a tool runs in an event loop of its own
+        if asyncio.get_running_loop() is not run.loop:  # an Agent that a tool runs in an event loop of its own
             return await asyncio.to_thread(self.run, **call)
-        return await approvals.call.in_thread(lambda: self.run(**call))
+        return await run.call.in_thread(lambda: self.run(**call))
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -553,38 +678,12 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         return loaded
 
 
-class _UndecidedError(Exception):
+def _current_run() -> AgentRun | None:
     """
-    Raised where nobody rejected a call, so that the policy learns nothing from it.
+    Return the run of a served Agent that the code is part of.
     """
-
-    def __init__(self, feedback: str | None) -> None:
-        super().__init__(feedback)
-        self.feedback = feedback
-
-
-class _Client:
-    """
-    The client as a user interface, for one call.
-    """
-
-    def __init__(self, approvals: Approvals | None, tool_call_id: str | None) -> None:
-        self._approvals = approvals
-        self._tool_call_id = tool_call_id
-
-    def get_user_confirmation(
-        self,
-        tool_name: str,
-        tool_description: str,  # noqa: ARG002
-        tool_params: dict[str, Any],
-    ) -> ConfirmationUIResult:
-        if self._approvals is None:
-            msg = "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a server."
-            raise RuntimeError(msg)
-        verdict = self._approvals.decide(tool_name, tool_params, self._tool_call_id)
-        if verdict is None or not verdict.was_asked:
-            raise _UndecidedError(verdict.feedback if verdict is not None else None)
-        return ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
+    observer = agent_observer.get()
+    return observer if isinstance(observer, AgentRun) else None
 
 
 def _templates_of(strategy: Any) -> dict[str, str]:
