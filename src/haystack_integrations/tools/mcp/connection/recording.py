@@ -8,10 +8,11 @@ How the calls of MCP tools are recorded, where a durable run is open.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -38,39 +39,29 @@ class RecordedCall:
     key_argument: str | None = None
 
 
-class Recall(Protocol):
+@dataclass(frozen=True)
+class Recall:
     """
     Something that is made once in a run: what it was, or room for what it is.
+
+    :param is_recorded: Whether it was made before.
+    :param result: What it was.
+    :param record: Writes down what it is, which must be JSON.
+    :param give_back: Makes room again, if it could not be made.
     """
 
-    @property
-    def is_recorded(self) -> bool:
-        """
-        Whether it was made before.
-        """
-        raise NotImplementedError
-
-    @property
-    def result(self) -> Any:
-        """
-        What it was.
-        """
-        raise NotImplementedError
-
-    def record(self, result: Any) -> None:
-        """
-        Write down what it is.
-
-        :param result: JSON.
-        """
-        raise NotImplementedError
+    is_recorded: bool
+    result: Any
+    record: Callable[[Any], None]
+    give_back: Callable[[], None]
 
 
-class CallRecorder(Protocol):
+class CallRecorder(ABC):
     """
     Writes down calls before they are sent and results before they are used, and gives those that are written down.
     """
 
+    @abstractmethod
     def recall(self, kind: str, name: str) -> Recall:
         """
         Find what a person decided, or another value that cannot be made again.
@@ -80,9 +71,8 @@ class CallRecorder(Protocol):
         :returns: What it was, or room for what it is.
         :raises MCPRunError: If the run cannot go on.
         """
-        raise NotImplementedError
 
-    def listing(self, server: str) -> ToolListing | None:
+    def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002
         """
         Return the recorded tools of a server, where no server is to be asked.
 
@@ -90,17 +80,18 @@ class CallRecorder(Protocol):
         :returns: The tools; None if the server is to be asked.
         :raises MCPRunError: If they are not recorded.
         """
-        raise NotImplementedError
+        return None
 
+    @abstractmethod
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Write down what tools a server has, if that is wanted.
+        Note what tools a server has.
 
         :param server: Describes it.
         :param listing: The tools.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it.
@@ -111,8 +102,8 @@ class CallRecorder(Protocol):
         :raises MCPInvocationError: If the call fails, or failed when it was recorded.
         :raises MCPRunError: If the run cannot go on.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     async def deliver_async(
         self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
     ) -> types.CallToolResult:
@@ -123,7 +114,6 @@ class CallRecorder(Protocol):
         :param send: Sends it.
         :returns: The result.
         """
-        raise NotImplementedError
 
 
 call_recorder: Final[ContextVar[CallRecorder | None]] = ContextVar("haystack_mcp_call_recorder", default=None)

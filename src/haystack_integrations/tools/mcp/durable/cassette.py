@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable.run import DurableRun, OpenRun
-from haystack_integrations.tools.mcp.durable.store import PLACE, Codec, Entry, Place, Store
+from haystack_integrations.tools.mcp.durable.store import PLACE, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.redaction import redact_value
@@ -69,10 +69,10 @@ class Cassette:
         :returns: The cassette.
         :raises MCPRunError: If there is no such file, or it cannot be read.
         """
-        opens: Callable[..., OpenRun] = _RecordedRun
+        opens: Callable[..., OpenRun] = OpenRun
         if self.mode == "none" or (self.mode == "once" and self.file.exists()):
             opens = partial(_PlayedRun, self.file, *_read(self.file))
-        self._store = Store("sqlite://", power_loss_safe=False, codec=Codec())
+        self._store = Store("sqlite://")
         self._run = DurableRun(self._store, self.file.stem, _LEASE, "error", opens)
         self._opened = self._run.__enter__()
         return self
@@ -84,7 +84,7 @@ class Cassette:
         End it, and write the file if something was recorded.
         """
         self._run.__exit__(kind, error, traceback)
-        if isinstance(self._opened, _RecordedRun) and error is None:
+        if error is None and not isinstance(self._opened, _PlayedRun):
             write_cassette(self.file, self._store.entries(self._run.name), self._opened.listings)
         self._store.close()
 
@@ -105,19 +105,6 @@ class Cassette:
         self.__exit__(kind, error, traceback)
 
 
-class _RecordedRun(OpenRun):
-    """
-    A run of which the tools of servers are kept, too.
-    """
-
-    def __init__(self, *opened: Any) -> None:
-        super().__init__(*opened)
-        self.listings: dict[str, ToolListing] = {}
-
-    def keep_listing(self, server: str, listing: ToolListing) -> None:
-        self.listings.setdefault(server, listing)
-
-
 class _PlayedRun(OpenRun):
     """
     A run that finds everything in a cassette. It asks and sends nothing, and calls fail as they did.
@@ -130,21 +117,20 @@ class _PlayedRun(OpenRun):
         super().__init__(*opened)
         self._file = file
         self._entries = {entry.place: entry for entry in entries}
-        self._listings = listings
+        self.listings = listings
 
     def listing(self, server: str) -> ToolListing:
         # The same server may be started from another folder there; if it is the only one, it is meant.
-        found = self._listings.get(server) or (
-            next(iter(self._listings.values())) if len(self._listings) == 1 else None
-        )
+        only = next(iter(self.listings.values())) if len(self.listings) == 1 else None
+        found = self.listings.get(server, only)
         if found is None:
-            known = ", ".join(self._listings) or "none"
+            known = ", ".join(self.listings) or "none"
             msg = f"it has no tools of {server}; it has those of: {known}"
             raise self._changed(msg)
         return dataclasses.replace(found, number=next_moment())
 
     def _check_before(self, place: Place, request: Any = None) -> None:
-        self.give_back(place)
+        self._give_back(place)
         msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
         raise self._changed(msg)
 

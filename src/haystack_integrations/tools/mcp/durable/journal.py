@@ -18,19 +18,17 @@ from pydantic import Field, InstanceOf
 
 from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
-from haystack_integrations.tools.mcp.durable.generator import JournaledChatGenerator
 from haystack_integrations.tools.mcp.durable.run import (
     DurableRun,
     OnUnknown,
-    OpenRun,
     UnknownCall,
     failure,
     in_scope,
     scope,
     unknown_call,
 )
-from haystack_integrations.tools.mcp.durable.store import Codec, Entry, RecordedRun, Store
-from haystack_integrations.tools.mcp.durable.tools import journaled_tools
+from haystack_integrations.tools.mcp.durable.store import Entry, RecordedRun, Store
+from haystack_integrations.tools.mcp.durable.wrappers import JournaledChatGenerator, journaled_tools
 from haystack_integrations.tools.mcp.errors import MCPRunError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -91,7 +89,7 @@ class RunJournal:
         self._on_unknown: OnUnknown = on_unknown
         self._lease = lease
         key = None if encryption_key is None else encryption_key.resolve_value()
-        self._store = Store(url, power_loss_safe=power_loss_safe, codec=Codec(key))
+        self._store = Store(url, power_loss_safe=power_loss_safe, key=key)
 
     @checked()
     def run(self, name: RunName, *, on_unknown: OnUnknown | None = None) -> DurableRun:
@@ -139,7 +137,7 @@ class RunJournal:
         :raises TypeError: If the value is not JSON.
         """
         opened = call_recorder.get()
-        if not isinstance(opened, OpenRun):
+        if opened is None:
             return make()
         known = opened.recall("value", name)
         if known.is_recorded:
@@ -147,7 +145,7 @@ class RunJournal:
         try:
             made = make()
         except Exception:
-            opened.give_back(known.place)
+            known.give_back()
             raise
         known.record(made)
         return made

@@ -32,6 +32,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -40,7 +41,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
-from haystack_integrations.tools.mcp.connection.recording import CallRecorder, RecordedCall, call_recorder
+from haystack_integrations.tools.mcp.connection.recording import CallRecorder, Recall, RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
@@ -142,7 +143,7 @@ def unknown_call(run: str, entry: Entry) -> UnknownCall:
     )
 
 
-class OpenRun:
+class OpenRun(CallRecorder):
     """
     A run that this process has leased. From any thread.
     """
@@ -181,17 +182,14 @@ class OpenRun:
         self._deadline = deadline
         self._is_lost = False
         self._ended = threading.Event()
-
-    def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002 - a cassette has them
-        """
-        Return None: the server is asked. See `connection.recording.CallRecorder`.
-        """
-        return None
+        # What tools servers had, by their descriptions: for a cassette.
+        self.listings: dict[str, ToolListing] = {}
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Keep nothing of what tools a server has. See `connection.recording.CallRecorder`.
+        Keep what tools a server has. See `connection.recording.CallRecorder`.
         """
+        self.listings.setdefault(server, listing)
 
     # The lease
 
@@ -259,7 +257,7 @@ class OpenRun:
         self._seen[found_by] += 1
         return Place(*found_by, self._seen[found_by] - 1)
 
-    def give_back(self, place: Place) -> None:
+    def _give_back(self, place: Place) -> None:
         """
         Let what was neither recorded nor found have its place again at the next try, as in a continued run.
 
@@ -274,7 +272,7 @@ class OpenRun:
         try:
             self._check_may_go_on()
         except MCPRunError:
-            self.give_back(place)
+            self._give_back(place)
             raise
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
@@ -282,14 +280,21 @@ class OpenRun:
         try:
             entry = self._store.insert(self._lease, place, request, **result)
         except MCPRunError:
-            self.give_back(place)
+            self._give_back(place)
             raise
         if entry is None:
             self._is_lost = True
         self._check_may_go_on()  # again, because the process may have stood still since
         return entry  # type: ignore[return-value]
 
-    def recall(self, kind: str, name: str) -> Recalled:
+    def _recall(self, place: Place, request: Any, entry: Entry | None) -> Recall:
+        def record(result: Any) -> None:
+            self._write(place, request, state="done", result=result)
+
+        found = None if entry is None else entry.result
+        return Recall(entry is not None, found, record, partial(self._give_back, place))
+
+    def recall(self, kind: str, name: str) -> Recall:
         """
         Find a recorded decision or value, or make room for a new one. See `connection.recording.CallRecorder`.
         """
@@ -298,12 +303,12 @@ class OpenRun:
             entry = self._entries.get(place)
         if entry is None:
             self._check_before(place)
-        return Recalled(self, place, None, entry)
+        return self._recall(place, None, entry)
 
     # Replies of the model
 
     @contextmanager
-    def replying(self, name: str, request: dict[str, Any]) -> Iterator[Recalled]:
+    def replying(self, name: str, request: dict[str, Any]) -> Iterator[Recall]:
         """
         Find the recorded reply to a request, or make room for a new one.
 
@@ -331,7 +336,7 @@ class OpenRun:
             elif differences := _differences_of_requests(entry.request, request):
                 msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"
                 raise self._changed(msg)
-            yield Recalled(self, place, request, entry)
+            yield self._recall(place, request, entry)
             with self._lock:
                 self._steps.update([own, Scope(own.path)])
             scope.set(own)
@@ -685,45 +690,6 @@ class DurableRun:
         End the run, or leave it to be continued if there was an error.
         """
         await asyncio.to_thread(self._leave().end, error)
-
-
-@dataclass(frozen=True)
-class Recalled:
-    """
-    Something that is made once in a run: what it was, or room for what it is.
-
-    :param run: The run.
-    :param place: What it is found by.
-    :param request: What distinguishes the request.
-    :param entry: What is recorded, if there is something.
-    """
-
-    run: OpenRun
-    place: Place
-    request: Any
-    entry: Entry | None
-
-    @property
-    def is_recorded(self) -> bool:
-        """
-        Whether it was made before.
-        """
-        return self.entry is not None
-
-    @property
-    def result(self) -> Any:
-        """
-        What it was.
-        """
-        return None if self.entry is None else self.entry.result
-
-    def record(self, result: Any) -> None:
-        """
-        Write down what it is.
-
-        :param result: JSON.
-        """
-        self.run._write(self.place, self.request, state="done", result=result)
 
 
 def _fingerprint(arguments: Any) -> str:

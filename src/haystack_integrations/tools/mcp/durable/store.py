@@ -255,56 +255,6 @@ class Lease:
     epoch: int
 
 
-class Codec:
-    """
-    Converts JSON values to bytes and back, encrypted if there is a key.
-    """
-
-    def __init__(self, key: str | None = None) -> None:
-        """
-        Initialize the Codec.
-
-        :param key: A key of Fernet: 32 bytes in URL-safe base64. Default: nothing is encrypted.
-        :raises ValueError: If it is no such key.
-        """
-        self._fernet = None if key is None else _fernet(key)
-
-    @property
-    def encrypts(self) -> bool:
-        """
-        Whether there is a key.
-        """
-        return self._fernet is not None
-
-    def dumps(self, value: Any) -> bytes:
-        """
-        Write a value.
-
-        :param value: JSON.
-        :returns: The bytes.
-        """
-        # ASCII: databases refuse NUL characters and lone surrogates.
-        data = json.dumps(value, separators=(",", ":")).encode("ascii")
-        return data if self._fernet is None else self._fernet.encrypt(data)
-
-    def loads(self, data: bytes) -> Any:
-        """
-        Read a value.
-
-        :param data: What `dumps` wrote.
-        :returns: The value.
-        :raises MCPRunError: If it was written with another key, or is damaged.
-        """
-        try:
-            return json.loads(data if self._fernet is None else self._fernet.decrypt(bytes(data)))
-        except (InvalidToken, ValueError):
-            msg = (
-                "The journal has something that cannot be read: it is damaged, or `encryption_key` is not the one with "
-                "which it was written. Nothing was run."
-            )
-            raise MCPRunError(msg) from None
-
-
 def _fernet(key: str) -> Fernet:
     try:
         return Fernet(key)
@@ -337,16 +287,16 @@ class Store:
     A database. From any thread; after a fork, the child connects anew.
     """
 
-    def __init__(self, url: str, *, power_loss_safe: bool, codec: Codec) -> None:
+    def __init__(self, url: str, *, power_loss_safe: bool = False, key: str | None = None) -> None:
         """
         Initialize the Store. It connects at the first use.
 
         :param url: A URL of SQLAlchemy.
         :param power_loss_safe: Whether SQLite waits until the disk has each write.
-        :param codec: Writes and reads values.
-        :raises ValueError: If the URL is none.
+        :param key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
+        :raises ValueError: If the URL or the key is none.
         """
-        self._codec = codec
+        self._fernet = None if key is None else _fernet(key)
         try:
             self._url = sql.make_url(url)
         except SQLAlchemyError:
@@ -438,6 +388,21 @@ class Store:
         Execute a statement, and return whether it changed something.
         """
         return self._execute(statement, **values)[1] > 0
+
+    def _dumps(self, value: Any) -> bytes:
+        # ASCII: databases refuse NUL characters and lone surrogates.
+        data = json.dumps(value, separators=(",", ":")).encode("ascii")
+        return data if self._fernet is None else self._fernet.encrypt(data)
+
+    def _loads(self, data: bytes) -> Any:
+        try:
+            return json.loads(data if self._fernet is None else self._fernet.decrypt(bytes(data)))
+        except (InvalidToken, ValueError):
+            msg = (
+                "The journal has something that cannot be read: it is damaged, or `encryption_key` is not the one with "
+                "which it was written. Nothing was run."
+            )
+            raise MCPRunError(msg) from None
 
     def begin_renewing(self, renew: Callable[[], None], *, every: float) -> None:
         """
@@ -535,7 +500,7 @@ class Store:
         :param state: "done", or "open" if the run is to be continued.
         :param error: Why it ended: its type, and a text that may quote arguments.
         """
-        if error is not None and self._codec.encrypts:
+        if error is not None and self._fernet is not None:
             error = error.partition(":")[0]
         if error is not None:  # databases refuse lone surrogates, and PostgreSQL NUL characters
             error = error.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
@@ -558,8 +523,8 @@ class Store:
         row = dict(zip(_ENTRIES.c.keys(), columns, strict=True))
         place = Place(**{name: row[name] for name in PLACE})
         own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
-        request = self._codec.loads(row["request"]) if with_values else None
-        result = self._codec.loads(row["result"]) if with_values and row["result"] is not None else None
+        request = self._loads(row["request"]) if with_values else None
+        result = self._loads(row["result"]) if with_values and row["result"] is not None else None
         return Entry(**own, place=place, request=request, result=result)
 
     def insert(
@@ -580,7 +545,7 @@ class Store:
         own: dict[str, Any] = {"state": state, "attempt": 1, "epoch": lease.epoch, "started": at, "ended": ended}
         values: dict[str, Any] = {
             "run": lease.run,
-            "request": self._codec.dumps(request),
+            "request": self._dumps(request),
             "result": self._stored(state, result),
         }
         try:
@@ -592,7 +557,7 @@ class Store:
         return Entry(**own, number=done[0][0], place=place, request=request, result=result)
 
     def _stored(self, state: str, result: Any) -> bytes | None:
-        return None if state == "started" else self._codec.dumps(result)
+        return None if state == "started" else self._dumps(result)
 
     def begin_again(self, lease: Lease, entry: Entry) -> bool:
         """
@@ -617,7 +582,7 @@ class Store:
         :param result: The result, the error or the handle.
         :returns: Whether it was recorded.
         """
-        given = {"new_state": state, "new_result": self._codec.dumps(result), "new_ended": time.time()}
+        given = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
         own = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
         return self._changes(self._statements.finish, **own, **given)
 
@@ -641,7 +606,7 @@ class Store:
         :param state: "done" or "failed".
         :returns: Whether there was such a call.
         """
-        given = {"new_state": state, "new_result": self._codec.dumps(result), "new_ended": time.time()}
+        given = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
         return self._changes(self._statements.settle, name=name, own_number=number, **given)
 
     def runs(self) -> list[RecordedRun]:
