@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from rich.progress import Progress
 
-from haystack_integrations.tools.mcp.cli.call import ask_in_terminal
-from haystack_integrations.tools.mcp.cli.call_arguments import (
+from haystack_integrations.tools.mcp.cli.call import (
+    ask_in_terminal,
     check_arguments,
     sent_arguments,
     text_arguments,

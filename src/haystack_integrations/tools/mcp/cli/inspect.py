@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
-from haystack_integrations.tools.mcp.cli.call_arguments import describe_type, properties_of, required_in, signature
+from haystack_integrations.tools.mcp.cli.call import describe_type, properties_of, required_in, signature
 from haystack_integrations.tools.mcp.cli.files import Server
 from haystack_integrations.tools.mcp.cli.output import (
     OUTPUT,
