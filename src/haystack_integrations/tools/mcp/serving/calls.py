@@ -205,8 +205,8 @@ class ServedCall:
         :returns: What it returns.
         """
 
-        # Each is taken once: by whoever is first to let it begin or to give it up, and by whoever ends first.
-        begin, end = threading.Lock(), threading.Lock()
+        # Taken once: by the thread that begins, or by the call that is cancelled before.
+        begin = threading.Lock()
         loop = asyncio.get_running_loop()
 
         def call() -> Any:
@@ -218,14 +218,14 @@ class ServedCall:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
             finally:
-                if not end.acquire(blocking=False):  # the call was cancelled
-                    loop.call_soon_threadsafe(self._leave)
+                # If nobody waits for it any more, long after the call.
+                loop.call_soon_threadsafe(self._leave)
 
         self._users += 1
         try:
             result: T = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_UNLIMITED)
         finally:
-            if begin.acquire(blocking=False) or not end.acquire(blocking=False):
+            if begin.acquire(blocking=False):
                 self._leave()
         return result
 
@@ -288,7 +288,7 @@ class ProgressReporter:
         self._any_news = asyncio.Event()
         self._sending = asyncio.Lock()
         self._is_open = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._has_begun = not self._patience
         self._sender: asyncio.Task[None] | None = None
 
     def step(self, message: str) -> None:
@@ -310,24 +310,16 @@ class ProgressReporter:
     def _report(self, message: str, *, is_step: bool) -> None:
         if self._is_open:
             self._news.append((message, is_step))
-            if self._sender is not None:
-                self._loop.call_soon_threadsafe(self._any_news.set)
+            self._loop.call_soon_threadsafe(self._any_news.set)
 
     async def __aenter__(self) -> ProgressReporter:
         """
         Begin to report.
         """
         self._is_open = self.is_wanted
-        if self.is_wanted and self._patience:
-            self._timer = self._loop.call_later(self._patience, self._begin)
-        elif self.is_wanted:
-            self._begin()
+        if self.is_wanted:
+            self._sender = self._loop.create_task(self._send())
         return self
-
-    def _begin(self) -> None:
-        self._sender = self._loop.create_task(self._send())
-        if self._news:
-            self._any_news.set()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -336,19 +328,18 @@ class ProgressReporter:
         Send what is left, unless the work failed, or was too short to be worth a report.
         """
         self._is_open = False
-        if self._timer is not None:
-            self._timer.cancel()
-        sender, self._sender = self._sender, None
-        if sender is None:
+        if self._sender is None:
             return
         try:
-            if error is None:
+            if error is None and self._has_begun:
                 await self._send_news()
         finally:
-            sender.cancel()
-        await asyncio.wait([sender])
+            self._sender.cancel()
+        await asyncio.wait([self._sender])
 
     async def _send(self) -> None:
+        await asyncio.sleep(self._patience)
+        self._has_begun = True
         while True:
             try:
                 async with asyncio.timeout(HEARTBEAT):
