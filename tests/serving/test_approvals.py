@@ -8,12 +8,15 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastmcp import Client
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.exceptions import ToolError
+from haystack import component
+from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import ComponentTool, tool
 from haystack.utils import Secret
@@ -22,7 +25,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.approvals import Question
+from haystack_integrations.tools.mcp.serving.agent_runs import Question
 from haystack_integrations.tools.mcp.serving.server import keys_for_workers
 from tests.serving.components import LIMIT, approving, hitl
 from tests.support.reachable import reachable
@@ -206,6 +209,42 @@ async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):
 
     assert (shop.questions, shop.did) == ([question(1)], [1])
     assert hook.confirmation_ui is not None
+
+
+@component
+class WaitingGenerator:
+    """A chat generator that holds up its thread, as those without `run_async` do."""
+
+    def __init__(self, *replies: ChatMessage) -> None:
+        self.inner = ScriptedChatGenerator(list(replies))
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools: Any = None) -> dict[str, Any]:
+        return self.inner.run(messages, tools=tools)
+
+
+class AddsAmount:
+    """A hook that adds an argument to the calls of the model."""
+
+    def run(self, state: Any) -> None:
+        *before, last = state.data["messages"]
+        changed = [replace(each, arguments={**each.arguments, "amount": 7}) for each in last.tool_calls]
+        state.data["messages"] = [*before, ChatMessage.from_assistant(tool_calls=changed)]
+
+
+@pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
+@pytest.mark.parametrize("kind", [WaitingGenerator, lambda *replies: ScriptedChatGenerator(list(replies))])
+@ERAS
+async def test_arguments_that_a_hook_has_added_are_approved_and_made(era: str, kind: Any):
+    shop = Shop()
+    confirm = hitl.ConfirmationHook({"pay": ClientConfirmationStrategy()})
+    hooks = {"before_tool": [AddsAmount(), confirm]}
+    shop.agent = Agent(chat_generator=kind(call("pay"), say("Done.")), tools=[shop.pay], hooks=hooks)
+    server = create_mcp_server("shop", agents={"shop": shop.agent}, request_state_keys=KEYS)
+    async with shop.client(server, era) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+
+    assert (shop.questions, shop.did) == ([question(7)], [7])
 
 
 @ERAS

@@ -15,8 +15,6 @@ import importlib.util
 import inspect
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
@@ -27,7 +25,7 @@ from haystack.core.serialization import (
     generate_qualified_class_name,
     import_class_by_name,
 )
-from haystack.dataclasses import ChatMessage, FileContent, ToolCall
+from haystack.dataclasses import ChatMessage, FileContent
 from haystack.dataclasses.chat_message import ToolCallResult
 from haystack.tools import toolset as haystack_toolset
 from haystack.tools.serde_utils import deserialize_tools_or_toolset_inplace
@@ -336,25 +334,6 @@ def has_chosen_inputs(super_component: Any) -> bool:
     :returns: False if it simply has all inputs of its pipeline.
     """
     return getattr(super_component, "_original_input_mapping", None) is not None
-
-
-# The calls that the model of a served Agent of Haystack 2 asked for last.
-calls_of_model: ContextVar[Sequence[ToolCall]] = ContextVar("mcp_haystack_calls_of_model", default=())
-
-
-def arguments_of_model(tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Choose those arguments of a call that the model gave it. Haystack 2 adds those from State before it asks anybody.
-
-    :param tool_name: The tool.
-    :param tool_call_id: Identifies the call, if the model gave it an id.
-    :param arguments: What a confirmation strategy is told.
-    :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
-    """
-    calls = [call for call in calls_of_model.get() if call.tool_name == tool_name]
-    calls = [call for call in calls if call.id == tool_call_id] or calls
-    names = {name for call in calls for name in call.arguments} if calls else set(arguments)
-    return {name: value for name, value in arguments.items() if name in names}
 
 
 def was_declined(result: ToolCallResult) -> bool:

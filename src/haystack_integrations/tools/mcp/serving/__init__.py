@@ -14,7 +14,7 @@ if importlib.util.find_spec("fastmcp") is None:
     msg = 'Serving needs FastMCP, which is not installed: pip install "mcp-haystack[serve]"'
     raise ImportError(msg)
 
-from .approvals import ClientConfirmationStrategy
+from .agent_runs import ClientConfirmationStrategy
 from .provider import HaystackProvider
 from .running import http_app, run_server
 from .server import BearerToken, create_mcp_server

@@ -15,8 +15,7 @@ from mcp.types import InputRequiredResult, TextContent
 from pydantic import WithJsonSchema
 
 from haystack_integrations.tools.mcp.haystack_compat import input_sockets, output_sockets
-from haystack_integrations.tools.mcp.run_observers import observed_agent
-from haystack_integrations.tools.mcp.serving.approvals import AgentRun, Pause, ask_clients
+from haystack_integrations.tools.mcp.serving.agent_runs import AgentRun, Pause, observed_agent
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     ProgressReporter,
@@ -73,7 +72,6 @@ class AgentSource(Source):
                     msg = f"It is no Agent, but of type {type(agent).__name__}."
                     raise ValueError(msg)
                 observed = observed_agent(agent)
-                ask_clients(observed)
                 tools.append(_serve_agent(name, observed, own, pool))
                 parts.append(observed)
         super().__init__(tools, parts)

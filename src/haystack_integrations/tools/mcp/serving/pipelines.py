@@ -12,10 +12,12 @@ that name.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     parameter_descriptions,
     super_component_class,
 )
-from haystack_integrations.tools.mcp.run_observers import component_observer, observed_pipeline
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     ProgressReporter,
@@ -163,13 +164,43 @@ class _AbandonedError(Exception):
     """Raised in a thread whose call was cancelled; nobody sees it."""
 
 
+# Told of each component of an observed pipeline before it runs; by raising, it stops the run.
+_observer: ContextVar[Callable[[str], None] | None] = ContextVar("mcp_haystack_observer", default=None)
+
+
 @contextmanager
 def _observing(observer: Callable[[str], None]) -> Iterator[None]:
-    token = component_observer.set(observer)
+    token = _observer.set(observer)
     try:
         yield
     finally:
-        component_observer.reset(token)
+        _observer.reset(token)
+
+
+def _observed(pipeline: Any) -> Any:
+    """
+    Copy a pipeline so that `_observer` is told of each component before it runs.
+
+    :param pipeline: A pipeline. It stays as it is, and shares its components and connections with the copy.
+    :returns: The copy.
+    """
+    observed = copy.copy(pipeline)
+    for name in ("_run_component", "_run_component_async"):
+        run_component = getattr(pipeline, name, None)
+        if run_component is not None:
+            setattr(observed, name, _telling_observer(run_component))
+    return observed
+
+
+def _telling_observer(run_component: Callable[..., Any]) -> Callable[..., Any]:
+    # Whether it is a coroutine function or not: the result is passed on.
+    def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
+        observer = _observer.get()
+        if observer is not None:
+            observer(component_name)
+        return run_component(component_name, *args, **kwargs)
+
+    return run
 
 
 def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]) -> dict[str, Any]:
@@ -190,7 +221,7 @@ def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
             f"not as {type(given).__name__}."
         )
         raise ValueError(msg)
-    return _Chosen(observed_pipeline(pipeline), _description(pipeline), options.inputs, options.outputs)
+    return _Chosen(_observed(pipeline), _description(pipeline), options.inputs, options.outputs)
 
 
 def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
@@ -204,7 +235,7 @@ def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
     outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
     is_plain = type(given).__module__.startswith("haystack.")
     description = (not is_plain and inspect.getdoc(type(given))) or _description(given.pipeline)
-    return _Chosen(observed_pipeline(given.pipeline), description, inputs, outputs)
+    return _Chosen(_observed(given.pipeline), description, inputs, outputs)
 
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import hashlib
 import inspect
 import json
@@ -47,6 +48,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -63,7 +65,6 @@ from pydantic import TypeAdapter
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_HOOKS,
-    arguments_of_model,
     deserialize_object,
     deserialize_values,
     is_async_agent,
@@ -71,7 +72,6 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     serialize_values,
 )
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.run_observers import agent_observer, continued_agent, pending_tool_calls
 from haystack_integrations.tools.mcp.serving.calls import ProgressReporter, ServedCall
 
 if TYPE_CHECKING or HAS_HOOKS:
@@ -293,6 +293,10 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
+# What an Agent of Haystack 3 keeps in its State for itself, and makes anew for each run.
+_OF_THE_SERVER = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
+
+
 class AgentRun:
     """
     One run of an Agent: says what it does, has its tool calls approved, and ends it if nobody waits for it any more.
@@ -313,14 +317,17 @@ class AgentRun:
         self._progress = progress
         self._runs_async = is_async_agent(agent)
         self._resumed = pause
-        # Haystack 3 restores the number of steps, Haystack 2 counts from zero again.
-        self._steps_before = 0 if HAS_HOOKS or pause is None else pause.steps
         self._waiting: set[Future[Verdict]] = set()
         self._policies: dict[int, tuple[Any, Any]] = {}
-        # Of the step that is under way. There are replies until their calls are about to be made: it can pause there.
+        # The State: on Haystack 2 once tools were called, which has no more than the inputs and messages until then.
+        self._state: Any = None
+        # Of the step that is under way: what the State had, what the model replied, and which calls that are.
         self._data: dict[str, Any] = {}
-        self._steps = 0
+        self._steps = -1 if pause is None else pause.steps - 1
         self._replies: list[ChatMessage] = []
+        self._calls: list[ToolCall] = []
+        # Between the reply and the calls, where the run can pause.
+        self._is_deciding = False
         # What was decided about the calls, and what is not yet, by the keys of the questions.
         self._asked: Counter[str] = Counter()
         self._verdicts: dict[str, Verdict] = {}
@@ -335,11 +342,11 @@ class AgentRun:
         """
         if self._resumed is not None:
             data = deserialize_values(self._resumed.data)
-            self._agent = continued_agent(self._agent, data, self._resumed.steps)
+            self._agent = _continued_agent(self._agent, data, self._resumed.steps)
             inputs = {**inputs, **data}
         if self._progress.is_wanted and _can_stream(self._agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
-        token = agent_observer.set(self)
+        token = _current_run.set(self)
         try:
             if self._runs_async:
                 return dict(await self._agent.run_async(**inputs))
@@ -354,22 +361,40 @@ class AgentRun:
                 self._verdicts,
             )
         finally:
-            agent_observer.reset(token)
+            _current_run.reset(token)
             # Before threads that wait for an approval go on: they ask nothing more.
             self.call.is_over = True
             for waiting in list(self._waiting):
                 waiting.cancel()
 
-    def before_model(self, data: dict[str, Any], steps: int) -> dict[str, Any] | None:
+    def note_state(self, state: Any) -> None:
         """
-        Report a step.
+        Note the State, which the chat generator does not see.
 
-        :param data: What the State has.
-        :param steps: How many steps the run has taken.
-        :returns: What the model replied before the run was paused, if it was.
+        :param state: The State.
+        """
+        self._state = state
+
+    def before_model(self, inputs: dict[str, Any]) -> dict[str, Any] | None:
+        """
+        Report a step, before the chat generator is called.
+
+        :param inputs: Its inputs.
+        :returns: What the model replied before the run was paused, if it was, which is taken instead of calling it.
         """
         self._check()
-        self._data, self._steps = data, steps + self._steps_before
+        data = {} if self._state is None else self._state.data
+        if HAS_HOOKS:
+            self._steps = data["step_count"]
+        else:
+            data = {**data, "messages": inputs["messages"]}
+            self._steps += 1
+        self._data = {
+            # Lists and dictionaries may be changed in place.
+            key: copy.copy(value) if isinstance(value, list | dict) else value
+            for key, value in data.items()
+            if key not in _OF_THE_SERVER
+        }
         if self._resumed is not None:
             return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
         self._progress.step(f"Step {self._steps + 1}: asking the model")
@@ -382,12 +407,13 @@ class AgentRun:
         :param replied: The outputs of the chat generator.
         """
         self._replies = list(replied.get("replies") or [])
+        self._calls = [each for message in self._replies for each in message.tool_calls]
+        self._is_deciding = True
         resumed, self._resumed = self._resumed, None
         self._verdicts = {} if resumed is None else dict(resumed.verdicts)
         self._asked.clear()
-        names = [each.tool_name for each in self._wanted()]
-        if names and resumed is None:
-            self._progress.step(f"Calling {', '.join(names)}")
+        if self._calls and resumed is None:
+            self._progress.step(f"Calling {', '.join(each.tool_name for each in self._calls)}")
 
     def before_tools(self) -> None:
         """
@@ -396,14 +422,11 @@ class AgentRun:
         self._check()
         if self._pending:
             raise _PausedError
-        self._replies = []
+        self._is_deciding = False
 
     def _check(self) -> None:
         if self.call.is_over:
             raise _AbandonedRunError
-
-    def _wanted(self) -> list[ToolCall]:
-        return [each for message in self._replies for each in message.tool_calls]
 
     def _callback(self) -> Callable[[StreamingChunk], Any]:
         """
@@ -457,8 +480,7 @@ class AgentRun:
         :returns: The verdict.
         :raises _UndecidedError: If nobody can be asked, or the run has to pause for it.
         """
-        # Read where the call is made, which context variables tell.
-        chosen = arguments_of_model(tool_name, tool_call_id, tool_params)
+        chosen = self.arguments_of_model(tool_name, tool_call_id, tool_params)
         deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
         waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
         self._waiting.add(waiting)
@@ -490,16 +512,34 @@ class AgentRun:
         self._pending[question.key] = question
         raise _UndecidedError
 
+    def arguments_of_model(
+        self, tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """
+        Choose those arguments of a call that the model gave it. Haystack 2 adds those from State before it asks.
+
+        :param tool_name: The tool.
+        :param tool_call_id: Identifies the call, if the model gave it an id.
+        :param arguments: What a confirmation strategy is told.
+        :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
+        """
+        calls = [each for each in self._calls if each.tool_name == tool_name and not HAS_HOOKS]
+        calls = [each for each in calls if each.id == tool_call_id] or calls
+        names = {name for each in calls for name in each.arguments} if calls else set(arguments)
+        return {name: value for name, value in arguments.items() if name in names}
+
     def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
         """
         Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
         """
-        wanted = self._wanted()
-        changed = pending_tool_calls() if wanted else None
-        return any(
-            each.tool_name == tool_name and tool_call_id in (None, each.id)
-            for each in (wanted if changed is None else changed)
-        )
+        if not self._is_deciding:
+            return False
+        wanted = self._state.data["messages"][-1].tool_calls if HAS_HOOKS else self._calls
+        return any(each.tool_name == tool_name and tool_call_id in (None, each.id) for each in wanted)
+
+
+# The run that the code is part of.
+_current_run: ContextVar[AgentRun | None] = ContextVar("mcp_haystack_agent_run", default=None)
 
 
 def _can_stream(generator: Any) -> bool:
@@ -519,6 +559,124 @@ class _PausedError(BaseException):
     """
     Raised in a run that has to wait for approvals, for the same reason no Exception.
     """
+
+
+# Watching a run from within, on both majors of Haystack
+
+
+def observed_agent(agent: Any) -> Any:
+    """
+    Copy an Agent so that the current AgentRun is told of what it does, and its clients are asked for approvals.
+
+    :param agent: An Agent. It stays as it is, and shares its tools and hooks with the copy.
+    :returns: The copy.
+    """
+    observed = copy.copy(agent)
+    observed.chat_generator = copy.copy(agent.chat_generator)
+    for name in ("run", "run_async"):
+        method = getattr(agent.chat_generator, name, None)
+        if method is not None:
+            wrap = _observed_async if inspect.iscoroutinefunction(method) else _observed
+            setattr(observed.chat_generator, name, wrap(method))
+    for name in ("warm_up", "warm_up_async", "close", "close_async"):
+        method = getattr(agent.chat_generator, name, None)
+        if method is not None:
+            # What this loads is the model of the one that runs.
+            setattr(observed.chat_generator, name, method)
+    if HAS_HOOKS:
+        observed.hooks = {point: [_hook_for_clients(each) for each in hooks] for point, hooks in agent.hooks.items()}
+        observed.hooks["before_llm"] = [*observed.hooks.get("before_llm", []), _Hook(AgentRun.note_state)]
+        observed.hooks["before_tool"] = [*observed.hooks.get("before_tool", []), _Hook(_before_tools)]
+    else:
+        observed._confirmation_strategies = _for_clients(agent._confirmation_strategies)
+        if agent._tool_invoker is not None:
+            observed._tool_invoker = copy.copy(agent._tool_invoker)
+            observed._tool_invoker.run = _observed_tools(agent._tool_invoker.run)
+    return observed
+
+
+def _continued_agent(observed: Any, data: dict[str, Any], steps: int) -> Any:
+    """
+    Copy an observed Agent so that its next run goes on where another one was before it called the chat generator.
+
+    :param observed: The result of `observed_agent`.
+    :param data: What the State had.
+    :param steps: How many steps it had taken.
+    :returns: The copy. It is run with that data as parameters.
+    """
+    continued = copy.copy(observed)
+    # The messages have what these added.
+    for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
+        setattr(continued, name, None)
+    if HAS_HOOKS:
+        restore = _Hook(lambda _run, state: state.data.update(data))
+        continued.hooks = {**observed.hooks, "before_run": [restore]}
+    else:
+        continued.max_agent_steps = observed.max_agent_steps - steps
+    return continued
+
+
+def _observed(generate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(generate)
+    def observed(**inputs: Any) -> Any:
+        run = _current_run.get()
+        if run is None:
+            return generate(**inputs)
+        replied = run.before_model(inputs) or generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    return observed
+
+
+def _observed_async(generate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(generate)
+    async def observed(**inputs: Any) -> Any:
+        run = _current_run.get()
+        if run is None:
+            return await generate(**inputs)
+        replied = run.before_model(inputs) or await generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    return observed
+
+
+def _observed_tools(invoke: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(invoke)
+    def observed(**inputs: Any) -> Any:
+        run = _current_run.get()
+        if run is not None:
+            _before_tools(run, inputs["state"])
+        return invoke(**inputs)
+
+    return observed
+
+
+def _before_tools(run: AgentRun, state: Any) -> None:
+    run.note_state(state)
+    run.before_tools()
+
+
+class _Hook:
+    """
+    A hook of an Agent of Haystack 3.
+    """
+
+    def __init__(self, tell: Callable[[AgentRun, Any], object]) -> None:
+        self._tell = tell
+
+    def run(self, state: Any) -> None:
+        run = _current_run.get()
+        if run is not None:
+            self._tell(run, state)
+
+    async def run_async(self, state: Any) -> None:
+        # Without it, the hook would run in a thread, whose context is lost.
+        self.run(state)
+
+
+# Asking clients
 
 
 def _can_be_asked(context: Context) -> bool:
@@ -608,7 +766,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         :returns: The decision.
         :raises RuntimeError: If the Agent is not served.
         """
-        run = _current_run()
+        run = _current_run.get()
 
         def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> ConfirmationUIResult:
             if run is None:
@@ -634,10 +792,10 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
             )
         except _UndecidedError as undecided:
             return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
-        if not decision.execute:
+        if run is None or not decision.execute:
             return decision
         # On 2.31, the model would be told those from the State.
-        final = arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
+        final = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
         return replace(decision, final_tool_params=final)
 
     async def run_async(self, **call: Any) -> ToolExecutionDecision:
@@ -647,7 +805,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         :param call: The parameters of `run`.
         :returns: The decision.
         """
-        run = _current_run()
+        run = _current_run.get()
         if run is None:
             return self.run(**call)
         if asyncio.get_running_loop() is not run.loop:  # an Agent that a tool runs in an event loop of its own
@@ -678,28 +836,8 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         return loaded
 
 
-def _current_run() -> AgentRun | None:
-    """
-    Return the run of a served Agent that the code is part of.
-    """
-    observer = agent_observer.get()
-    return observer if isinstance(observer, AgentRun) else None
-
-
 def _templates_of(strategy: Any) -> dict[str, str]:
     return {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
-
-
-def ask_clients(agent: Any) -> None:
-    """
-    Replace the consoles at which an Agent would ask, and which a server does not have, by its clients.
-
-    :param agent: A copy of an Agent, which is changed.
-    """
-    if HAS_HOOKS:
-        agent.hooks = {point: [_hook_for_clients(each) for each in hooks] for point, hooks in agent.hooks.items()}
-    else:
-        agent._confirmation_strategies = _for_clients(agent._confirmation_strategies)
 
 
 def _hook_for_clients(hook: Any) -> Any:
