@@ -75,23 +75,9 @@ from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.serving.calls import ProgressReporter, ServedCall
 
 if TYPE_CHECKING or HAS_HOOKS:
-    from haystack.hooks.human_in_the_loop import (
-        AlwaysAskPolicy,
-        BlockingConfirmationStrategy,
-        ConfirmationUIResult,
-        RichConsoleUI,
-        SimpleConsoleUI,
-        ToolExecutionDecision,
-    )
+    from haystack.hooks import human_in_the_loop
 else:
-    from haystack.human_in_the_loop import (
-        AlwaysAskPolicy,
-        BlockingConfirmationStrategy,
-        ConfirmationUIResult,
-        RichConsoleUI,
-        SimpleConsoleUI,
-        ToolExecutionDecision,
-    )
+    from haystack import human_in_the_loop
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -713,7 +699,7 @@ def _refused(tool_name: str, reason: str) -> _UndecidedError:
 
 
 @stored_in("haystack_integrations.tools.mcp.serving")
-class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
+class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
     """
     Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
 
@@ -742,7 +728,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
             BlockingConfirmationStrategy has them.
         :raises TypeError: If there is another template.
         """
-        policy = AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
+        policy = human_in_the_loop.AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
         client: Any = None  # there is one for each call
         super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
 
@@ -754,7 +740,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         tool_params: dict[str, Any],
         tool_call_id: str | None = None,
         confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
-    ) -> ToolExecutionDecision:
+    ) -> human_in_the_loop.ToolExecutionDecision:
         """
         Ask the client if the policy says so, from a thread.
 
@@ -768,7 +754,9 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         """
         run = _current_run.get()
 
-        def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> ConfirmationUIResult:
+        def ask(
+            tool_name: str, _description: str, tool_params: dict[str, Any]
+        ) -> human_in_the_loop.ConfirmationUIResult:
             if run is None:
                 msg = (
                     "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a "
@@ -776,7 +764,7 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
                 )
                 raise RuntimeError(msg)
             verdict = run.decide(tool_name, tool_params, tool_call_id)
-            return ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
+            return human_in_the_loop.ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
 
         own = copy.copy(self)
         client: Any = SimpleNamespace(get_user_confirmation=ask)
@@ -784,21 +772,21 @@ class ClientConfirmationStrategy(BlockingConfirmationStrategy):  # type: ignore[
         if run is not None:
             own.confirmation_policy = run.own_policy(self.confirmation_policy)
         try:
-            decision: ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
+            decision: human_in_the_loop.ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
                 tool_name=tool_name,
                 tool_description=tool_description,
                 tool_params=tool_params,
                 tool_call_id=tool_call_id,
             )
         except _UndecidedError as undecided:
-            return ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
+            return human_in_the_loop.ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
         if run is None or not decision.execute:
             return decision
         # On 2.31, the model would be told those from the State.
         final = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
         return replace(decision, final_tool_params=final)
 
-    async def run_async(self, **call: Any) -> ToolExecutionDecision:
+    async def run_async(self, **call: Any) -> human_in_the_loop.ToolExecutionDecision:
         """
         Ask the client like `run`, without blocking the event loop.
 
@@ -865,4 +853,4 @@ def _strategy_for_clients(strategy: Any) -> Any:
 
 
 def _is_console(ui: Any) -> bool:
-    return isinstance(ui, RichConsoleUI | SimpleConsoleUI)
+    return isinstance(ui, human_in_the_loop.RichConsoleUI | human_in_the_loop.SimpleConsoleUI)

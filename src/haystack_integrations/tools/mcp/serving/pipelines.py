@@ -97,16 +97,20 @@ class _Chosen:
 
 def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: CallPool) -> ServedTool:
     pipeline = chosen.pipeline
-    inputs = map_inputs(pipeline, chosen.inputs, options.bound)
+    served, sockets = map_inputs(pipeline, chosen.inputs, options.bound)
     outputs = map_outputs(pipeline, chosen.outputs)
-    schema = InputSchema(inputs.served)
+    schema = InputSchema(served)
     runs_async = is_async_pipeline(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
     count = len(list(pipeline.walk()))
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         async with ProgressReporter(call, total=count, patient=True) as progress:
-            given = {"data": inputs.to_run(arguments), **run_options}
+            data: dict[str, dict[str, Any]] = {}
+            for name_of_input, value in arguments.items():
+                for component, socket in sockets[name_of_input]:
+                    data.setdefault(component, {})[socket] = value
+            given = {"data": data, **run_options}
             if runs_async:
                 found = await _run_in_loop(pipeline, given, progress)
             else:
@@ -283,40 +287,16 @@ def _description(pipeline: Any) -> str:
     return f"Runs a pipeline of {', '.join(name for name, _ in pipeline.walk())}."
 
 
-@dataclass(frozen=True)
-class InputMapping:
-    """
-    What becomes of the arguments of a call.
-
-    :param served: The inputs that clients set, by their names for clients.
-    :param sockets: Where the arguments go, including bound ones, by name.
-    """
-
-    served: dict[str, ServedInput]
-    sockets: dict[str, tuple[Socket, ...]]
-
-    def to_run(self, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """
-        Arrange values as `Pipeline.run` takes them.
-
-        :param values: The values by name.
-        :returns: The values by component and socket.
-        """
-        arranged: dict[str, dict[str, Any]] = {}
-        for name, value in values.items():
-            for component, socket in self.sockets[name]:
-                arranged.setdefault(component, {})[socket] = value
-        return arranged
-
-
-def map_inputs(pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, bound: Iterable[str]) -> InputMapping:
+def map_inputs(
+    pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, bound: Iterable[str]
+) -> tuple[dict[str, ServedInput], dict[str, tuple[Socket, ...]]]:
     """
     Decide which inputs clients set.
 
     :param pipeline: The pipeline.
     :param chosen: What the user chose; None for the mandatory inputs and the variables of prompts.
     :param bound: The names of what the server sets.
-    :returns: The mapping.
+    :returns: The inputs that clients set, and where all arguments go, including bound ones; both by name.
     :raises ValueError: If there is no such input, if a mandatory one is left over, or if clients cannot send it.
     """
     sockets = {
@@ -332,7 +312,7 @@ def map_inputs(pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, 
     served = {
         name: _served_input(name, [sockets[each] for each in group], pipeline, group) for name, group in mapped.items()
     }
-    return InputMapping(served, {**mapped, **hidden})
+    return served, {**mapped, **hidden}
 
 
 def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None) -> dict[str, tuple[Socket, Any]]:

@@ -486,8 +486,6 @@ _NAMING: Final = frozenset(
         *("$ref", "$dynamicRef", "patternProperties", "propertyNames", "unevaluatedProperties"),
     }
 )
-# What restricts no value, beside its type.
-_SAYING_NOTHING: Final = frozenset({"type", "title", "description", "default", "examples"})
 # How many reasons a client is told, and how much of each: it may have made up a name.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
 # How much that is wrong is looked for: finding 500,000 wrong items takes minutes.
@@ -506,24 +504,6 @@ def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterat
     # One in another dialect (of JavaScript, of pydantic) cannot be checked here; whoever wrote it does.
     with suppress(re.error):
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
-
-
-def _properties(validator: Any, properties: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
-    # Descending to one that has a type and nothing else takes longer than all else that a short call does.
-    left = (
-        {
-            name: each
-            for name, each in properties.items()
-            if not (name in instance and _is_plain(each) and validator.is_type(instance[name], each["type"]))
-        }
-        if validator.is_type(instance, "object")
-        else properties
-    )
-    yield from Draft202012Validator.VALIDATORS["properties"](validator, left, instance, schema)
-
-
-def _is_plain(schema: Any) -> bool:
-    return isinstance(schema, dict) and isinstance(schema.get("type"), str) and schema.keys() <= _SAYING_NOTHING
 
 
 def _ref(validator: Any, ref: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
@@ -545,7 +525,7 @@ def _is_integer(_checker: Any, value: Any) -> bool:
 _extend: Any = validators.extend  # which has no annotations
 _Validator = _extend(
     Draft202012Validator,
-    {"pattern": _pattern, "properties": _properties, "$ref": _ref},
+    {"pattern": _pattern, "$ref": _ref},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many({"number": _is_number, "integer": _is_integer}),
 )
 
