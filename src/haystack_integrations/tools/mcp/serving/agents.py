@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from fastmcp.exceptions import ToolError
@@ -49,32 +49,26 @@ _INCOMPLETE = {
 }
 
 
-class AgentSource(Source):
+def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
     """
-    Serves each Agent as a tool: a task goes in, the answer comes out.
+    Serve each Agent as a tool: a task goes in, the answer comes out.
+
+    :param agents: Agents by the names that clients see.
+    :param options: What is said of them, by the same names. `inputs` may name `task`, `messages` (a conversation), keys
+        of the Agent's State and variables of its prompts; by default it is `task`, and the variables that the Agent
+        needs. `outputs` may name `answer` and any output of the Agent; by default it is `answer`.
+    :param pool: Where their calls take their places.
+    :returns: A source for each.
+    :raises ValueError: If one cannot be served; the message says why.
     """
-
-    def __init__(self, agents: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
-        """
-        Initialize the AgentSource.
-
-        :param agents: Agents by the names that clients see.
-        :param options: What is said of them, by the same names. `inputs` may name `task`, `messages` (a conversation),
-            keys of the Agent's State and variables of its prompts; by default it is `task`, and the variables that the
-            Agent needs. `outputs` may name `answer` and any output of the Agent; by default it is `answer`.
-        :param pool: Where their calls take their places.
-        :raises ValueError: If one cannot be served; the message says why.
-        """
-        tools, parts = [], []
-        for name, agent, own in options.each("agents", agents, "Agents"):
-            with errors_named("agent", name):
-                if not isinstance(agent, Agent):
-                    msg = f"It is no Agent, but of type {type(agent).__name__}."
-                    raise ValueError(msg)
-                observed = observed_agent(agent)
-                tools.append(_serve_agent(name, observed, own, pool))
-                parts.append(observed)
-        super().__init__(tools, parts)
+    for name, agent, own in options.each("agents", agents, "Agents"):
+        with errors_named("agent", name):
+            if not isinstance(agent, Agent):
+                msg = f"It is no Agent, but of type {type(agent).__name__}."
+                raise ValueError(msg)
+            observed = observed_agent(agent)
+            tool = _serve_agent(name, observed, own, pool)
+        yield Source([tool], [observed])
 
 
 def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -> ServedTool:

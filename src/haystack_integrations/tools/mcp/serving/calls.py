@@ -650,6 +650,7 @@ class Reads:
         :param pool: The pool, unless the options have a limit of their own.
         :param error: What to raise, so that the client sees the message.
         """
+        self.bound: Bound = resolved(options.bound)
         self._what = what
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)

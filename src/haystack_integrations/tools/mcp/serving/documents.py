@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -30,7 +30,6 @@ from haystack_integrations.tools.mcp.serving.calls import (
     NoSuchThingError,
     Reads,
     refused,
-    resolved,
 )
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.sources import (
@@ -58,68 +57,40 @@ _SEARCH_HELP = (
 )
 
 
-class DocumentStoreSource(Source):
+def document_store_sources(
+    document_stores: Mapping[str, Any], *, options: NamedOptions, pool: CallPool
+) -> Iterator[Source]:
     """
-    Serves document stores as resources. Nothing is ever written to them.
+    Serve document stores as resources. Nothing is ever written to them.
+
+    :param document_stores: Document stores by the names that clients see in URIs.
+    :param options: What is said of them, by these names: `max_documents` is how many documents a listing has (50),
+        `max_characters` how much of each text, `include_embeddings` and `include_blobs` what listings contain, and
+        `bound={"filters": {...}}` restricts what clients see of a store.
+    :param pool: Where reads take their places.
+    :returns: A source for each.
+    :raises ValueError: If something is no document store, or has such a name.
     """
-
-    def __init__(self, document_stores: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
-        """
-        Initialize the DocumentStoreSource.
-
-        :param document_stores: Document stores by the names that clients see in URIs.
-        :param options: What is said of them, by these names: `max_documents` is how many documents a listing has (50),
-            `max_characters` how much of each text, `include_embeddings` and `include_blobs` what listings contain, and
-            `bound={"filters": {...}}` restricts what clients see of a store.
-        :param pool: Where reads take their places.
-        :raises ValueError: If something is no document store, or has such a name.
-        """
-        super().__init__()
-        given = options.each("document_stores", document_stores, "document stores")
-        self._stores = [_ServedStore(name, store, own, pool) for name, store, own in given]
-
-    async def list_resources(self) -> Sequence[Resource]:
-        """
-        List the stores.
-
-        :returns: The resources.
-        """
-        return [store.resource for store in self._stores]
-
-    async def find_resources(self, uri: str) -> Sequence[Resource]:
-        """
-        Find a store or a document by its URI, without asking the store: it is asked when the document is read.
-
-        :param uri: The URI.
-        :returns: The resource, whether the store has the document or not; none if it is no URI of these stores.
-        """
-        return [resource for store in self._stores if (resource := store.resource_at(uri)) is not None]
-
-    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
-        """
-        List how to read a document, and how to search.
-
-        :returns: The templates.
-        """
-        return [template for store in self._stores for template in store.templates]
+    for name, store, own in options.each("document_stores", document_stores, "document stores"):
+        yield _ServedStore(name, store, own, pool)
 
 
-class _ServedStore:
+class _ServedStore(Source):
     """
     One document store.
     """
 
     def __init__(self, name: str, store: Any, options: ServeOptions, pool: CallPool) -> None:
+        super().__init__()
         check_methods(f"document_stores[{name!r}]", store, "a document store of Haystack", _NEEDED_METHODS)
         check_name("`document_stores`", name)
         self._name = name
         self._store = store
         self._options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
-        self._bound = resolved(options.bound)
         self._places = Reads(f"Reading from '{name}'", options, pool, ResourceError)
         self._limit = options.max_documents or _DEFAULT_LIMIT
-        self.uri = f"documents://{name}"
+        self._uri = f"documents://{name}"
         shown = options.name or name
         of_all = {"description": f"The documents of '{shown}'.", **options.of_component()}
         # What the user calls the store is nothing that its parts are called.
@@ -130,30 +101,45 @@ class _ServedStore:
             **common,
         }
         of_search = {"name": f"{shown}_search", "description": _SEARCH_HELP.format(name=shown), **common}
-        self.resource = Resource.from_function(self._read_list, self.uri, name=shown, mime_type=_JSON, **of_all)
-        self.templates: list[ResourceTemplate] = [
-            ResourceTemplate.from_function(self._read_document, f"{self.uri}/{{document_id}}", **self._of_document),
+        self._resource = Resource.from_function(self._read_list, self._uri, name=shown, mime_type=_JSON, **of_all)
+        self._templates: list[ResourceTemplate] = [
+            ResourceTemplate.from_function(self._read_document, f"{self._uri}/{{document_id}}", **self._of_document),
             ResourceTemplate.from_function(
-                self._search, f"{self.uri}{{?filters,limit,offset}}", mime_type=_JSON, **of_search
+                self._search, f"{self._uri}{{?filters,limit,offset}}", mime_type=_JSON, **of_search
             ),
         ]
 
-    def resource_at(self, uri: str) -> Resource | None:
+    async def list_resources(self) -> Sequence[Resource]:
         """
-        Return the list of documents, or one document, by the URI.
+        List the store.
         """
-        if uri == self.uri:
-            return self.resource
+        return [self._resource]
+
+    async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        """
+        List how to read a document, and how to search.
+        """
+        return self._templates
+
+    async def find_resources(self, uri: str) -> Sequence[Resource]:
+        """
+        Find the store or a document by its URI, without asking the store: it is asked when the document is read.
+
+        :param uri: The URI.
+        :returns: The resource, whether the store has the document or not; none if it is no URI of this store.
+        """
+        if uri == self._uri:
+            return [self._resource]
         store, _, written = uri.rpartition("/")
-        if store != self.uri or not written or any(each in written for each in "?#"):
-            return None
+        if store != self._uri or not written or any(each in written for each in "?#"):
+            return []
         # However the client wrote it, so that a document that is disabled is so by every name.
         document_id = unquote(written, errors="surrogatepass")
 
         async def read() -> ResourceResult:
             return await self._read_document(document_id)
 
-        return Resource.from_function(read, self._uri_of(document_id), **self._of_document)
+        return [Resource.from_function(read, self._uri_of(document_id), **self._of_document)]
 
     async def _filter(self, filters: dict[str, Any] | None) -> list[Document]:
         """
@@ -162,7 +148,7 @@ class _ServedStore:
         :param filters: The filters.
         :returns: The documents.
         """
-        async with self._bound() as bound:
+        async with self._places.bound() as bound:
             conditions = [each for each in (bound.get("filters"), filters) if each]
             combined = (
                 {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
@@ -171,7 +157,7 @@ class _ServedStore:
             return found
 
     def _uri_of(self, document_id: str) -> str:
-        return f"{self.uri}/{quote(document_id, safe='', errors='surrogatepass')}"
+        return f"{self._uri}/{quote(document_id, safe='', errors='surrogatepass')}"
 
     async def _read_list(self) -> ResourceResult:
         return await self._found(None, self._limit, 0)

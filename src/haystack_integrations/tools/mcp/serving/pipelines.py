@@ -57,30 +57,24 @@ _QUOTED_DATA = re.compile(r" with the following data:\n.*\n\n(?=Original error: 
 Socket = tuple[str, str]
 
 
-class PipelineSource(Source):
+def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
     """
-    Serves each pipeline as a tool: its inputs are the arguments, its outputs the structured result.
+    Serve each pipeline as a tool: its inputs are the arguments, its outputs the structured result.
+
+    :param pipelines: Pipelines and SuperComponents by the names that clients see. A `Path`, or a text that ends with
+        `.yaml` or `.yml`, is a YAML file; any other text is YAML itself. Both go through the checks of
+        `Pipeline.loads`.
+    :param options: What is said of them, by the same names.
+    :param pool: Where their calls take their places.
+    :returns: A source for each.
+    :raises ValueError: If one cannot be served; the message says why.
+    :raises DeserializationError: If a YAML cannot be loaded.
     """
-
-    def __init__(self, pipelines: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
-        """
-        Initialize the PipelineSource.
-
-        :param pipelines: Pipelines and SuperComponents by the names that clients see. A `Path`, or a text that ends
-            with `.yaml` or `.yml`, is a YAML file; any other text is YAML itself. Both go through the checks of
-            `Pipeline.loads`.
-        :param options: What is said of them, by the same names.
-        :param pool: Where their calls take their places.
-        :raises ValueError: If one cannot be served; the message says why.
-        :raises DeserializationError: If a YAML cannot be loaded.
-        """
-        tools, parts = [], []
-        for name, given, own in options.each("pipelines", pipelines, "pipelines"):
-            with errors_named("pipeline", name):
-                chosen = _choose(name, given, own)
-                tools.append(_serve_pipeline(name, chosen, own, pool))
-                parts.append(chosen.pipeline)
-        super().__init__(tools, parts)
+    for name, given, own in options.each("pipelines", pipelines, "pipelines"):
+        with errors_named("pipeline", name):
+            chosen = _choose(name, given, own)
+            tool = _serve_pipeline(name, chosen, own, pool)
+        yield Source([tool], [chosen.pipeline])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from fastmcp.exceptions import PromptError
@@ -15,59 +15,27 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import Bound, CallPool, Reads, refused, resolved
+from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, refused
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
 _OUTPUT = "prompt"
 
 
-class PromptSource(Source):
+def prompt_sources(prompts: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
     """
-    Serves prompt builders as prompts: their variables are the arguments.
+    Serve prompt builders as prompts: their variables are the arguments.
+
+    :param prompts: Prompt builders by the names that clients see: `PromptBuilder`, `ChatPromptBuilder` or any component
+        with `variables` and an output `prompt`, a text or ChatMessages.
+    :param options: What is said of them, by these names: `bound` sets variables that clients neither see nor set,
+        `inputs` chooses the others or gives them other names, and `completions` are values to choose from.
+    :param pool: Where prompts that are rendered take their places.
+    :returns: A source for each.
+    :raises ValueError: If something is no prompt builder, or options do not fit its variables.
     """
-
-    def __init__(self, prompts: Mapping[str, Any], *, options: NamedOptions, pool: CallPool) -> None:
-        """
-        Initialize the PromptSource.
-
-        :param prompts: Prompt builders by the names that clients see: `PromptBuilder`, `ChatPromptBuilder` or any
-            component with `variables` and an output `prompt`, a text or ChatMessages.
-        :param options: What is said of them, by these names: `bound` sets variables that clients neither see nor set,
-            `inputs` chooses the others or gives them other names, and `completions` are values to choose from.
-        :param pool: Where prompts that are rendered take their places.
-        :raises ValueError: If something is no prompt builder, or options do not fit its variables.
-        """
-        self._prompts = [
-            ServedPrompt.create(name, builder, own, pool)
-            for name, builder, own in options.each("prompts", prompts, "prompt builders")
-        ]
-        super().__init__(parts=list(prompts.values()))
-
-    async def list_prompts(self) -> Sequence[Prompt]:
-        """
-        List the prompts.
-
-        :returns: The prompts.
-        """
-        return self._prompts
-
-    async def complete(
-        self, reference: str, argument: str, value: str, known: Mapping[str, str]
-    ) -> Sequence[str] | None:
-        """
-        Complete an argument of a prompt.
-
-        :param reference: The name of the prompt.
-        :param argument: The name of the argument.
-        :param value: What was typed so far.
-        :param known: The arguments that are known.
-        :returns: Values; None if it is no prompt of these.
-        """
-        for prompt in self._prompts:
-            if prompt.name == reference:
-                return await prompt.complete(argument, value, known)
-        return None
+    for name, builder, own in options.each("prompts", prompts, "prompt builders"):
+        yield Source(parts=[builder], prompts=[ServedPrompt.create(name, builder, own, pool)])
 
 
 class ServedPrompt(Prompt):
@@ -78,7 +46,6 @@ class ServedPrompt(Prompt):
     _run: Callable[..., Any] = PrivateAttr()
     _options: ServeOptions = PrivateAttr()
     _places: Reads = PrivateAttr()
-    _bound: Bound = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
 
@@ -118,7 +85,6 @@ class ServedPrompt(Prompt):
         prompt._run = builder.run
         prompt._options = options
         prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
-        prompt._bound = resolved(options.bound)
         prompt._variables = shown
         check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt
@@ -139,7 +105,7 @@ class ServedPrompt(Prompt):
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
             raise refused(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
-        async with self._bound() as bound:
+        async with self._places.bound() as bound:
             outputs = await self._places.run(lambda: self._run(**values, **bound))
         prompt = outputs[_OUTPUT]
         messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt

@@ -30,15 +30,15 @@ from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
-from haystack_integrations.tools.mcp.serving.agents import AgentSource
+from haystack_integrations.tools.mcp.serving.agents import agent_sources
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
 from haystack_integrations.tools.mcp.serving.changes import Changes, announcer_of
-from haystack_integrations.tools.mcp.serving.documents import DocumentStoreSource
+from haystack_integrations.tools.mcp.serving.documents import document_store_sources
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
-from haystack_integrations.tools.mcp.serving.pipelines import PipelineSource
-from haystack_integrations.tools.mcp.serving.prompts import PromptSource
-from haystack_integrations.tools.mcp.serving.skills import SkillSource
+from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
+from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
+from haystack_integrations.tools.mcp.serving.skills import skill_sources
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
@@ -108,17 +108,17 @@ class HaystackProvider(Provider, Changes):
         self._told: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
         self._options = NamedOptions(options)
-        kinds: list[tuple[Callable[..., Source], Any]] = [
-            (PipelineSource, pipelines),
-            (AgentSource, agents),
-            (DocumentStoreSource, document_stores),
-            (PromptSource, prompts),
-            (SkillSource, skills),
+        kinds: list[tuple[Callable[..., Iterable[Source]], Any]] = [
+            (_tool_sources, tools),
+            (pipeline_sources, pipelines),
+            (agent_sources, agents),
+            (document_store_sources, document_stores),
+            (prompt_sources, prompts),
+            (skill_sources, skills),
         ]
-        self._add(
-            *_tool_sources([] if tools is None else tools, self._options, self.pool),
-            *(kind(given, options=self._options, pool=self.pool) for kind, given in kinds if given is not None),
-        )
+        for sources_of, given in kinds:
+            if given is not None:
+                self._add(*sources_of(given, options=self._options, pool=self.pool))
         if self._options.unused is not None and not any(each.may_change for each in self.sources):
             # A name with a typo protects nothing.
             raise ValueError(self._options.unused)
@@ -146,7 +146,7 @@ class HaystackProvider(Provider, Changes):
         :param options: What is said of it.
         :raises ValueError: If it cannot be served, or is a duplicate and those are errors.
         """
-        added = _tool_sources([(tool, options or ServeOptions())], self._options, self.pool)
+        added = list(_tool_sources([(tool, options or ServeOptions())], options=self._options, pool=self.pool))
         if any(each.uses_tasks for each in added) and not self._extensions:
             msg = "A tool that can be a background task must be among the `tools` that the server is made with"
             raise ValueError(msg)
@@ -275,7 +275,7 @@ class HaystackProvider(Provider, Changes):
         """
         Whether there are prompts, whose arguments may be completed.
         """
-        return any(isinstance(source, PromptSource) for source in self.sources)
+        return any(source.prompts for source in self.sources)
 
     async def complete(
         self,
@@ -294,11 +294,9 @@ class HaystackProvider(Provider, Changes):
         if not isinstance(reference, PromptReference) or await get_context().fastmcp.get_prompt(reference.name) is None:
             return None
         known = dict((context and context.arguments) or {})
-        for source in self.sources:
-            if isinstance(source, PromptSource):
-                values = await source.complete(reference.name, argument.name, argument.value, known)
-                if values is not None:
-                    return list(values)
+        for prompt in (each for source in self.sources for each in source.prompts):
+            if isinstance(prompt, ServedPrompt) and prompt.name == reference.name:
+                return list(await prompt.complete(argument.name, argument.value, known))
         return None
 
     @asynccontextmanager
@@ -375,12 +373,13 @@ def _tasks_extension(queue: str) -> ServerExtension:
     return BackgroundTasks(name=None if "FASTMCP_DOCKET_NAME" in os.environ else queue)
 
 
-def _tool_sources(tools: Any, options: NamedOptions, pool: CallPool) -> list[Source]:
+def _tool_sources(tools: Any, *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
     """Make the sources of what was given as `tools`."""
     if isinstance(tools, HaystackTool | Toolset | Tool | str | Mapping) or not isinstance(tools, Iterable):
         msg = f"`tools` must be a list of tools, toolsets and functions, got {type(tools).__name__}"
         raise ValueError(msg)
-    return [source for thing in tools for source in _sources_of(thing, options, pool)]
+    for thing in tools:
+        yield from _sources_of(thing, options, pool)
 
 
 def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[Source]:

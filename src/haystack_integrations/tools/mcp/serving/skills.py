@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -50,25 +50,33 @@ _NEEDED_METHODS = ("list_skills", "load_skill", "read_skill_file")
 _MOST_FILES, _MOST_BYTES = 512, 16 * 1024 * 1024
 
 
+def skill_sources(skills: Any, *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
+    """
+    Serve the skills of skill stores.
+
+    :param skills: A skill store, or a list of them.
+    :param options: What is said of skills, by their names: `title`, `tags`, `icons`, `meta` and `scopes`.
+    :param pool: Where reads take their places.
+    :returns: One source, because a skill may be in the folder of another one, and a name in two stores.
+    :raises ValueError: If something is no skill store.
+    """
+    stores = list(skills) if isinstance(skills, list | tuple) else [skills]
+    for store in stores:
+        check_methods("skills", store, "a skill store of Haystack 3, or a list of them", _NEEDED_METHODS)
+    yield SkillSource(stores, options, pool)
+
+
 class SkillSource(Source):
     """
-    Serves the skills of skill stores.
+    The skills of skill stores.
     """
 
     may_change = True
 
-    def __init__(self, skills: Any, *, options: NamedOptions, pool: CallPool) -> None:
+    def __init__(self, stores: list[Any], options: NamedOptions, pool: CallPool) -> None:
         """
-        Initialize the SkillSource.
-
-        :param skills: A skill store, or a list of them.
-        :param options: What is said of skills, by their names: `title`, `tags`, `icons`, `meta` and `scopes`.
-        :param pool: Where reads take their places.
-        :raises ValueError: If something is no skill store.
+        Initialize the SkillSource. See `skill_sources`.
         """
-        stores = list(skills) if isinstance(skills, list | tuple) else [skills]
-        for store in stores:
-            check_methods("skills", store, "a skill store of Haystack 3, or a list of them", _NEEDED_METHODS)
         super().__init__(parts=stores)
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)

@@ -297,7 +297,7 @@ class NamedOptions(dict[str, ServeOptions]):
 
 class Source(Changes):
     """
-    What a provider serves. Each kind of thing has its own: tools, pipelines, agents, document stores, prompts, skills.
+    What a provider serves: a pipeline, say, an agent, a toolset or a document store.
 
     It is asked for each listing and for each call, so it builds what it returns once, and again when that changed.
     """
@@ -305,16 +305,20 @@ class Source(Changes):
     # Whether it may have something else later, as a toolset of another server has, which may be down at first.
     may_change: bool = False
 
-    def __init__(self, tools: Sequence[Tool] = (), parts: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, tools: Sequence[Tool] = (), parts: Sequence[Any] = (), *, prompts: Sequence[Prompt] = ()
+    ) -> None:
         """
         Initialize the Source.
 
         :param tools: Its tools, if they never change.
         :param parts: What is warmed up when the server starts, and closed when it stops.
+        :param prompts: Its prompts, if they never change.
         """
         super().__init__()
         self._fixed_tools = tools
         self.parts = parts
+        self.prompts = prompts
         # The names and versions of the tools that are not served any more; all versions of the name for None.
         self.dropped: set[tuple[str, str | None]] = set()
 
@@ -374,7 +378,7 @@ class Source(Changes):
         """
         List the prompts.
         """
-        return []
+        return self.prompts
 
     @property
     def extensions(self) -> Sequence[ServerExtension]:
