@@ -292,7 +292,7 @@ class AgentRun:
         """
         Initialize the AgentRun.
 
-        :param agent: An observed Agent.
+        :param agent: An Agent. It stays as it is.
         :param call: The call that waits for it.
         :param progress: Where steps, tool calls and text are reported.
         :param pause: What it goes on from, with all verdicts, if it was paused.
@@ -326,17 +326,18 @@ class AgentRun:
         :param inputs: The parameters of `Agent.run`.
         :returns: The outputs; a pause if tool calls have to be approved before it can go on.
         """
+        agent = self._observed()
         if self._resumed is not None:
             data = deserialize_values(self._resumed.data)
-            self._agent = _continued_agent(self._agent, data, self._resumed.steps)
+            _go_on(agent, data, self._resumed.steps)
             inputs = {**inputs, **data}
-        if self._progress.is_wanted and _can_stream(self._agent.chat_generator):
+        if self._progress.is_wanted and _can_stream(agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
         token = _current_run.set(self)
         try:
             if self._runs_async:
-                return dict(await self._agent.run_async(**inputs))
-            return dict(await self.call.in_thread(lambda: self._agent.run(**inputs)))
+                return dict(await agent.run_async(**inputs))
+            return dict(await self.call.in_thread(lambda: agent.run(**inputs)))
         except _PausedError:
             return Pause(
                 self.call.tool_name,
@@ -352,6 +353,53 @@ class AgentRun:
             self.call.is_over = True
             for waiting in list(self._waiting):
                 waiting.cancel()
+
+    def _observed(self) -> Any:
+        """
+        Copy the Agent, which shares its tools and hooks with the copy, so that this run is told of what it does.
+        """
+        observed = copy.copy(self._agent)
+        generator = self._agent.chat_generator
+        observed.chat_generator = copy.copy(generator)
+        for name in ("run", "run_async", "warm_up", "warm_up_async", "close", "close_async"):
+            method = getattr(generator, name, None)
+            if method is not None:
+                # What is warmed up is the model of the one that runs.
+                watched = self._watched(method) if name in ("run", "run_async") else method
+                setattr(observed.chat_generator, name, watched)
+        if HAS_HOOKS:
+            hooks = {point: [_hook_for_clients(each) for each in own] for point, own in self._agent.hooks.items()}
+            hooks["before_llm"] = [*hooks.get("before_llm", []), _Hook(self.note_state)]
+            hooks["before_tool"] = [*hooks.get("before_tool", []), _Hook(self.before_tools)]
+            observed.hooks = hooks
+            return observed
+        observed._confirmation_strategies = _for_clients(self._agent._confirmation_strategies)
+        invoker = self._agent._tool_invoker
+        if invoker is not None:
+
+            @functools.wraps(invoker.run)
+            def invoke(**inputs: Any) -> Any:
+                self.before_tools(inputs["state"])
+                return invoker.run(**inputs)
+
+            observed._tool_invoker = copy.copy(invoker)
+            observed._tool_invoker.run = invoke
+        return observed
+
+    def _watched(self, generate: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(generate)
+        def watched(**inputs: Any) -> Any:
+            replied = self.before_model(inputs) or generate(**inputs)
+            self.after_model(replied)
+            return replied
+
+        @functools.wraps(generate)
+        async def watched_async(**inputs: Any) -> Any:
+            replied = self.before_model(inputs) or await generate(**inputs)
+            self.after_model(replied)
+            return replied
+
+        return watched_async if inspect.iscoroutinefunction(generate) else watched
 
     def note_state(self, state: Any) -> None:
         """
@@ -401,10 +449,13 @@ class AgentRun:
         if self._calls and resumed is None:
             self._progress.step(f"Calling {', '.join(each.tool_name for each in self._calls)}")
 
-    def before_tools(self) -> None:
+    def before_tools(self, state: Any) -> None:
         """
         End the run before its tools are called, if nobody waits for it, or if somebody has to approve a call.
+
+        :param state: The State.
         """
+        self.note_state(state)
         self._check()
         if self._pending:
             raise _PausedError
@@ -547,119 +598,34 @@ class _PausedError(BaseException):
     """
 
 
-# Watching a run from within, on both majors of Haystack
-
-
-def observed_agent(agent: Any) -> Any:
-    """
-    Copy an Agent so that the current AgentRun is told of what it does, and its clients are asked for approvals.
-
-    :param agent: An Agent. It stays as it is, and shares its tools and hooks with the copy.
-    :returns: The copy.
-    """
-    observed = copy.copy(agent)
-    observed.chat_generator = copy.copy(agent.chat_generator)
-    for name in ("run", "run_async"):
-        method = getattr(agent.chat_generator, name, None)
-        if method is not None:
-            wrap = _observed_async if inspect.iscoroutinefunction(method) else _observed
-            setattr(observed.chat_generator, name, wrap(method))
-    for name in ("warm_up", "warm_up_async", "close", "close_async"):
-        method = getattr(agent.chat_generator, name, None)
-        if method is not None:
-            # What this loads is the model of the one that runs.
-            setattr(observed.chat_generator, name, method)
-    if HAS_HOOKS:
-        observed.hooks = {point: [_hook_for_clients(each) for each in hooks] for point, hooks in agent.hooks.items()}
-        observed.hooks["before_llm"] = [*observed.hooks.get("before_llm", []), _Hook(AgentRun.note_state)]
-        observed.hooks["before_tool"] = [*observed.hooks.get("before_tool", []), _Hook(_before_tools)]
-    else:
-        observed._confirmation_strategies = _for_clients(agent._confirmation_strategies)
-        if agent._tool_invoker is not None:
-            observed._tool_invoker = copy.copy(agent._tool_invoker)
-            observed._tool_invoker.run = _observed_tools(agent._tool_invoker.run)
-    return observed
-
-
-def _continued_agent(observed: Any, data: dict[str, Any], steps: int) -> Any:
-    """
-    Copy an observed Agent so that its next run goes on where another one was before it called the chat generator.
-
-    :param observed: The result of `observed_agent`.
-    :param data: What the State had.
-    :param steps: How many steps it had taken.
-    :returns: The copy. It is run with that data as parameters.
-    """
-    continued = copy.copy(observed)
-    # The messages have what these added.
-    for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
-        setattr(continued, name, None)
-    if HAS_HOOKS:
-        restore = _Hook(lambda _run, state: state.data.update(data))
-        continued.hooks = {**observed.hooks, "before_run": [restore]}
-    else:
-        continued.max_agent_steps = observed.max_agent_steps - steps
-    return continued
-
-
-def _observed(generate: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(generate)
-    def observed(**inputs: Any) -> Any:
-        run = _current_run.get()
-        if run is None:
-            return generate(**inputs)
-        replied = run.before_model(inputs) or generate(**inputs)
-        run.after_model(replied)
-        return replied
-
-    return observed
-
-
-def _observed_async(generate: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(generate)
-    async def observed(**inputs: Any) -> Any:
-        run = _current_run.get()
-        if run is None:
-            return await generate(**inputs)
-        replied = run.before_model(inputs) or await generate(**inputs)
-        run.after_model(replied)
-        return replied
-
-    return observed
-
-
-def _observed_tools(invoke: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(invoke)
-    def observed(**inputs: Any) -> Any:
-        run = _current_run.get()
-        if run is not None:
-            _before_tools(run, inputs["state"])
-        return invoke(**inputs)
-
-    return observed
-
-
-def _before_tools(run: AgentRun, state: Any) -> None:
-    run.note_state(state)
-    run.before_tools()
-
-
 class _Hook:
     """
     A hook of an Agent of Haystack 3.
     """
 
-    def __init__(self, tell: Callable[[AgentRun, Any], object]) -> None:
-        self._tell = tell
-
-    def run(self, state: Any) -> None:
-        run = _current_run.get()
-        if run is not None:
-            self._tell(run, state)
+    def __init__(self, run: Callable[[Any], object]) -> None:
+        self.run = run
 
     async def run_async(self, state: Any) -> None:
-        # Without it, the hook would run in a thread, whose context is lost.
+        # Without it, the hook would run in a thread.
         self.run(state)
+
+
+def _go_on(agent: Any, data: dict[str, Any], steps: int) -> None:
+    """
+    Have the next run of an Agent go on where another one was before it called the chat generator.
+
+    :param agent: A copy of an Agent, which is changed. It is run with that data as parameters.
+    :param data: What the State had.
+    :param steps: How many steps it had taken.
+    """
+    # The messages have what these added.
+    for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
+        setattr(agent, name, None)
+    if HAS_HOOKS:
+        agent.hooks["before_run"] = [_Hook(lambda state: state.data.update(data))]
+    else:
+        agent.max_agent_steps -= steps
 
 
 # Asking clients

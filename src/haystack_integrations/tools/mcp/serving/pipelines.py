@@ -16,8 +16,6 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,8 +132,7 @@ async def _run_in_loop(pipeline: Any, parameters: dict[str, Any], progress: Prog
         progress.step(f"Running {component}")
 
     try:
-        with _observing(before):
-            return dict(await pipeline.run_async(**parameters))
+        return dict(await _observed(pipeline, before).run_async(**parameters))
     except BaseException:
         # Cancelled, or one component failed: Haystack 2 leaves the others that run behind.
         for task in tasks - {asyncio.current_task()}:
@@ -151,54 +148,36 @@ async def _run_in_thread(
             raise _AbandonedError
         progress.step(f"Running {component}")
 
-    def run() -> dict[str, Any]:
-        with _observing(before):
-            return dict(pipeline.run(**parameters))
-
-    return await call.in_thread(run)
+    return dict(await call.in_thread(lambda: _observed(pipeline, before).run(**parameters)))
 
 
 class _AbandonedError(Exception):
     """Raised in a thread whose call was cancelled; nobody sees it."""
 
 
-# Told of each component of an observed pipeline before it runs; by raising, it stops the run.
-_observer: ContextVar[Callable[[str], None] | None] = ContextVar("mcp_haystack_observer", default=None)
-
-
-@contextmanager
-def _observing(observer: Callable[[str], None]) -> Iterator[None]:
-    token = _observer.set(observer)
-    try:
-        yield
-    finally:
-        _observer.reset(token)
-
-
-def _observed(pipeline: Any) -> Any:
+def _observed(pipeline: Any, before: Callable[[str], None]) -> Any:
     """
-    Copy a pipeline so that `_observer` is told of each component before it runs.
+    Copy a pipeline for one run.
 
     :param pipeline: A pipeline. It stays as it is, and shares its components and connections with the copy.
+    :param before: Told of each component before it runs; by raising, it stops the run.
     :returns: The copy.
     """
+
+    def telling(run_component: Callable[..., Any]) -> Callable[..., Any]:
+        # Whether it is a coroutine function or not: the result is passed on.
+        def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
+            before(component_name)
+            return run_component(component_name, *args, **kwargs)
+
+        return run
+
     observed = copy.copy(pipeline)
     for name in ("_run_component", "_run_component_async"):
         run_component = getattr(pipeline, name, None)
         if run_component is not None:
-            setattr(observed, name, _telling_observer(run_component))
+            setattr(observed, name, telling(run_component))
     return observed
-
-
-def _telling_observer(run_component: Callable[..., Any]) -> Callable[..., Any]:
-    # Whether it is a coroutine function or not: the result is passed on.
-    def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
-        observer = _observer.get()
-        if observer is not None:
-            observer(component_name)
-        return run_component(component_name, *args, **kwargs)
-
-    return run
 
 
 def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]) -> dict[str, Any]:
@@ -219,7 +198,7 @@ def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
             f"not as {type(given).__name__}."
         )
         raise ValueError(msg)
-    return _Chosen(_observed(pipeline), _description(pipeline), options.inputs, options.outputs)
+    return _Chosen(pipeline, _description(pipeline), options.inputs, options.outputs)
 
 
 def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
@@ -233,7 +212,7 @@ def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
     outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
     is_plain = type(given).__module__.startswith("haystack.")
     description = (not is_plain and inspect.getdoc(type(given))) or _description(given.pipeline)
-    return _Chosen(_observed(given.pipeline), description, inputs, outputs)
+    return _Chosen(given.pipeline, description, inputs, outputs)
 
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
