@@ -155,7 +155,6 @@ class ServedCall:
                 msg = f"The server is busy: {most} calls are running and {waiting} are waiting. Try again in a while."
                 raise self._failure(msg) from None
             await limiter.acquire_on_behalf_of(self)
-        self._token = current_call.set(self)
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -163,7 +162,6 @@ class ServedCall:
         Free the place, unless a thread still runs.
         """
         self.is_over = True
-        current_call.reset(self._token)
         self._leave()
 
     def _leave(self) -> None:
@@ -239,10 +237,6 @@ class ServedCall:
         if inspect.isasyncgen(value):
             return [each async for each in value]
         return await self.in_thread(list, value) if inspect.isgenerator(value) else value
-
-
-# The call that the running code belongs to.
-current_call: ContextVar[ServedCall] = ContextVar("served_call")
 
 
 # How long text of a model is collected before it is sent, in seconds. People read it.

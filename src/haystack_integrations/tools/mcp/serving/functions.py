@@ -22,7 +22,7 @@ from typing import Any, get_args, get_type_hints
 
 from fastmcp import Context
 from fastmcp.dependencies import CurrentContext, Dependency
-from fastmcp.server.dependencies import without_injected_parameters
+from fastmcp.server.dependencies import resolve_dependencies, without_injected_parameters
 from fastmcp.tools.function_tool import FunctionTool
 from fastmcp.utilities.docstring_parsing import parse_docstring
 from fastmcp.utilities.types import NotSet, get_cached_typeadapter
@@ -44,7 +44,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     output_sockets,
     parameter_descriptions,
 )
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, current_call, sign
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, sign
 from haystack_integrations.tools.mcp.serving.results import OF_HAYSTACK, Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
@@ -96,15 +96,28 @@ def serve_function(
         if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
     inputs = InputSchema(given) if given else None
-    called: Any = without_injected_parameters(_called(parsed))
-    adapter: Any = get_cached_typeadapter(called)
+    called = parsed.fn
+    is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+    @functools.wraps(without_injected_parameters(called))
+    def converted(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    adapter: Any = get_cached_typeadapter(converted)
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
-            running = adapter.validate_python(arguments)
+            given = adapter.validate_python(arguments)
         except ValidationError as error:
             raise invalid_arguments(call.tool_name, reasons_of(error)) from None
-        return await running
+        async with resolve_dependencies(called, given) as resolved:
+            kwargs = {**resolved, **_resolved_by_docket.get()}
+            if is_async or not parsed.run_in_thread:
+                result = called(**kwargs)
+            else:
+                # In a thread that a timeout leaves behind; FastMCP would wait for it.
+                result = await call.in_thread(lambda: called(**kwargs))
+            return await call.listed(await result if inspect.isawaitable(result) else result)
 
     tool = ServedTool.create(
         name=parsed.name,
@@ -150,29 +163,6 @@ def _declared(parsed: FunctionTool) -> ServeOptions:
         timeout=parsed.timeout,
         task="required" if mode == "required" else mode == "optional",
     )
-
-
-def _called(parsed: FunctionTool) -> Callable[..., Any]:
-    """Run a synchronous function in a thread that a timeout leaves behind; FastMCP would wait for it."""
-    function = parsed.fn
-    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-
-    def in_thread(kwargs: dict[str, Any]) -> Any:
-        result = function(**kwargs)
-        return list(result) if inspect.isgenerator(result) else result
-
-    @functools.wraps(function)
-    async def called(**kwargs: Any) -> Any:
-        kwargs.update(_resolved_by_docket.get())
-        if is_async or not parsed.run_in_thread:
-            result = function(**kwargs)
-        else:
-            result = await current_call.get().in_thread(in_thread, kwargs)
-        if inspect.isawaitable(result):
-            result = await result
-        return [each async for each in result] if inspect.isasyncgen(result) else result
-
-    return called
 
 
 # What Docket has resolved for the background task that the running code belongs to.
