@@ -38,7 +38,7 @@ import anyio
 import anyio.to_thread
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import Dependency
-from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
+from fastmcp.exceptions import FastMCPError, NotFoundError, ToolError
 from fastmcp.exceptions import ValidationError as InvalidRequestError
 from fastmcp.server.auth import AuthCheck
 from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
@@ -633,22 +633,18 @@ class Reads:
     Reads of one served thing: in threads, within the limits of its options.
     """
 
-    def __init__(
-        self, what: str, options: ServeOptions, pool: CallPool, error: type[ResourceError | PromptError]
-    ) -> None:
+    def __init__(self, what: str, options: ServeOptions, pool: CallPool) -> None:
         """
         Initialize the Reads.
 
         :param what: What is read, for messages.
         :param options: Its options.
         :param pool: The pool, unless the options have a limit of their own.
-        :param error: What to raise, so that the client sees the message.
         """
         self.bound: Bound = resolved(options.bound)
         self._what = what
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)
-        self._error = error
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """
@@ -657,13 +653,13 @@ class Reads:
         :param function: The function.
         :param args: Its arguments.
         :returns: What it returns.
-        :raises ResourceError: Or `PromptError`, if it takes too long, or the server has too much to do.
+        :raises FastMCPError: If it takes too long, or the server has too much to do. The client sees the message.
         """
         with anyio.move_on_after(self._timeout):
-            async with ServedCall(self._pool, failure=self._error) as call:
+            async with ServedCall(self._pool, failure=FastMCPError) as call:
                 return await call.in_thread(function, *args)
         msg = f"{self._what} took longer than {self._timeout} s"
-        raise self._error(msg)
+        raise FastMCPError(msg)
 
 
 @contextmanager
@@ -760,13 +756,8 @@ class _WithoutExit(Coroutine[Any, Any, Any]):
 
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
 _WRITING = 0.3
-# What runs code of the user, and how it fails.
-_FAILURES: dict[str | None, type[FastMCPError]] = {
-    "tools/call": ToolError,
-    "resources/read": ResourceError,
-    "prompts/get": PromptError,
-    "completion/complete": PromptError,
-}
+# What runs code of the user.
+_CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 
 
 class CallGuard(Middleware):
@@ -797,12 +788,11 @@ class CallGuard(Middleware):
             if name is not None:
                 called = await context.fastmcp_context.fastmcp.get_tool(name)
                 return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
-        failure = _FAILURES.get(context.method)
-        if failure is None:
+        if context.method not in _CALLS:
             return await call_next(context)
         if self.is_stopping:
             msg = "The server is stopping"
-            raise failure(msg)
+            raise FastMCPError(msg)
         _fail_tasks_that_exit(asyncio.get_running_loop())
         token = _in_call.set(True)
         with anyio.CancelScope() as scope:
@@ -819,12 +809,12 @@ class CallGuard(Middleware):
                 kind = type(error).__name__
                 logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
                 msg = f"The code that was called raised {kind}"
-                raise failure(msg) from error
+                raise FastMCPError(msg) from error
             finally:
                 self._running.discard(scope)
                 _in_call.reset(token)
         msg = "The server is stopping, and this did not end in time. It was given up"
-        raise failure(msg)
+        raise FastMCPError(msg)
 
     async def stop(self, seconds: float) -> None:
         """

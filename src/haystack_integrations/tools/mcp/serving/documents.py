@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
-from fastmcp.exceptions import ResourceError
 from fastmcp.resources import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
 from haystack import logging
@@ -88,7 +87,7 @@ class _ServedStore(Source):
         self._store = store
         self._options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
-        self._places = Reads(f"Reading from '{name}'", options, pool, ResourceError)
+        self._places = Reads(f"Reading from '{name}'", options, pool)
         self._limit = options.max_documents or _DEFAULT_LIMIT
         self._uri = f"documents://{name}"
         shown = options.name or name

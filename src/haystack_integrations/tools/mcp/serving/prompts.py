@@ -84,7 +84,7 @@ class ServedPrompt(Prompt):
         )
         prompt._run = builder.run
         prompt._options = options
-        prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool, PromptError)
+        prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool)
         prompt._variables = shown
         check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt

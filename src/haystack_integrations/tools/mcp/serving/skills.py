@@ -21,7 +21,6 @@ from urllib.parse import quote
 
 import yaml
 from fastmcp import FastMCP
-from fastmcp.exceptions import ResourceError
 from fastmcp.resources import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.context import Context
@@ -79,7 +78,7 @@ class SkillSource(Source):
         """
         super().__init__(parts=stores)
         self._options = options
-        self._places = Reads("Reading a skill", ServeOptions(), pool, ResourceError)
+        self._places = Reads("Reading a skill", ServeOptions(), pool)
         self._told: set[str] = set()
         self._template = ResourceTemplate.from_function(
             self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
