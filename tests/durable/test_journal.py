@@ -32,6 +32,7 @@ from mcp import types
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import FromState, MCPConnection, MCPToolset, ToolOptions
 from haystack_integrations.tools.mcp.budgets import call_budget
+from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
 from haystack_integrations.tools.mcp.durable import store as store_module
 from haystack_integrations.tools.mcp.durable.run import KEY_IN_META
@@ -273,11 +274,13 @@ def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank, tools):
 
 
 def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
-    with journal.run("ann") as late:
+    with journal.run("ann"):
+        late = call_recorder.get()
         of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)
         change(journal, "UPDATE mcp_runs SET lease_until = 0")
         assert journal.delete("ann")
-        with journal.run("bob") as other:
+        with journal.run("bob"):
+            other = call_recorder.get()
             of_bob, _ = other.begin("balance", {}, may_repeat=lambda: False)
             with pytest.raises(MCPRunError, match="another process"):
                 late.note(of_ann, "done", "of ann")

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable.run import DurableRun, OpenRun
@@ -31,7 +28,7 @@ _FORMAT: Final = 1
 _LEASE: Final = 60.0
 
 
-class Cassette:
+class Cassette(DurableRun):
     """
     A file with a recorded run, which is played in a `with` or `async with` block: no server is started, no model asked.
 
@@ -60,49 +57,24 @@ class Cassette:
             msg = f"Cassette: `mode` must be 'none', 'once' or 'all', got {mode!r}"
             raise ValueError(msg)
         self.file = Path(file)
+        super().__init__(Store("sqlite://"), self.file.stem, _LEASE, "error")
         self.mode: RecordMode = mode
 
-    def __enter__(self) -> Self:
-        """
-        Begin to play or record.
+    def _open(self) -> OpenRun:
+        is_played = self.mode == "none" or (self.mode == "once" and self.file.exists())
+        self._played = _read(self.file) if is_played else None
+        return super()._open()
 
-        :returns: The cassette.
-        :raises MCPRunError: If there is no such file, or it cannot be read.
-        """
-        opens: Callable[..., OpenRun] = OpenRun
-        if self.mode == "none" or (self.mode == "once" and self.file.exists()):
-            opens = partial(_PlayedRun, self.file, *_read(self.file))
-        self._store = Store("sqlite://")
-        self._run = DurableRun(self._store, self.file.stem, _LEASE, "error", opens)
-        self._opened = self._run.__enter__()
-        return self
+    def _made(self, *of_open_run: Any) -> OpenRun:
+        return (
+            super()._made(*of_open_run) if self._played is None else _PlayedRun(self.file, *self._played, *of_open_run)
+        )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        End it, and write the file if something was recorded.
-        """
-        self._run.__exit__(kind, error, traceback)
-        if error is None and not isinstance(self._opened, _PlayedRun):
-            write_cassette(self.file, self._store.entries(self._run.name), self._opened.listings)
+    def _close(self, opened: OpenRun, error: BaseException | None) -> None:
+        super()._close(opened, error)
+        if self._played is None and error is None:
+            write_cassette(self.file, self._store.entries(self.name), opened.listings)
         self._store.close()
-
-    async def __aenter__(self) -> Self:
-        """
-        Begin to play or record. Nothing of it takes long.
-
-        :returns: The cassette.
-        """
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """
-        End it, and write the file if something was recorded.
-        """
-        self.__exit__(kind, error, traceback)
 
 
 class _PlayedRun(OpenRun):

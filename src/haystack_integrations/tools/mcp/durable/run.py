@@ -33,8 +33,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from haystack import logging
 from haystack.dataclasses import ChatMessage
@@ -596,14 +595,7 @@ class DurableRun:
     A run, as a context manager. `RunJournal.run` makes it.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        seconds: float,
-        on_unknown: OnUnknown,
-        opens: Callable[..., OpenRun] = OpenRun,
-    ) -> None:
+    def __init__(self, store: Store, name: str, seconds: float, on_unknown: OnUnknown) -> None:
         """
         Initialize the DurableRun.
 
@@ -611,13 +603,11 @@ class DurableRun:
         :param name: Name of the run.
         :param seconds: For how long it is leased.
         :param on_unknown: What is done about calls without a result.
-        :param opens: Makes the open run.
         """
         self.name = name
         self._store = store
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
-        self._opens = opens
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
@@ -631,14 +621,20 @@ class DurableRun:
                 f"again after {self._seconds:.0f} seconds, or give this run a name of its own."
             )
             raise MCPRunElsewhereError(msg)
-        return self._opens(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+        return self._made(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
 
-    def _enter(self, opened: OpenRun) -> OpenRun:
+    def _made(self, *of_open_run: Any) -> OpenRun:
+        return OpenRun(*of_open_run)
+
+    def _close(self, opened: OpenRun, error: BaseException | None) -> None:
+        opened.end(error)
+
+    def _enter(self, opened: OpenRun) -> Self:
         # Not before: the lease of a run whose opening was cancelled ends by itself.
         self._store.begin_renewing(opened.beat, every=self._seconds / 3)
         self._opened = opened
         self._reset = call_recorder.set(opened), scope.set(Scope())
-        return opened
+        return self
 
     def _leave(self) -> OpenRun:
         opened, reset = self._opened, self._reset
@@ -657,39 +653,35 @@ class DurableRun:
             raise elsewhere from None
         return opened
 
-    def __enter__(self) -> OpenRun:
+    def __enter__(self) -> Self:
         """
         Lease the run.
 
-        :returns: The open run.
+        :returns: The run.
         :raises MCPRunElsewhereError: If another process has it.
         :raises MCPRunError: If the journal cannot be used.
         """
         return self._enter(self._open())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """
         End the run, or leave it to be continued if there was an error.
         """
-        self._leave().end(error)
+        self._close(self._leave(), error)
 
-    async def __aenter__(self) -> OpenRun:
+    async def __aenter__(self) -> Self:
         """
         Lease the run without blocking the event loop.
 
-        :returns: The open run.
+        :returns: The run.
         """
         return self._enter(await asyncio.to_thread(self._open))
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """
         End the run, or leave it to be continued if there was an error.
         """
-        await asyncio.to_thread(self._leave().end, error)
+        await asyncio.to_thread(self._close, self._leave(), error)
 
 
 def _fingerprint(arguments: Any) -> str:

@@ -30,7 +30,6 @@ from dataclasses import dataclass
 from functools import partial
 from keyword import iskeyword
 from math import inf
-from types import TracebackType
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -315,9 +314,7 @@ class ProgressReporter:
             self._sender = self._loop.create_task(self._send())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """
         Send what is left, unless the work failed, or was too short to be worth a report.
         """
