@@ -209,37 +209,30 @@ class Pause:
         )
 
     @classmethod
-    def from_state(cls, state: str, agent: str) -> Pause:
+    def continued_by(cls, call: ServedCall) -> Pause | None:
         """
-        Read a pause that a client sent back, after FastMCP decrypted it.
+        Read the pause that a client sent back with its answers, after FastMCP decrypted it.
 
-        :param state: The state.
-        :param agent: The name of the Agent that is called.
-        :returns: The pause.
+        :param call: The call of the Agent.
+        :returns: The pause with fewer questions and more verdicts, under the same number; None for a new run.
         :raises ToolError: If it is of something else.
         """
-        pause = None
+        context, pause = call.context, None
+        if context is None or context.request_state is None:
+            return None
         with suppress(ValueError):
-            pause = _PAUSE.validate_python(json.loads(state))
-        if pause is None or (pause.version, pause.agent) != (_VERSION, agent):
+            pause = _PAUSE.validate_python(json.loads(context.request_state))
+        if pause is None or (pause.version, pause.agent) != (_VERSION, call.tool_name):
             msg = "The request state belongs to another call."
             raise ToolError(msg)
-        return pause
-
-    def answered(self, responses: Mapping[str, Any]) -> Pause:
-        """
-        Take the answers of the client.
-
-        :param responses: What it sent, by the keys of the questions.
-        :returns: The pause with fewer questions and more verdicts, under the same number.
-        """
+        responses = context.input_responses or {}
         given = {
             each.key: each.verdict(response)
-            for each in self.questions
+            for each in pause.questions
             if isinstance(response := responses.get(each.key), types.ElicitResult)
         }
-        left = tuple(each for each in self.questions if each.key not in given)
-        return replace(self, questions=left, verdicts={**self.verdicts, **given})
+        left = tuple(each for each in pause.questions if each.key not in given)
+        return replace(pause, questions=left, verdicts={**pause.verdicts, **given})
 
     def spend(self, spent: dict[str, float]) -> None:
         """

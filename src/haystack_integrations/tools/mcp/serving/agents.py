@@ -93,7 +93,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | InputRequiredResult:
         run_inputs = _run_inputs(agent, inputs, arguments)
-        pause = _pause_of(call)
+        pause = Pause.continued_by(call)
         if pause is not None and pause.questions:
             return pause.as_result()
         async with ProgressReporter(call) as progress:
@@ -116,15 +116,6 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
             {each: types[inner] for each, inner in outputs.items()}, include_embeddings=options.include_embeddings
         ),
     )
-
-
-def _pause_of(call: ServedCall) -> Pause | None:
-    """
-    Read what the client sent back to continue a run.
-    """
-    if call.context is None or call.context.request_state is None:
-        return None
-    return Pause.from_state(call.context.request_state, call.tool_name).answered(call.context.input_responses or {})
 
 
 def _run_inputs(agent: Any, inputs: dict[str, str], arguments: dict[str, Any]) -> dict[str, Any]:

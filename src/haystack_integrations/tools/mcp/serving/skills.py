@@ -77,19 +77,13 @@ class SkillSource(Source):
         Initialize the SkillSource. See `skill_sources`.
         """
         super().__init__(parts=stores)
+        self.extensions = [_Skills(self)]
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool)
         self._told: set[str] = set()
         self._template = ResourceTemplate.from_function(
             self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
         )
-
-    @property
-    def extensions(self) -> Sequence[ServerExtension]:
-        """
-        The extension by which clients find skills.
-        """
-        return [_Skills(self)]
 
     async def list_resources(self) -> Sequence[Resource]:
         """

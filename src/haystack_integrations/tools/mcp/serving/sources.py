@@ -304,6 +304,8 @@ class Source(Changes):
 
     # Whether it may have something else later, as a toolset of another server has, which may be down at first.
     may_change: bool = False
+    # The extensions of the protocol that are needed for what is served.
+    extensions: Sequence[ServerExtension] = ()
 
     def __init__(
         self, tools: Sequence[Tool] = (), parts: Sequence[Any] = (), *, prompts: Sequence[Prompt] = ()
@@ -379,13 +381,6 @@ class Source(Changes):
         List the prompts.
         """
         return self.prompts
-
-    @property
-    def extensions(self) -> Sequence[ServerExtension]:
-        """
-        The extensions of the protocol that are needed for what is served.
-        """
-        return []
 
     async def warm_up(self) -> None:
         """
