@@ -15,9 +15,8 @@ if importlib.util.find_spec("fastmcp") is None:
     raise ImportError(msg)
 
 from .agent_runs import ClientConfirmationStrategy
-from .provider import HaystackProvider
 from .running import http_app, run_server
-from .server import BearerToken, create_mcp_server
+from .server import BearerToken, HaystackProvider, create_mcp_server
 from .sources import ServeOptions
 
 __all__ = [

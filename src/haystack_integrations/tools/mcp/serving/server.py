@@ -2,35 +2,560 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+What serves: a provider for any FastMCP server, and a server of its own with settings that are safe for strangers.
+"""
+
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import importlib.metadata
 import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
-from typing import Any, Self
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial, wraps
+from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from fastmcp import FastMCP, settings
+from fastmcp.prompts.base import Prompt
+from fastmcp.resources.base import Resource
+from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
+from fastmcp.server.dependencies import get_context, get_server
+from fastmcp.server.extensions import ServerExtension
 from fastmcp.server.http import StarletteWithLifespan
+from fastmcp.server.providers import Provider
+from fastmcp.tools.base import Tool
+from fastmcp.utilities.components import FastMCPComponent
+from fastmcp.utilities.versions import VersionSpec, version_sort_key
+from haystack import logging
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
 from mcp.server.request_state import RequestStateSecurity
+from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
+from haystack_integrations.tools.mcp.errors import MCPError
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
+from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import texts
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.secret_template import value_of
-from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, guard_of
-from haystack_integrations.tools.mcp.serving.changes import announcer_of
-from haystack_integrations.tools.mcp.serving.provider import DuplicatePolicy, HaystackProvider
-from haystack_integrations.tools.mcp.serving.sources import ServeOptions
+from haystack_integrations.tools.mcp.serving.agents import agent_sources
+from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
+from haystack_integrations.tools.mcp.serving.changes import Changes, announcer_of
+from haystack_integrations.tools.mcp.serving.documents import document_store_sources
+from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
+from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
+from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
+from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
+from haystack_integrations.tools.mcp.serving.skills import skill_sources
+from haystack_integrations.tools.mcp.serving.sources import (
+    NamedOptions,
+    ServeOptions,
+    Source,
+    call_if_there,
+    check_options,
+)
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+NamedT = TypeVar("NamedT", bound=FastMCPComponent)
+
+DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
+
 
 # The environment variable with the keys.
 _KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
+
+
+class HaystackProvider(Provider, Changes):
+    """
+    Provides what was built in Haystack to a FastMCP server: `FastMCP("x", providers=[HaystackProvider(tools=[...])])`.
+
+    `create_mcp_server` makes a server of it, with settings that are safe for strangers.
+    """
+
+    # What is served, in this order.
+    sources: tuple[Source, ...] = ()
+
+    def __init__(
+        self,
+        *,
+        tools: Any = None,
+        pipelines: Any = None,
+        agents: Any = None,
+        document_stores: Any = None,
+        prompts: Any = None,
+        skills: Any = None,
+        options: Any = None,
+        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        on_duplicate: DuplicatePolicy = "warn",
+        task_queue: str = "haystack",
+    ) -> None:
+        """
+        Initialize the HaystackProvider.
+
+        :param tools: Tools, Toolsets and functions, as a list; each alone, or with options for this one as a pair:
+            `(tool, ServeOptions(...))`.
+        :param pipelines: Pipelines, by the names that clients see.
+        :param agents: Agents, by the names that clients see.
+        :param document_stores: Document stores, by the names that clients see in URIs.
+        :param prompts: Prompt builders, by the names that clients see.
+        :param skills: Skill stores (Haystack 3).
+        :param options: ServeOptions by the name of what they are for.
+        :param max_concurrency: How many calls run at a time, of all that has no limit of its own.
+        :param on_duplicate: What becomes of two things of one name and version: the last one is served, with a warning
+            in the log (`"warn"`) or without (`"replace"`), the first one (`"ignore"`), or it is an error (`"error"`).
+        :param task_queue: The name of the queue of background tasks. Servers that share a Redis and serve different
+            things need different ones.
+        :raises ValueError: If something cannot be served.
+        :raises ImportError: If something needs a package that is not installed.
+        """
+        Provider.__init__(self)
+        Changes.__init__(self)
+        if on_duplicate not in get_args(DuplicatePolicy):
+            msg = f"`on_duplicate` must be one of {', '.join(get_args(DuplicatePolicy))}, got {on_duplicate!r}"
+            raise ValueError(msg)
+        self._on_duplicate = on_duplicate
+        self._serves_last = on_duplicate in ("warn", "replace")
+        # Which duplicates were warned of: listings come again and again.
+        self._told: set[str] = set()
+        self.pool: CallPool = CallPool(max_concurrency)
+        self._options = NamedOptions(options)
+        kinds: list[tuple[Callable[..., Iterable[Source]], Any]] = [
+            (_tool_sources, tools),
+            (pipeline_sources, pipelines),
+            (agent_sources, agents),
+            (document_store_sources, document_stores),
+            (prompt_sources, prompts),
+            (skill_sources, skills),
+        ]
+        for sources_of, given in kinds:
+            if given is not None:
+                self._add(*sources_of(given, options=self._options, pool=self.pool))
+        if self._options.unused is not None and not any(each.may_change for each in self.sources):
+            # A name with a typo protects nothing.
+            raise ValueError(self._options.unused)
+        self._unique(self._known_tools(), may_raise=True)
+        self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
+
+    def _add(self, *sources: Source) -> None:
+        for source in sources:
+            source.on_change(self.changed)
+        self.sources = (*self.sources, *sources)
+
+    def required_extensions(self) -> Sequence[ServerExtension]:
+        """
+        Return the extensions that what is served needs.
+
+        :returns: The one for background tasks, if something can be one, and those of the sources.
+        """
+        return [*self._extensions, *(each for source in self.sources for each in source.extensions)]
+
+    def add_tool(self, tool: Any, options: ServeOptions | None = None) -> None:
+        """
+        Serve one more tool, toolset or function.
+
+        :param tool: The tool.
+        :param options: What is said of it.
+        :raises ValueError: If it cannot be served, or is a duplicate and those are errors.
+        """
+        added = list(_tool_sources([(tool, options or ServeOptions())], options=self._options, pool=self.pool))
+        if any(each.uses_tasks for each in added) and not self._extensions:
+            msg = "A tool that can be a background task must be among the `tools` that the server is made with"
+            raise ValueError(msg)
+        added_tools = [tool for source in added for tool in source.known_tools]
+        self._unique([*self._known_tools(), *added_tools], may_raise=True)
+        self._add(*added)
+        self.changed("tools")
+
+    def remove_tool(self, name: str, version: str | None = None) -> None:
+        """
+        Serve a tool no longer.
+
+        :param name: Its name for clients. A toolset may have another one of that name later, which is not served, too.
+        :param version: Which version; all of them by default.
+        :raises KeyError: If there is none.
+        """
+        if not any(tool.name == name and version in (None, tool.version) for tool in self._known_tools()):
+            msg = f"Tool {name!r} not found"
+            raise KeyError(msg)
+        for source in self.sources:
+            source.dropped.add((name, version))
+        self.changed("tools")
+
+    def _known_tools(self) -> list[Tool]:
+        return [tool for source in self.sources for tool in source.left(source.known_tools)]
+
+    async def _tools(self) -> list[Tool]:
+        async def left(source: Source) -> list[Tool]:
+            return source.left(await source.list_tools())
+
+        return await self._collect(left)
+
+    async def _list_tools(self) -> Sequence[Tool]:
+        return self._unique(await self._tools())
+
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        return _highest(self._unique([tool for tool in await self._tools() if tool.name == name]), version)
+
+    async def get_tasks(self) -> Sequence[FastMCPComponent]:
+        """
+        List what may run as a background task. FastMCP asks for it when the server starts.
+
+        :returns: Tools. Nothing else may, so no document store or other server is asked, which may be slow or down.
+        """
+        tools = await self.list_tools()
+        return [tool for tool in tools if tool.task_config.supports_tasks()]
+
+    async def _list_resources(self) -> Sequence[Resource]:
+        return await self._collect(lambda source: source.list_resources())
+
+    async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
+        own, others = self._in_turn()
+        for source in [*own, *others]:
+            if source in others and await self._template(uri, version, own) is not None:
+                return None  # FastMCP asks for templates next
+            found: list[Resource] = await self._collect(lambda each: each.find_resources(uri), [source])
+            if (resource := _highest(found, version)) is not None:
+                return resource
+        return None
+
+    async def _list_resource_templates(self) -> Sequence[ResourceTemplate]:
+        return await self._collect(lambda source: source.list_resource_templates())
+
+    async def _get_resource_template(self, uri: str, version: VersionSpec | None = None) -> ResourceTemplate | None:
+        own, others = self._in_turn()
+        return await self._template(uri, version, own) or await self._template(uri, version, others)
+
+    async def _template(self, uri: str, version: VersionSpec | None, sources: list[Source]) -> ResourceTemplate | None:
+        listed: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
+        return _highest([each for each in listed if each.matches(uri) is not None], version)
+
+    async def _list_prompts(self) -> Sequence[Prompt]:
+        return self._unique(await self._collect(lambda source: source.list_prompts()))
+
+    async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
+        # Of two of a name, ours is the last one.
+        for sources in self._in_turn() if self._serves_last else [self.sources]:
+            listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
+            if (found := _highest([each for each in listed if each.name == name], version)) is not None:
+                return found
+        return None
+
+    def _in_turn(self) -> tuple[list[Source], list[Source]]:
+        """Group sources: other servers last, one of which may hang."""
+        others: list[Source] = [each for each in self.sources if isinstance(each, ForwardedReading)]
+        return [each for each in self.sources if each not in others], others
+
+    async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
+        found: list[Any] = []
+        for source in self.sources if sources is None else sources:
+            try:
+                found += await listing(source)
+            # Of any kind: what is behind one source must not take the others from clients.
+            except Exception as error:
+                logger.warning(
+                    "{source} cannot be listed, so clients do not see what it serves: {error}",
+                    source=type(source).__name__,
+                    error=repr(error),
+                )
+        return found
+
+    def _unique(self, things: Sequence[NamedT], *, may_raise: bool = False) -> list[NamedT]:
+        by_key: dict[str, NamedT] = {}
+        for thing in things:
+            if thing.key in by_key:
+                if self._on_duplicate == "error" and may_raise:
+                    msg = f"Two things named '{thing.name}' are served. Rename one: ServeOptions(name=...)"
+                    raise ValueError(msg)
+                # An error came too late for those of a toolset that changed: the first stays what it was.
+                if self._on_duplicate in ("warn", "error") and thing.key not in self._told:
+                    self._told.add(thing.key)
+                    logger.warning(
+                        "There are two things named '{duplicate}'. The one that was given {given} is not served. "
+                        "Rename one with ServeOptions(name=...), or with the `tool_name_prefix` of an MCPToolset, give "
+                        "them a `version` each, or choose with `on_duplicate`",
+                        duplicate=thing.name,
+                        given="first" if self._serves_last else "last",
+                    )
+                if not self._serves_last:
+                    continue
+            by_key[thing.key] = thing
+        return list(by_key.values())
+
+    @property
+    def completes(self) -> bool:
+        """
+        Whether there are prompts, whose arguments may be completed.
+        """
+        return any(source.prompts for source in self.sources)
+
+    async def complete(
+        self,
+        reference: PromptReference | ResourceTemplateReference,
+        argument: CompletionArgument,
+        context: CompletionContext | None,
+    ) -> list[str] | None:
+        """
+        Complete an argument of a prompt: what `server.add_completion_handler(provider.complete)` wants.
+
+        :param reference: The prompt.
+        :param argument: The argument, and what was typed so far.
+        :param context: The other arguments that are known.
+        :returns: Values that clients may offer; None for what is not served here, or not shown to this client.
+        """
+        if not isinstance(reference, PromptReference) or await get_context().fastmcp.get_prompt(reference.name) is None:
+            return None
+        known = dict((context and context.arguments) or {})
+        for prompt in (each for source in self.sources for each in source.prompts):
+            if isinstance(prompt, ServedPrompt) and prompt.name == reference.name:
+                return list(await prompt.complete(argument.name, argument.value, known))
+        return None
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """
+        Warm up what is served while the server runs, whose clients are told of changes.
+
+        :returns: A context manager.
+        """
+        server = _server_that_starts()
+        if server is not None:
+            guard_of(server)
+            # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
+            announcer_of(server).watch_providers([self])
+        try:
+            # Servers at the same time, as each may take seconds to start. Other things may share what they load.
+            servers = [each for each in self.sources if isinstance(each, _LiveTools) and each.are_of_server]
+            await asyncio.gather(*(each.warm_up() for each in servers))
+            for source in self.sources:
+                if source not in servers:
+                    await source.warm_up()
+            self._unique(self._known_tools(), may_raise=True)
+            if self._options.unused is not None:
+                # Skills are looked up as they are listed.
+                await self._list_resources()
+            if self._options.unused is not None:
+                logger.warning(
+                    "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
+                    unused=self._options.unused,
+                )
+            yield
+        finally:
+            for source in reversed(self.sources):
+                try:
+                    await source.close()
+                except Exception as error:  # of any kind: the others are to be closed, too
+                    logger.warning("Something that is served cannot be closed: {error}", error=repr(error))
+
+
+def _highest(found: Sequence[NamedT], version: VersionSpec | None) -> NamedT | None:
+    matching = [each for each in found if version is None or version.matches(each.version)]
+    return max(matching, key=version_sort_key, default=None)
+
+
+def _server_that_starts() -> FastMCP[Any] | None:
+    """
+    Return the server to which clients connect; None where this lifespan is entered without one.
+    """
+    try:
+        return get_server()
+    except RuntimeError:
+        return None
+
+
+def _tasks_extension(queue: str) -> ServerExtension:
+    """
+    Make what runs tools as background tasks: FastMCP's extension, with its queue.
+
+    The queue is in memory, unless the environment variable `FASTMCP_DOCKET_URL` names a Redis. All servers that have
+    the queue share the work, so they must serve the same. `FASTMCP_DOCKET_NAME` is another name for it. An extension
+    that is added to the server by `add_extension` takes its place.
+    """
+    try:
+        from fastmcp_tasks import TasksExtension  # noqa: PLC0415
+    except ImportError as error:
+        msg = 'Background tasks (`ServeOptions(task=True)`) need fastmcp-tasks: pip install "mcp-haystack[tasks]"'
+        raise ImportError(msg) from error
+
+    class BackgroundTasks(TasksExtension):
+        """The extension, which a server takes over from its provider."""
+
+        auto_register = True
+
+    return BackgroundTasks(name=None if "FASTMCP_DOCKET_NAME" in os.environ else queue)
+
+
+def _tool_sources(tools: Any, *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
+    """Make the sources of what was given as `tools`."""
+    if isinstance(tools, HaystackTool | Toolset | Tool | str | Mapping) or not isinstance(tools, Iterable):
+        msg = f"`tools` must be a list of tools, toolsets and functions, got {type(tools).__name__}"
+        raise ValueError(msg)
+    for thing in tools:
+        yield from _sources_of(thing, options, pool)
+
+
+def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
+    own: ServeOptions | None = None
+    if isinstance(thing, tuple):
+        if len(thing) != 2:  # noqa: PLR2004
+            msg = "A tuple in `tools` must be a tool and its ServeOptions"
+            raise ValueError(msg)
+        thing, own = thing[0], check_options(thing[1])
+
+    def options_of(name: str) -> ServeOptions:
+        return options.of(name).overridden_by(own)
+
+    def serve(tool: HaystackTool) -> Tool:
+        if isinstance(tool, MCPTool):
+            return serve_mcp_tool(tool, options=options_of(tool.name), pool=pool)
+        return serve_tool(tool, options=options_of(tool.name), pool=pool)
+
+    if isinstance(thing, Tool):
+        if own is not None or thing.name in options:
+            msg = f"Tool '{thing.name}' is one of FastMCP, which ServeOptions say nothing of"
+            raise ValueError(msg)
+        yield Source([thing])
+    elif isinstance(thing, HaystackTool | Toolset):
+        # Tools that it gets later may be background tasks, too.
+        yield _LiveTools(thing, serve, may_be_tasks=any(each.task for each in (*options.values(), own) if each))
+        if isinstance(thing, MCPToolset) and (own is None or own.forward):
+            yield ForwardedReading(thing, own or ServeOptions())
+    elif callable(thing):
+        yield Source([serve_function(thing, options_of=options_of, pool=pool)])
+    else:
+        msg = f"`tools` must contain tools, toolsets and functions, got {type(thing).__name__}"
+        raise ValueError(msg)
+
+
+class _Made(NamedTuple):
+    """
+    What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
+    """
+
+    tool: HaystackTool
+    definition: Any
+    served: Tool | None
+
+
+class _LiveTools(Source):
+    """
+    The tools of a toolset as they are now, or one tool as it is now.
+
+    A tool of another server gets its definition when it is warmed up.
+    """
+
+    def __init__(
+        self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], *, may_be_tasks: bool
+    ) -> None:
+        super().__init__()
+        self._tools = tools
+        self._serve = serve
+        self._may_be_tasks = may_be_tasks
+        self._is_stale = True
+        self._unsubscribe: Unsubscribe | None = None
+        self._served: dict[int, _Made] = {}
+        self.are_of_server = isinstance(tools, MCPTool | MCPToolset)
+        self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
+        if isinstance(tools, HaystackTool) and not self.may_change:
+            self._served = {id(tools): _Made(tools, _definition(tools), serve(tools))}
+        elif not self.may_change:
+            self._look()
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """
+        The tools that there were the last time.
+        """
+        return [made.served for made in self._served.values() if made.served is not None]
+
+    @property
+    def uses_tasks(self) -> bool:
+        """
+        Whether clients may run one of them as a background task.
+        """
+        return self._may_be_tasks or super().uses_tasks
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """
+        List the tools that there are now; those of the last time if it cannot say.
+        """
+        try:
+            if self._is_stale:
+                await self.warm_up()
+            else:
+                self._look()
+        # Of any kind: a server that is down must not take the other tools from clients.
+        except Exception as error:
+            logger.warning(
+                "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
+            )
+        return self.known_tools
+
+    def _look(self) -> None:
+        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
+        before = self._served
+        is_same = list(before) == [id(tool) for tool in now]
+        if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
+            return  # as nearly always: it is asked at each call
+        self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
+        if before and before != self._served:
+            self.changed("tools")
+
+    def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
+        definition = _definition(tool)
+        if before is not None and before.definition == definition:
+            return before
+        try:
+            return _Made(tool, definition, self._serve(tool))
+        except ValueError as error:
+            # The others of a toolset are of use without it.
+            logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
+            return _Made(tool, definition, None)
+
+    async def warm_up(self) -> None:
+        """
+        Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
+        """
+        if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
+            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), "tools")
+        # Before it begins: what changes meanwhile is not heard twice.
+        self._is_stale = False
+        try:
+            await call_if_there(self._tools, "warm_up")
+        except BaseException:
+            self._is_stale = True
+            raise
+        self._look()
+
+    def _note_change(self, toolset: MCPToolset, _list: str) -> None:
+        self._is_stale = True
+        with suppress(MCPError, ValueError):  # the next warm-up raises it
+            toolset.refresh()
+        self.changed("tools")
+
+    async def close(self) -> None:
+        """
+        Close the toolset or tool.
+        """
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._is_stale = True
+        await call_if_there(self._tools, "close")
+
+
+def _definition(tool: HaystackTool) -> tuple[Any, ...]:
+    # An object is compared with itself first, so that this costs little.
+    return tool.name, tool.description, tool.parameters
+
+
+# The server
 
 
 class BearerToken(TokenVerifier):
