@@ -378,11 +378,8 @@ class ForwardedReading(Source):
         try:
             return await listing()
         except MCPError as error:
-            self._log(error)
+            logger.warning("Another server's resources and prompts cannot be served: {error}", error=str(error))
             return []
-
-    def _log(self, error: MCPError) -> None:
-        logger.warning("Another server's resources and prompts cannot be served: {error}", error=str(error))
 
     def _template(self, listed: types.ResourceTemplate) -> ResourceTemplate:
         template = _RemoteTemplate(

@@ -16,7 +16,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
 
 from fastmcp import FastMCP, settings
@@ -324,7 +324,9 @@ class HaystackProvider(Provider, Changes):
 
         :returns: A context manager.
         """
-        server = _server_that_starts()
+        server = None
+        with suppress(RuntimeError):  # where this lifespan is entered without one
+            server = get_server()
         if server is not None:
             guard_of(server)
             # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
@@ -357,16 +359,6 @@ class HaystackProvider(Provider, Changes):
 def _highest(found: Sequence[NamedT], version: VersionSpec | None) -> NamedT | None:
     matching = [each for each in found if version is None or version.matches(each.version)]
     return max(matching, key=version_sort_key, default=None)
-
-
-def _server_that_starts() -> FastMCP[Any] | None:
-    """
-    Return the server to which clients connect; None where this lifespan is entered without one.
-    """
-    try:
-        return get_server()
-    except RuntimeError:
-        return None
 
 
 def _tasks_extension(queue: str) -> ServerExtension:
@@ -673,14 +665,19 @@ class HaystackServer(FastMCP[Any]):
         """
         super().__init__(name, **options)
         self.haystack = haystack
-        # What is Haystack's is removed in the same way.
-        local = self.local_provider
-        local.remove_tool = _or_else(local.remove_tool, haystack.remove_tool)  # type: ignore[method-assign]
+        self._remove_local_tool = self.local_provider.remove_tool
+        self.local_provider.remove_tool = self._remove_tool  # type: ignore[method-assign]
         guard_of(self)
         announcer_of(self)
         self.add_provider(haystack)
         if haystack.completes:
             self.add_completion_handler(haystack.complete)
+
+    def _remove_tool(self, name: str, version: str | None = None) -> None:
+        try:
+            self._remove_local_tool(name, version)
+        except KeyError:  # what is Haystack's is removed in the same way
+            self.haystack.remove_tool(name, version)
 
     def add_tool(self, tool: Any, options: ServeOptions | None = None) -> Any:
         """
@@ -758,17 +755,6 @@ def _with_protection(options: dict[str, Any]) -> dict[str, Any]:
     default = settings.http_host_origin_protection if setting in settings.model_fields_set else "auto"
     chosen = options.get("host_origin_protection")
     return {**options, "host_origin_protection": default if chosen is None else chosen}
-
-
-def _or_else(first: Callable[..., None], second: Callable[..., None]) -> Callable[..., None]:
-    @wraps(first)
-    def function(*args: Any, **kwargs: Any) -> None:
-        try:
-            first(*args, **kwargs)
-        except KeyError:
-            second(*args, **kwargs)
-
-    return function
 
 
 def _split(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str, Any]]:
