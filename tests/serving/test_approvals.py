@@ -150,7 +150,7 @@ async def test_whoever_does_not_approve_rejects(era: str):
 )
 def test_what_is_not_clearly_an_approval_is_none(action: Any, approve: Any):
     answer = types.ElicitResult(action=action, content={"approve": approve})
-    assert not Question("key", "Pay?").verdict(answer).approved
+    assert Question("key", "Pay?").verdict(answer).action == "reject"
 
 
 @ERAS

@@ -51,7 +51,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastmcp.exceptions import ToolError
 from fastmcp.server.context import Context
@@ -102,17 +102,8 @@ _FORM: dict[str, Any] = {
 _TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """
-    What somebody decided about a tool call.
-
-    :param approved: Whether it may be made.
-    :param feedback: What the model is told.
-    """
-
-    approved: bool
-    feedback: str | None = None
+# What somebody decided about a tool call.
+Verdict: TypeAlias = human_in_the_loop.ConfirmationUIResult
 
 
 @dataclass(frozen=True)
@@ -162,11 +153,12 @@ class Question:
         :returns: The verdict.
         """
         if answer.action != "accept":
-            return Verdict(False)
+            return Verdict("reject")
         content = answer.content or {}
         given = content.get(_FEEDBACK)
         feedback = given if isinstance(given, str) and given else None
-        return Verdict(content.get(_APPROVE) is True, feedback)
+        action = "confirm" if content.get(_APPROVE) is True else "reject"
+        return Verdict(action, feedback)
 
 
 @dataclass(frozen=True)
@@ -713,17 +705,14 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         """
         run = _current_run.get()
 
-        def ask(
-            tool_name: str, _description: str, tool_params: dict[str, Any]
-        ) -> human_in_the_loop.ConfirmationUIResult:
+        def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> Verdict:
             if run is None:
                 msg = (
                     "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a "
                     "server."
                 )
                 raise RuntimeError(msg)
-            verdict = run.decide(tool_name, tool_params, tool_call_id)
-            return human_in_the_loop.ConfirmationUIResult("confirm" if verdict.approved else "reject", verdict.feedback)
+            return run.decide(tool_name, tool_params, tool_call_id)
 
         own = copy.copy(self)
         client: Any = SimpleNamespace(get_user_confirmation=ask)
