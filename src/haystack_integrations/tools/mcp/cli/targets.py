@@ -77,7 +77,7 @@ else:
     TargetText = str | Path  # it is always a text, for which shells complete the names of files
 
 T = TypeVar("T")
-Named = TypeVar("Named", "types.Tool", "types.Prompt")
+Named = TypeVar("Named", "types.Tool", "types.Prompt", Server)
 R = TypeVar("R")
 
 _CHOICES = (
@@ -282,7 +282,7 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     if in_file is not None:
         file, name = in_file
         if file.suffix in CONFIG_SUFFIXES:
-            return [_named(file, name)]
+            return [named("server", name, servers_in(file), str(file))]
         return [Server(target, InProcessServerInfo(object_in_file(file, name)))]
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
@@ -307,7 +307,7 @@ def _words_of(command: str) -> list[str]:
 def _by_name(name: str, options: ServerOptions) -> Server:
     file = options.config or next((file for file in config_files() if name in names_in(file)), None)
     if file is not None:
-        return _named(file, name)
+        return named("server", name, servers_in(file), str(file))
     if name in LAUNCHERS:
         msg = f"'{name}' alone starts no server. Put the whole command in quotes, with its arguments."
         raise CommandError(msg)
@@ -327,14 +327,6 @@ def _refuse_missing_file(name: str) -> None:
     if Path(name).suffix in (*CONFIG_SUFFIXES, *_SCRIPTS):
         msg = f"There is no file {name} in {os.getcwd()}."
         raise CommandError(msg)
-
-
-def _named(file: Path, name: str) -> Server:
-    servers = {server.name: server for server in servers_in(file)}
-    if name not in servers:
-        msg = f"{file} has no server '{name}'. {describe_choices([name], list(servers), 'It', 'servers')}"
-        raise CommandError(msg)
-    return servers[name]
 
 
 def modules_are_found_here() -> None:
@@ -452,19 +444,20 @@ def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | No
         connection.close()
 
 
-def named(kind: str, name: str, items: Iterable[Named]) -> Named:
+def named(kind: str, name: str, items: Iterable[Named], owner: str = "The server") -> Named:
     """
     Return what has a name.
 
-    :param kind: What is looked for: "tool" or "prompt".
+    :param kind: What is looked for: "tool", "prompt" or "server".
     :param name: The name.
-    :param items: What the server has.
+    :param items: What there is.
+    :param owner: What has it.
     :returns: The item of that name.
     :raises CommandError: If there is none. The message names those that there are.
     """
     found = {item.name: item for item in items}
     if name not in found:
-        msg = f"The server has no {kind} '{name}'. {describe_choices([name], list(found), 'It', f'{kind}s')}"
+        msg = f"{owner} has no {kind} '{name}'. {describe_choices([name], list(found), 'It', f'{kind}s')}"
         raise CommandError(msg)
     return found[name]
 
