@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Serves tools, resources and prompts of other MCP servers.
+Serves toolsets as they are now, and tools, resources and prompts of other MCP servers.
 
 Progress, cancellation and errors of the other server reach the client as they are. So do questions of a server of
 revision 2026-07-28, if the toolset has `MCPHandlers(elicitation=answer_later)`: clients of that revision get them as
@@ -15,16 +15,21 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from fastmcp import Context
 from fastmcp.exceptions import PromptError, ResourceError, ToolError
 from fastmcp.prompts.base import Message, Prompt, PromptArgument, PromptResult
 from fastmcp.resources.base import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
+from fastmcp.tools.base import Tool
 from haystack import logging
 from haystack.dataclasses import StreamingChunk
+from haystack.tools.tool import Tool as HaystackTool
+from haystack.tools.toolset import Toolset
 from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import AnyUrl, PrivateAttr
@@ -44,7 +49,8 @@ from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
-from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source
+from haystack_integrations.tools.mcp.serving.changes import Listing
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -212,6 +218,148 @@ def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
     return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
+# Tools that change
+
+
+class _Made(NamedTuple):
+    """
+    What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
+    """
+
+    tool: HaystackTool
+    definition: Any
+    served: Tool | None
+
+
+class LiveTools(Source):
+    """
+    The tools of a toolset as they are now, or one tool as it is now.
+
+    A tool of another server gets its definition when it is warmed up.
+    """
+
+    # The lists of a server whose changes are announced.
+    _watched: tuple[Listing, ...] = ("tools",)
+
+    def __init__(
+        self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], *, may_be_tasks: bool
+    ) -> None:
+        """
+        Initialize the LiveTools.
+
+        :param tools: The toolset or tool.
+        :param serve: Makes a tool of FastMCP of one of Haystack.
+        :param may_be_tasks: Whether clients may run one of them as a background task.
+        """
+        super().__init__()
+        self._tools = tools
+        self._serve = serve
+        self._may_be_tasks = may_be_tasks
+        self._is_stale = True
+        self._unsubscribe: Unsubscribe | None = None
+        self._served: dict[int, _Made] = {}
+        self.are_of_server: bool = isinstance(tools, MCPTool | MCPToolset)
+        self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
+        if isinstance(tools, HaystackTool) and not self.may_change:
+            self._served = {id(tools): _Made(tools, _definition(tools), serve(tools))}
+        elif not self.may_change:
+            self._look()
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """
+        The tools that there were the last time.
+        """
+        return [made.served for made in self._served.values() if made.served is not None]
+
+    @property
+    def uses_tasks(self) -> bool:
+        """
+        Whether clients may run one of them as a background task.
+        """
+        return self._may_be_tasks or super().uses_tasks
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """
+        List the tools that there are now; those of the last time if it cannot say.
+        """
+        try:
+            if self._is_stale:
+                await self.warm_up()
+            else:
+                self._look()
+        # Of any kind: a server that is down must not take the other tools from clients.
+        except Exception as error:
+            logger.warning(
+                "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
+            )
+        return self.known_tools
+
+    def _look(self) -> None:
+        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
+        before = self._served
+        is_same = list(before) == [id(tool) for tool in now]
+        if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
+            return  # as nearly always: it is asked at each call
+        self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
+        if before and before != self._served:
+            self.changed("tools")
+
+    def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
+        definition = _definition(tool)
+        if before is not None and before.definition == definition:
+            return before
+        try:
+            return _Made(tool, definition, self._serve(tool))
+        except ValueError as error:
+            # The others of a toolset are of use without it.
+            logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
+            return _Made(tool, definition, None)
+
+    async def warm_up(self) -> None:
+        """
+        Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
+        """
+        self._watch()
+        # Before it begins: what changes meanwhile is not heard twice.
+        self._is_stale = False
+        try:
+            await call_if_there(self._tools, "warm_up")
+        except BaseException:
+            self._is_stale = True
+            raise
+        self._look()
+
+    def _watch(self) -> None:
+        """
+        Announce changes of a server, until `close`.
+        """
+        if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
+            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), self._watched)
+
+    def _note_change(self, toolset: MCPToolset, listing: Any) -> None:
+        if listing == "tools":
+            self._is_stale = True
+            with suppress(MCPError, ValueError):  # the next warm-up raises it
+                toolset.refresh()
+        self.changed(listing)
+
+    async def close(self) -> None:
+        """
+        Close the toolset or tool.
+        """
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self._is_stale = True
+        await call_if_there(self._tools, "close")
+
+
+def _definition(tool: HaystackTool) -> tuple[Any, ...]:
+    # An object is compared with itself first, so that this costs little.
+    return tool.name, tool.description, tool.parameters
+
+
 # Reading
 
 # Which capability a server has that offers it.
@@ -223,7 +371,7 @@ _STAND_IN = "resource://stand-in"
 
 
 class _RemoteTemplate(ResourceTemplate):
-    _source: ForwardedReading = PrivateAttr()
+    _source: ServedServer = PrivateAttr()
     _parsed: UriTemplate | None = PrivateAttr(default=None)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
@@ -276,41 +424,25 @@ class _RemotePrompt(Prompt):
         return PromptResult(messages, description=result.description, meta=_own(result.meta))
 
 
-class ForwardedReading(Source):
+class ServedServer(LiveTools):
     """
-    The resources and prompts of one other server, as they are now.
+    The tools, resources and prompts of one other server, as they are now.
     """
 
-    may_change = True
+    _watched = ("tools", "resources", "prompts")
 
-    def __init__(self, toolset: MCPToolset, options: ServeOptions) -> None:
+    def __init__(self, toolset: MCPToolset, options: ServeOptions, **of_tools: Any) -> None:
         """
-        Initialize the ForwardedReading.
+        Initialize the ServedServer.
 
         :param toolset: The toolset of the server.
         :param options: What is said of all of it: who may see it holds for tools, resources and prompts.
+        :param of_tools: Parameters of LiveTools.
         """
-        super().__init__()
+        super().__init__(toolset, **of_tools)
         self._toolset = toolset
         limits = ServeOptions(tags=options.tags, scopes=options.scopes)
         self._shared = limits.of_component()
-        self._unwatch: Unsubscribe | None = None
-
-    async def warm_up(self) -> None:
-        """
-        Announce it when the server says that it has other resources or prompts, until `close`.
-        """
-        if self._unwatch is None:
-            changed: Any = self.changed
-            self._unwatch = self._toolset.on_list_change(changed, ("resources", "prompts"))
-
-    async def close(self) -> None:
-        """
-        Announce nothing any more.
-        """
-        if self._unwatch is not None:
-            self._unwatch()
-            self._unwatch = None
 
     async def list_resources(self) -> list[Resource]:
         """
@@ -372,7 +504,7 @@ class ForwardedReading(Source):
         return [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
-        await self.warm_up()  # of a toolset that was added while the server runs
+        self._watch()  # of a toolset that was added while the server runs
         if capability not in (self._toolset.capabilities or {}):
             return []
         try:

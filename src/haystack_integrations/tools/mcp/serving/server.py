@@ -16,8 +16,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
-from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 from fastmcp import FastMCP, settings
 from fastmcp.prompts.base import Prompt
@@ -38,18 +37,16 @@ from haystack.utils import Secret
 from mcp.server.request_state import RequestStateSecurity
 from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
-from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import texts
-from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.secret_template import value_of
 from haystack_integrations.tools.mcp.serving.agents import agent_sources
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
 from haystack_integrations.tools.mcp.serving.changes import Changes, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import document_store_sources
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
-from haystack_integrations.tools.mcp.serving.gateway import ForwardedReading, serve_mcp_tool
+from haystack_integrations.tools.mcp.serving.gateway import LiveTools, ServedServer, serve_mcp_tool
 from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
 from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
 from haystack_integrations.tools.mcp.serving.skills import skill_sources
@@ -57,7 +54,6 @@ from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
     ServeOptions,
     Source,
-    call_if_there,
     check_options,
 )
 
@@ -249,7 +245,7 @@ class HaystackProvider(Provider, Changes):
 
     def _in_turn(self) -> tuple[list[Source], list[Source]]:
         """Group sources: other servers last, one of which may hang."""
-        others: list[Source] = [each for each in self.sources if isinstance(each, ForwardedReading)]
+        others: list[Source] = [each for each in self.sources if isinstance(each, ServedServer)]
         return [each for each in self.sources if each not in others], others
 
     async def _collect(self, listing: Callable[[Source], Any], sources: Sequence[Source] | None = None) -> list[Any]:
@@ -333,7 +329,7 @@ class HaystackProvider(Provider, Changes):
             announcer_of(server).watch_providers([self])
         try:
             # Servers at the same time, as each may take seconds to start. Other things may share what they load.
-            servers = [each for each in self.sources if isinstance(each, _LiveTools) and each.are_of_server]
+            servers = [each for each in self.sources if isinstance(each, LiveTools) and each.are_of_server]
             await asyncio.gather(*(each.warm_up() for each in servers))
             for source in self.sources:
                 if source not in servers:
@@ -415,136 +411,16 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
         yield Source([thing])
     elif isinstance(thing, HaystackTool | Toolset):
         # Tools that it gets later may be background tasks, too.
-        yield _LiveTools(thing, serve, may_be_tasks=any(each.task for each in (*options.values(), own) if each))
+        may_be_tasks = any(each.task for each in (*options.values(), own) if each)
         if isinstance(thing, MCPToolset) and (own is None or own.forward):
-            yield ForwardedReading(thing, own or ServeOptions())
+            yield ServedServer(thing, own or ServeOptions(), serve=serve, may_be_tasks=may_be_tasks)
+        else:
+            yield LiveTools(thing, serve, may_be_tasks=may_be_tasks)
     elif callable(thing):
         yield Source([serve_function(thing, options_of=options_of, pool=pool)])
     else:
         msg = f"`tools` must contain tools, toolsets and functions, got {type(thing).__name__}"
         raise ValueError(msg)
-
-
-class _Made(NamedTuple):
-    """
-    What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
-    """
-
-    tool: HaystackTool
-    definition: Any
-    served: Tool | None
-
-
-class _LiveTools(Source):
-    """
-    The tools of a toolset as they are now, or one tool as it is now.
-
-    A tool of another server gets its definition when it is warmed up.
-    """
-
-    def __init__(
-        self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], *, may_be_tasks: bool
-    ) -> None:
-        super().__init__()
-        self._tools = tools
-        self._serve = serve
-        self._may_be_tasks = may_be_tasks
-        self._is_stale = True
-        self._unsubscribe: Unsubscribe | None = None
-        self._served: dict[int, _Made] = {}
-        self.are_of_server = isinstance(tools, MCPTool | MCPToolset)
-        self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
-        if isinstance(tools, HaystackTool) and not self.may_change:
-            self._served = {id(tools): _Made(tools, _definition(tools), serve(tools))}
-        elif not self.may_change:
-            self._look()
-
-    @property
-    def known_tools(self) -> Sequence[Tool]:
-        """
-        The tools that there were the last time.
-        """
-        return [made.served for made in self._served.values() if made.served is not None]
-
-    @property
-    def uses_tasks(self) -> bool:
-        """
-        Whether clients may run one of them as a background task.
-        """
-        return self._may_be_tasks or super().uses_tasks
-
-    async def list_tools(self) -> Sequence[Tool]:
-        """
-        List the tools that there are now; those of the last time if it cannot say.
-        """
-        try:
-            if self._is_stale:
-                await self.warm_up()
-            else:
-                self._look()
-        # Of any kind: a server that is down must not take the other tools from clients.
-        except Exception as error:
-            logger.warning(
-                "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
-            )
-        return self.known_tools
-
-    def _look(self) -> None:
-        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
-        before = self._served
-        is_same = list(before) == [id(tool) for tool in now]
-        if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
-            return  # as nearly always: it is asked at each call
-        self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
-        if before and before != self._served:
-            self.changed("tools")
-
-    def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
-        definition = _definition(tool)
-        if before is not None and before.definition == definition:
-            return before
-        try:
-            return _Made(tool, definition, self._serve(tool))
-        except ValueError as error:
-            # The others of a toolset are of use without it.
-            logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
-            return _Made(tool, definition, None)
-
-    async def warm_up(self) -> None:
-        """
-        Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
-        """
-        if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
-            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), "tools")
-        # Before it begins: what changes meanwhile is not heard twice.
-        self._is_stale = False
-        try:
-            await call_if_there(self._tools, "warm_up")
-        except BaseException:
-            self._is_stale = True
-            raise
-        self._look()
-
-    def _note_change(self, toolset: MCPToolset, _list: str) -> None:
-        self._is_stale = True
-        with suppress(MCPError, ValueError):  # the next warm-up raises it
-            toolset.refresh()
-        self.changed("tools")
-
-    async def close(self) -> None:
-        """
-        Close the toolset or tool.
-        """
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        self._is_stale = True
-        await call_if_there(self._tools, "close")
-
-
-def _definition(tool: HaystackTool) -> tuple[Any, ...]:
-    # An object is compared with itself first, so that this costs little.
-    return tool.name, tool.description, tool.parameters
 
 
 # The server
