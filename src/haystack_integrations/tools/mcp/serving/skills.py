@@ -77,7 +77,7 @@ class SkillSource(Source):
         Initialize the SkillSource. See `skill_sources`.
         """
         super().__init__(parts=stores)
-        self.extensions = [_Skills(self)]
+        self.extensions: Sequence[ServerExtension] = [_Skills(self)]
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool)
         self._told: set[str] = set()
