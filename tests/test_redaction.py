@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     redaction,
 )
-from haystack_integrations.tools.mcp.protocol.error_texts import redacted_result
+from haystack_integrations.tools.mcp.protocol.request_errors import redacted_result
 from haystack_integrations.tools.mcp.redaction import (
     LONGEST_TEXT,
     Redactor,

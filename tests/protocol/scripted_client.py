@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests

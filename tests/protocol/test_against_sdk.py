@@ -27,9 +27,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPInvocationError
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 
 SEEDS: Final = range(1_000, 1_200)
@@ -270,7 +268,7 @@ class MemoryTransport(Transport):
 
     async def tell(self, content: bytes) -> None:
         for data in self._server.hear(json.loads(content)):
-            for frame in frames.read(data):
+            for frame in read_messages(data):
                 self.channel.received(frame)
 
     async def close(self) -> None:

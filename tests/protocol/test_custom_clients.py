@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import SessionLife
+from haystack_integrations.tools.mcp.protocol.channel import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.support.foreign_server import text_result
 from tests.support.rows import rows

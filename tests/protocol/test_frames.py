@@ -6,7 +6,7 @@
 Which request a broken message answers: only what is certain fails a call.
 """
 
-from haystack_integrations.tools.mcp.protocol.frames import Unreadable, oversized, read
+from haystack_integrations.tools.mcp.protocol.channel import Unreadable, oversized, read_messages
 from tests.support.rows import rows
 
 RESULT = {"jsonrpc": "2.0", "id": 5, "result": {}}
@@ -28,13 +28,13 @@ DEEP = "[" * 300 + "]" * 300
     ],
 )
 def test_an_id_is_found_only_where_it_is_certain(text, request_id):
-    assert [answer.id for answer in read(text) if isinstance(answer, Unreadable)] == (
+    assert [answer.id for answer in read_messages(text) if isinstance(answer, Unreadable)] == (
         [] if request_id is None else [request_id]
     )
 
 
 def test_a_text_of_quotes_alone_is_searched_in_linear_time():
-    assert len(read('{"jsonrpc":"2.0","id":5,"result":"' + '\\"' * 500_000)) == 1
+    assert len(read_messages('{"jsonrpc":"2.0","id":5,"result":"' + '\\"' * 500_000)) == 1
 
 
 @rows(
@@ -63,8 +63,8 @@ def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id
     ],
 )
 def test_messages_are_read_as_servers_write_them(text, messages):
-    assert read(text) == messages
-    assert read(text.encode()) == messages
+    assert read_messages(text) == messages
+    assert read_messages(text.encode()) == messages
 
 
 @rows(
@@ -77,5 +77,5 @@ def test_messages_are_read_as_servers_write_them(text, messages):
     ],
 )
 def test_an_error_of_another_shape_is_one_with_what_it_says(error, code, message):
-    [answer] = read(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')
+    [answer] = read_messages(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')
     assert (answer["error"]["code"], answer["error"]["message"]) == (code, message)

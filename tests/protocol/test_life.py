@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from haystack_integrations.tools.mcp.protocol.exchange import SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.channel import SessionLife, SessionState
 from tests.support.rows import rows
 
 NEW, OPENING, OPEN = SessionState.NEW, SessionState.OPENING, SessionState.OPEN

@@ -21,7 +21,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.protocol import eras
-from haystack_integrations.tools.mcp.protocol.exchange import LostError, ProtocolError, RefusedError
+from haystack_integrations.tools.mcp.protocol.request_errors import LostError, ProtocolError, RefusedError
 from tests.protocol.conftest import REVISIONS
 from tests.support.background import text
 from tests.support.kinds import LONG, Kind

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp import MCPConnectionError
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation
 from tests.protocol.scripted_client import OLDER, ScriptedClient
 from tests.support.rows import rows

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnectionError
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 from tests.protocol.scripted_client import NEWEST, OLDER, ScriptedClient
 from tests.support.rows import rows
 

@@ -14,7 +14,8 @@ import pytest
 from haystack_integrations.tools.mcp import MCPSampling
 from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.handlers import accept_defaults
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 from tests.protocol.scripted_client import NEWEST, OLDER, server_requests
 from tests.support.rows import rows
 from tests.support.waiting import wait_until_async

@@ -12,14 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    Exchange,
-    ProtocolError,
-    RequestError,
-    SessionLife,
-    SessionState,
-)
+from haystack_integrations.tools.mcp.protocol.channel import Channel, Exchange, SessionLife, SessionState, Transport
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError, RequestError
 
 
 class RecordingPeer(SessionLife):

@@ -24,7 +24,8 @@ import pytest
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate
 from haystack_integrations.tools.mcp.transports import http_route
 from haystack_integrations.tools.mcp.transports.diagnose import diagnose
 from haystack_integrations.tools.mcp.transports.http_route import (

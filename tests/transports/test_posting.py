@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ServerRest
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, ServerRest
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports import posting
 from haystack_integrations.tools.mcp.transports.posting import CONNECT_ERRORS, HttpSender, TooLargeError

@@ -9,7 +9,8 @@ from typing import Any
 
 import httpx2
 
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, RefusedError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.refusals import (
     UNKNOWN_SESSION,
     judge,

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.exchange import Fate, RefusedError
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
 from tests.support.exchanges import TestedChannel, channel_over

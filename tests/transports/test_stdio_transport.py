@@ -20,12 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    Fate,
-    LostError,
-    RefusedError,
-    RequestError,
-)
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, LostError, RefusedError, RequestError
 from haystack_integrations.tools.mcp.transports import process as process_module
 from haystack_integrations.tools.mcp.transports.process import ServerProcess
 from haystack_integrations.tools.mcp.transports.stdio import StdioTransport

@@ -17,7 +17,8 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, Fate, ProtocolError, UnreadableError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, UnreadableError
 from haystack_integrations.tools.mcp.transports import streamable_http
 from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
 from haystack_integrations.tools.mcp.transports.http_route import open_transport

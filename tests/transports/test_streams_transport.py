@@ -13,11 +13,7 @@ import pytest
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.memory import create_client_server_memory_streams
 
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    Fate,
-    LostError,
-    RefusedError,
-)
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, LostError, RefusedError
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.processes import PLAIN_SERVER, python_script

@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.auth.outgoing import json_object
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import repair
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
+from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

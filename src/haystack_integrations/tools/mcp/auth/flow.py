@@ -58,7 +58,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import provide
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error
+from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_url, secrets_in
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

@@ -62,7 +62,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
-from haystack_integrations.tools.mcp.protocol.error_texts import leaves
+from haystack_integrations.tools.mcp.protocol.request_errors import leaves
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import from_template

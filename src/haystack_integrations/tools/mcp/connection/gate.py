@@ -35,8 +35,7 @@ from typing import TypeAlias
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.monitoring import CircuitState
-from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
-from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError
+from haystack_integrations.tools.mcp.protocol.request_errors import CallDidNotRunError, with_full_stop
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCan
 from haystack_integrations.tools.mcp.handlers.calling import is_asynchronous
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import import_object, store_callable
-from haystack_integrations.tools.mcp.protocol.error_texts import raise_tool_error, with_full_stop
+from haystack_integrations.tools.mcp.protocol.request_errors import raise_tool_error, with_full_stop
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext, current_context, meta_of_call
 

@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     WantedChanges,
     Watcher,
 )
-from haystack_integrations.tools.mcp.protocol.error_texts import failed_to
+from haystack_integrations.tools.mcp.protocol.request_errors import failed_to
 
 if TYPE_CHECKING:
     import mcp_types as types

@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import OperationCancelledError
 from haystack_integrations.tools.mcp.parameters import texts
-from haystack_integrations.tools.mcp.protocol.error_texts import with_full_stop
+from haystack_integrations.tools.mcp.protocol.request_errors import with_full_stop
 
 if TYPE_CHECKING:
     import mcp_types as types

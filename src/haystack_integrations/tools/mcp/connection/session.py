@@ -25,15 +25,14 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to
-from haystack_integrations.tools.mcp.protocol.exchange import (
+from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
     LONGEST_REST_OF_OTHERS,
-    ReadInterruptedError,
     SessionLife,
     SessionState,
 )
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.request_errors import ReadInterruptedError, describe_error, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 

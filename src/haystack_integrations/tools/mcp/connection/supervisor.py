@@ -40,13 +40,17 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionTimeoutError,
 )
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, failed_to, with_full_stop
-from haystack_integrations.tools.mcp.protocol.exchange import (
+from haystack_integrations.tools.mcp.protocol.channel import (
     LONGEST_REST_OF_OTHERS,
-    ReadInterruptedError,
     ServerRest,
     SessionState,
     wants_rest,
+)
+from haystack_integrations.tools.mcp.protocol.request_errors import (
+    ReadInterruptedError,
+    describe_error,
+    failed_to,
+    with_full_stop,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
 from haystack_integrations.tools.mcp.redaction import Redactor

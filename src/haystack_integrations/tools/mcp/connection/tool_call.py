@@ -57,15 +57,17 @@ from haystack_integrations.tools.mcp.handlers.calling import HandlerReports, MCP
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
 from haystack_integrations.tools.mcp.handlers.mcp_handlers import answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets, is_question
-from haystack_integrations.tools.mcp.protocol.error_texts import (
+from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
+from haystack_integrations.tools.mcp.protocol.request_errors import (
+    CallDidNotRunError,
+    ReadInterruptedError,
+    RefusedError,
     describe_error,
     failed_to,
     outcome_unknown,
     raise_tool_error,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import CallDidNotRunError, ReadInterruptedError, RefusedError
-from haystack_integrations.tools.mcp.protocol.mcp_client import AnswerRefusedError, MCPClient, TaskState
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError, Continuation, Responses
 from haystack_integrations.tools.mcp.request_context import current_context, meta_of_call
 

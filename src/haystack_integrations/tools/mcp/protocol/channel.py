@@ -3,38 +3,52 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What goes over one connection: the exchanges in flight, and what the server asks and says.
+What goes over one connection: JSON-RPC messages, the exchanges in flight, and what the server asks and says.
 
 The transport below carries messages and says how each request fared; the client above knows what they mean. All of it
 runs in the event loop of the session.
+
+.. code-block:: text
+
+    NEW ──mark_sent()──> SENT ──a result, a ProtocolError──> ANSWERED
+     │                    ├─────a LostError────────────────> LOST       it may have run
+     │                    └─────a RefusedError, by a proof─┐
+     └──lose(), a RefusedError─────────────────────────────┴> REFUSED   it did not run
+     └── either of them ──give_up()────────────────────────> GIVEN_UP   nobody waits any more
+
+The fate of an exchange only moves forward: what comes second changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from itertools import count
-from typing import Any
+from time import monotonic
+from typing import Any, Final, TypeAlias
 
 from haystack import logging
+from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
 from opentelemetry.propagate import inject
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    Exchange,
+from haystack_integrations.tools.mcp.protocol.request_errors import (
     Fate,
+    LostError,
     ProtocolError,
+    RefusedError,
     RequestError,
-    SessionLife,
-    SessionState,
     UnreadableError,
 )
-from haystack_integrations.tools.mcp.protocol.frames import Unreadable, own_id
 from haystack_integrations.tools.mcp.redaction import redact_text
 from haystack_integrations.tools.mcp.request_context import current_request
 
@@ -50,6 +64,265 @@ _UNTRACED = nullcontext()
 
 # Requests by whose `name` a span is named.
 _NAMED = frozenset({"tools/call", "prompts/get"})
+
+# Where the parameters of a request name what it is about.
+_NAMES: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+    "tasks/result": "taskId",
+}
+
+# Called with progress, total and message of each report of progress.
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], None]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Exchange:
+    """
+    One request: what is sent, who waits for the answer, and its fate. To be used in the loop that made it.
+
+    :param id: Its id, unique in the session.
+    :param method: Its method.
+    :param params: Its parameters with their `_meta`, as they are sent.
+    :param version: The revision of the protocol in which it is made; None for `initialize`.
+    :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
+    :param on_progress: Called with each report of progress.
+    """
+
+    id: int
+    method: str
+    params: dict[str, Any] | None = None
+    version: str | None = None
+    headers: Mapping[str, str] | None = None
+    on_progress: OnProgress | None = None
+    # What the server wants while it is answered is done on behalf of the same caller.
+    context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
+    fate: Fate = field(init=False, default=Fate.NEW)
+    answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=asyncio.Future)
+
+    @property
+    def name(self) -> str | None:
+        """
+        What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+        """
+        about = (self.params or {}).get(_NAMES.get(self.method, ""))
+        return about if isinstance(about, str) else None
+
+    @property
+    def is_settled(self) -> bool:
+        """
+        Whether its fate is final.
+        """
+        return self.fate is not Fate.NEW and self.fate is not Fate.SENT
+
+    def mark_sent(self) -> None:
+        """
+        Note that from now on a byte of it may have left.
+        """
+        if self.fate is Fate.NEW:
+            self.fate = Fate.SENT
+
+    def unmark_sent(self) -> None:
+        """
+        Take that back, by a proof that the server did not process it: it is going to be sent again.
+        """
+        if self.fate is Fate.SENT:
+            self.fate = Fate.NEW
+
+    def settle(self, outcome: dict[str, Any] | RequestError) -> None:
+        """
+        Settle it, if it is not settled yet.
+
+        :param outcome: The result that came, or why there is none.
+        """
+        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
+            return
+        if isinstance(outcome, RequestError):
+            self.fate = outcome.fate
+            if not self.answer.done():
+                self.answer.set_exception(outcome)
+        else:
+            self.fate = Fate.ANSWERED
+            if not self.answer.done():
+                self.answer.set_result(outcome)
+
+    def lose(self, reason: str = "", *, status: str | None = None) -> None:
+        """
+        Settle it as one that is not answered any more; one that was never sent did not run.
+
+        :param reason: Why, as a clause; the empty string if that is why the session ended.
+        :param status: The HTTP status that says so.
+        """
+        kind = RefusedError if self.fate is Fate.NEW else LostError
+        self.settle(kind(reason, status=status))
+
+    def give_up(self) -> None:
+        """
+        Note that nobody waits for it any more.
+        """
+        if not self.is_settled:
+            self.fate = Fate.GIVEN_UP
+            self.answer.cancel()
+
+
+# What calls in flight are told when their connection is closed on purpose.
+CLOSED_DURING_CALL = "the connection was closed before the answer came"
+
+
+class SessionState(Enum):
+    """
+    State of a session.
+    """
+
+    NEW = auto()
+    OPENING = auto()
+    OPEN = auto()
+    # Takes no new calls; those in flight may still be answered.
+    DRAINING = auto()
+    # Ended by itself; what is left of it is to be closed.
+    LOST = auto()
+    # Ended by its owner.
+    CLOSED = auto()
+
+
+# While a session is opened, its client may call tools already.
+TAKES_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
+
+
+class SessionLife:
+    """
+    The life of one session: its state, and why it ended.
+
+    .. code-block:: text
+
+        NEW ──opening()──> OPENING ──opened()──> OPEN ──end(DRAINING)──> DRAINING
+         │                    │                   │                         │
+         └────────────────────┴── end(LOST) ──────┴─────────────────────────┴──> LOST
+         └────────────────────┴── end(CLOSED) ────┴─────────────────────────┴──> CLOSED
+
+    Nothing else ends a session than `end`, and nothing else says why: the transport that reads the end of its stream,
+    the HTTP client that learns that the server forgot the session, a transport that crashes, and `close()` all call it.
+    The first reason that is given stays. To be used in the event loop of the session.
+    """
+
+    def __init__(self, on_lost: Callable[[str], None] | None = None) -> None:
+        """
+        Initialize the SessionLife.
+
+        :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
+        """
+        self.state: SessionState = SessionState.NEW
+        self.reason: str | None = None
+        # Set when the session is to be closed.
+        self.over: asyncio.Event = asyncio.Event()
+        # What the reason passes through: it may quote the server. Replaced by a client that knows secrets.
+        self.redact: Callable[[str], str] = redact_text
+        # When the server was last heard, whatever it sent, in the seconds of `time.monotonic`.
+        self.heard_at: float = 0.0
+        self._on_lost = on_lost
+        # Whether somebody opens and closes the client for its users, and wants to know of a loss.
+        self.has_owner: bool = on_lost is not None
+
+    def heard(self) -> None:
+        """
+        Note that the server sent something.
+        """
+        self.heard_at = monotonic()
+
+    @property
+    def is_open(self) -> bool:
+        """
+        Whether the session takes calls.
+        """
+        return self.state in TAKES_CALLS
+
+    @property
+    def loss(self) -> str | None:
+        """
+        Why the session ended by itself, or None: it did not, or the reason is not known yet.
+        """
+        return None if self.state is SessionState.CLOSED else self.reason
+
+    def opening(self) -> None:
+        """
+        Note that the session is being opened, perhaps again after a failure.
+
+        :raises asyncio.CancelledError: If its owner has closed it meanwhile.
+        """
+        if self.state is SessionState.CLOSED:
+            raise asyncio.CancelledError
+        self.state = SessionState.OPENING
+        self.reason = None
+        self.over.clear()
+
+    def opened(self) -> None:
+        """
+        Note that it takes calls now, unless it has ended.
+        """
+        if self.state is SessionState.OPENING:
+            self.state = SessionState.OPEN
+
+    def end(self, reason: str | None = None, state: SessionState = SessionState.LOST) -> None:
+        """
+        End the session.
+
+        :param reason: Why; None if that has still to be found out. The first reason stays.
+        :param state: LOST, CLOSED, or DRAINING if calls in flight may still be answered.
+        """
+        before = self.state
+        if before is SessionState.OPENING and state is SessionState.DRAINING:
+            state = SessionState.LOST  # there are no calls
+        if before not in (SessionState.LOST, SessionState.CLOSED):
+            self.state = state
+        if before is SessionState.LOST and state is SessionState.CLOSED:
+            reason = None  # that it is closed now does not say why it was lost
+        is_new = self.reason is None and reason is not None
+        if reason is not None and is_new:
+            self.reason = self.redact(reason)
+        if self.state is not SessionState.DRAINING:
+            self.over.set()
+        if is_new and self._on_lost is not None and self.loss is not None:
+            self._on_lost(self.loss)
+
+
+# How long what is no call of a tool waits for a server that is too busy, in seconds. It has timeouts of its own.
+LONGEST_REST_OF_OTHERS = 30.0
+
+
+def wants_rest(seconds: float) -> str:
+    """
+    Return the clause that the server wants no requests.
+
+    :param seconds: For how long.
+    :returns: A clause.
+    """
+    return f"the server wants no requests for {seconds:.3g} s"
+
+
+class ServerRest:
+    """
+    For how long a server wants to get no requests (HTTP 429 and 503 with `Retry-After`).
+
+    It outlasts the session in which the server said so.
+    """
+
+    def __init__(self) -> None:
+        """
+        Initialize the ServerRest: none.
+        """
+        # In the seconds of `time.monotonic`.
+        self.until: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """
+        For how many seconds from now; 0 if it takes requests.
+        """
+        return max(self.until - monotonic(), 0.0)
 
 
 class Transport(ABC):
@@ -278,7 +551,7 @@ class Channel:
         """
         Take a message of the server.
 
-        :param frame: The message, as `frames.read` returns it.
+        :param frame: The message, as `read_messages` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
         """
         if isinstance(frame, dict) and "method" in frame:
@@ -391,3 +664,154 @@ class Channel:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks, timeout=1.0)
+
+
+# Messages as bytes and back. One with a broken character, or of an odd shape, is mended where that loses nothing else.
+# An answer that cannot be read fails the request that it answers at once, instead of leaving it to its timeout.
+
+# How much of an answer that cannot be read is searched for the id of its request.
+_HEAD_SIZE = 512
+_TAIL_SIZE = 256
+
+_UNREADABLE = "the server's answer could not be read"
+
+# The beginning of an answer, and the end of one whose id comes last, as the SDKs for TypeScript and C# write it.
+_VERSION = r'"jsonrpc"\s*:\s*"2\.0"'
+_ID = r'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")'
+_ANSWER = re.compile(rf'\s*\{{\s*(?:{_VERSION}\s*,\s*)?(?:{_ID}\s*,\s*)?(?:{_VERSION}\s*,\s*)?"(?:result|error)"\s*:')
+_ID_AT_END = re.compile(rf",\s*{_ID}\s*(?:,\s*{_VERSION}\s*)?\}}\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """
+    An answer that cannot be read.
+
+    :param id: The id of the request that it answers.
+    :param reason: What is wrong with it, as a clause.
+    """
+
+    id: int | str
+    reason: str
+
+
+def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
+    """
+    Read a message, or a batch of them (revision 2025-03-26).
+
+    :param data: The message.
+    :returns: The messages. Of each, `jsonrpc` is "2.0", and it is a request with a `method` and an `id`, a notification
+        with a `method`, or an answer with an `id` and a `result` that is an object or an `error` with an integer `code`
+        and a text as `message`. Nothing of what is no message, such as a line of a log.
+    """
+    try:
+        value = from_json(data)
+    except ValueError as error:
+        text = data.decode(errors="replace") if isinstance(data, bytes) else data
+        try:
+            value = _mended(text)
+        except (ValueError, RecursionError):
+            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # one that is cut off has no end
+            request_id = _find_id(text[:_HEAD_SIZE], tail)
+            return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
+    found: list[dict[str, Any] | Unreadable] = []
+    for message in value if isinstance(value, list) else [value]:
+        if not isinstance(message, dict):
+            continue
+        request_id = message.get("id")
+        if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
+            request_id = message["id"] = int(request_id)
+        has_id = type(request_id) is int or type(request_id) is str
+        is_json_rpc = message.get("jsonrpc") == "2.0"
+        if message.get("method", "") is None:
+            del message["method"]
+        if "method" in message:
+            if is_json_rpc and isinstance(message["method"], str) and (has_id or "id" not in message):
+                found.append(message)
+            continue
+        if not has_id and not (request_id is None and "id" in message and "error" in message):
+            continue
+        failure = message.get("error")
+        if "jsonrpc" not in message and "result" not in message and not isinstance(failure, dict):
+            continue  # a line of a log in JSON may have an id, too
+        reason = None
+        if not is_json_rpc:
+            reason = 'it has no "jsonrpc": "2.0"'
+        elif failure is not None and (failure or "result" not in message):
+            message["error"] = _mended_error(failure)
+        else:
+            message.pop("error", None)
+            if message.get("result") == []:  # as PHP writes an empty object
+                message["result"] = {}
+            if message.get("result") is None:
+                reason = "it has neither a result nor an error"
+            elif type(message["result"]) is not dict:
+                reason = "its result is no object"
+        if type(request_id) is str:
+            message["id"] = own_id(request_id)
+        if reason is None:
+            found.append(message)
+        elif request_id is not None:
+            found.append(Unreadable(message["id"], f"{_UNREADABLE}: {reason}"))
+    return found
+
+
+def too_large(limit: int) -> str:
+    """
+    Return the clause that a message is too large, and what bounds it.
+
+    :param limit: How many bytes it may have.
+    :returns: A clause.
+    """
+    return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
+
+
+def oversized(message: bytes, limit: int) -> Unreadable | None:
+    """
+    Return what takes the place of an answer that is too large.
+
+    :param message: The answer.
+    :param limit: How many bytes it may have.
+    :returns: The answer, or None if it cannot be told which request is answered, or whether any is.
+    """
+    head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
+    request_id = _find_id(head, tail)
+    return None if request_id is None else Unreadable(request_id, too_large(limit))
+
+
+def _mended_error(error: Any) -> dict[str, Any]:
+    said = error if isinstance(error, dict) else {"message": error}
+    code, text = said.get("code"), said.get("message")
+    if type(code) is int and type(text) is str:
+        return said
+    text = text if type(text) is str else json.dumps(said if text is None else text, ensure_ascii=False)
+    return {**said, "code": code if type(code) is int else INTERNAL_ERROR, "message": text}
+
+
+def _mended(text: str) -> Any:
+    # `json` takes what `pydantic_core` refuses: halves of surrogate pairs, and control characters in a string.
+    text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
+    return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def _find_id(head: str, tail: str) -> int | str | None:
+    """
+    Find the id of the request that a broken message answers, if it is certain.
+    """
+    answer = _ANSWER.match(head)
+    if answer is None:
+        return None
+    found = answer if answer[1] or answer[2] else _ID_AT_END.search(tail)
+    return None if found is None else own_id(found[1] or found[2])
+
+
+def own_id(value: Any) -> Any:
+    """
+    Return the id of a request of ours as it was sent.
+
+    :param value: The id as it came: some servers know one kind of number only, some write all ids as strings.
+    :returns: The id; None for what can be none.
+    """
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, str | int | float) else None

@@ -34,7 +34,7 @@ from mcp_types.version import (
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
-from haystack_integrations.tools.mcp.protocol.exchange import (
+from haystack_integrations.tools.mcp.protocol.request_errors import (
     LostError,
     ProtocolError,
     RefusedError,

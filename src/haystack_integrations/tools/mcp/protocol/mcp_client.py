@@ -35,7 +35,11 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     ttl_ms,
     written_filters,
 )
-from haystack_integrations.tools.mcp.protocol.error_texts import (
+from haystack_integrations.tools.mcp.protocol.channel import LONGEST_REST_OF_OTHERS, OnProgress, ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.request_errors import (
+    CallDidNotRunError,
+    ProtocolError,
     describe_error,
     failed_to,
     not_connected,
@@ -43,15 +47,6 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     raise_tool_error,
     redacted_result,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    LONGEST_REST_OF_OTHERS,
-    CallDidNotRunError,
-    OnProgress,
-    ProtocolError,
-    ServerRest,
-    SessionLife,
-)
-from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     CallLeftOpenError,
     Responses,
@@ -471,7 +466,7 @@ class MCPClient(ABC):
         :param on_progress: Called with each report of progress; with it, the server is asked for progress.
         :returns: The result, made readable as far as it can be (`convert.odd_messages`). Since revision 2026-07-28 it
             has a `resultType`, which may be "input_required" or that of an extension.
-        :raises RequestError: If there is none (`protocol.exchange`).
+        :raises RequestError: If there is none (`protocol.request_errors`).
         :raises ValueError: If a parameter cannot be written as JSON.
         """
         raise NotImplementedError

@@ -30,7 +30,8 @@ from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, 
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, ProtocolError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

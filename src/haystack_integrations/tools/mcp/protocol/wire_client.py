@@ -26,9 +26,27 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
-from haystack_integrations.tools.mcp.protocol.channel import Channel, Transport
+from haystack_integrations.tools.mcp.protocol.channel import (
+    CLOSED_DURING_CALL,
+    TAKES_CALLS,
+    Channel,
+    Exchange,
+    OnProgress,
+    SessionLife,
+    SessionState,
+    Transport,
+)
 from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
-from haystack_integrations.tools.mcp.protocol.error_texts import (
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.request_errors import (
+    CallDidNotRunError,
+    LostError,
+    ProtocolError,
+    ReadInterruptedError,
+    RefusedError,
+    RequestError,
+    UnreadableError,
     describe_error,
     describe_unsendable,
     describe_validation,
@@ -38,23 +56,6 @@ from haystack_integrations.tools.mcp.protocol.error_texts import (
     redacted_result,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    CLOSED_DURING_CALL,
-    TAKES_CALLS,
-    CallDidNotRunError,
-    Exchange,
-    LostError,
-    OnProgress,
-    ProtocolError,
-    ReadInterruptedError,
-    RefusedError,
-    RequestError,
-    SessionLife,
-    SessionState,
-    UnreadableError,
-)
-from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
-from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
 from haystack_integrations.tools.mcp.redaction import Redactor
 

@@ -11,7 +11,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
-from haystack_integrations.tools.mcp.protocol.exchange import SessionState
+from haystack_integrations.tools.mcp.protocol.channel import SessionState
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
     from haystack_integrations.tools.mcp.protocol.channel import Transport
-    from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
+    from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

@@ -25,17 +25,15 @@ import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.exchange import (
+from haystack_integrations.tools.mcp.protocol.channel import (
     LONGEST_REST_OF_OTHERS,
     Exchange,
-    Fate,
-    RefusedError,
     ServerRest,
-    UnreadableError,
+    Transport,
+    too_large,
     wants_rest,
 )
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports.http_route import redacted_logs
@@ -353,7 +351,7 @@ class HttpSender:
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
             exchange.settle(RefusedError(str(error), is_final=True, is_unauthorized=True))
         elif isinstance(error, TooLargeError):
-            exchange.settle(UnreadableError(frames.too_large(self.max_message_size)))
+            exchange.settle(UnreadableError(too_large(self.max_message_size)))
         else:
             exchange.lose(describe_failure(error))
 

@@ -19,14 +19,8 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import (
-    Exchange,
-    ProtocolError,
-    RefusedError,
-    UnreadableError,
-    wants_rest,
-)
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages, wants_rest
+from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError, RefusedError, UnreadableError
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -111,7 +105,7 @@ class _Said:
 
     @classmethod
     def of(cls, body: bytes, exchange: Exchange) -> _Said:
-        found = frames.read(body)
+        found = read_messages(body)
         errors = [frame.get("error") for frame in found if isinstance(frame, dict)]
         # A request may have anything there.
         readable = (each for each in errors if isinstance(each, dict) and {"code", "message"} <= each.keys())

@@ -13,9 +13,7 @@ import anyio
 from haystack import logging
 from mcp_types import jsonrpc_message_adapter
 
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -90,7 +88,7 @@ class StreamsTransport(Transport):
                 log("An MCP server wrote something that is no message; it was ignored")
                 has_warned = True
                 continue
-            for message in frames.read(item.message.model_dump_json(by_alias=True, exclude_unset=True)):
+            for message in read_messages(item.message.model_dump_json(by_alias=True, exclude_unset=True)):
                 self.channel.received(message)
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:

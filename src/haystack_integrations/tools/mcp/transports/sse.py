@@ -17,8 +17,8 @@ from contextlib import aclosing
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, RefusedError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages, too_large
+from haystack_integrations.tools.mcp.protocol.request_errors import RefusedError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     BusyError,
@@ -80,12 +80,12 @@ class SseTransport(HttpTransport):
             async with aclosing(self._sender.events(response)) as events:
                 async for event in events:
                     if event.event == "message" and endpoint.done():
-                        for frame in frames.read(event.data):
+                        for frame in read_messages(event.data):
                             self.channel.received(frame)
                     elif event.event == "endpoint" and not endpoint.done():
                         endpoint.set_result(_endpoint(event.data, response.request.url))
         except TooLargeError:
-            reason = frames.too_large(self._sender.max_message_size)
+            reason = too_large(self._sender.max_message_size)
         except httpx2.HTTPError as error:
             reason = f"the event stream was cut ({type(error).__name__})"
         except ConnectionError as error:  # the endpoint must not be used

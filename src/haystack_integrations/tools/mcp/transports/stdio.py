@@ -14,10 +14,8 @@ from typing import Self
 from haystack import logging
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.channel import Transport
-from haystack_integrations.tools.mcp.protocol.error_texts import describe_error, leaves
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, oversized, read_messages
+from haystack_integrations.tools.mcp.protocol.request_errors import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.secret_template import resolved, shown
@@ -105,7 +103,7 @@ class StdioTransport(Transport):
             if len(line) > self._max_message_size:
                 self._take_oversized(line)
                 continue
-            messages = frames.read(line)
+            messages = read_messages(line)
             for message in messages:
                 self.channel.received(message)
             if not messages and line.strip():
@@ -118,7 +116,7 @@ class StdioTransport(Transport):
                 self._take_oversized(line)
 
     def _take_oversized(self, line: bytes) -> None:
-        answer = frames.oversized(line, self._max_message_size)
+        answer = oversized(line, self._max_message_size)
         if answer is not None:
             self.channel.received(answer)
             return

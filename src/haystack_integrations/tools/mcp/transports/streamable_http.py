@@ -24,8 +24,8 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
-from haystack_integrations.tools.mcp.protocol import frames
-from haystack_integrations.tools.mcp.protocol.exchange import Exchange, UnreadableError
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages
+from haystack_integrations.tools.mcp.protocol.request_errors import UnreadableError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     HttpSender,
@@ -200,7 +200,7 @@ class StreamableHttpTransport(HttpTransport):
 
     def _read_body(self, body: bytes, exchange: Exchange) -> bool:
         """Read the answer, and return whether there is no message at all."""
-        found = frames.read(body)
+        found = read_messages(body)
         for frame in found:
             # Without an id, it is an error of the request whose body this is.
             if not isinstance(frame, dict) or "method" in frame or frame["id"] in (None, exchange.id):
@@ -270,7 +270,7 @@ class StreamableHttpTransport(HttpTransport):
             raise
 
     def _receive(self, event: httpx2.ServerSentEvent, exchange: Exchange | None) -> bool:
-        found = frames.read(event.data) if event.event == "message" else []
+        found = read_messages(event.data) if event.event == "message" else []
         for frame in found:
             self.channel.received(frame, exchange)
         return bool(found)

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The wording of errors.
+What the requests to a server fail with, and how errors are worded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
@@ -20,11 +21,129 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
-from haystack_integrations.tools.mcp.protocol.exchange import ProtocolError
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 if TYPE_CHECKING:
     import mcp_types as types
+
+
+class Fate(Enum):
+    """
+    What became of a request.
+    """
+
+    NEW = auto()
+    # A byte of it may have left.
+    SENT = auto()
+    ANSWERED = auto()
+    # It did not run.
+    REFUSED = auto()
+    # It may have run, and nobody will answer it.
+    LOST = auto()
+    GIVEN_UP = auto()
+
+
+class RequestError(Exception):
+    """
+    Base class of what a request can fail with.
+
+    :param reason: What happened, as a clause; the empty string if that is why the session ended.
+    :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if one says so.
+    """
+
+    # What has become of the request.
+    fate: ClassVar[Fate]
+
+    def __init__(self, reason: str, *, status: str | None = None) -> None:
+        """
+        Initialize the RequestError.
+        """
+        super().__init__(reason)
+        self.reason: str = reason
+        self.status: str | None = status
+
+
+class ProtocolError(RequestError):
+    """
+    Raised for a request that the server answered with a JSON-RPC error.
+
+    :param code: The code of the error.
+    :param message: Its message.
+    :param data: Its data.
+    """
+
+    fate = Fate.ANSWERED
+
+    def __init__(self, code: int, message: str, data: Any = None, *, status: str | None = None) -> None:
+        """
+        Initialize the ProtocolError.
+        """
+        super().__init__(message, status=status)
+        self.code: int = code
+        self.message: str = message
+        self.data: Any = data
+
+
+class RefusedError(RequestError):
+    """
+    Raised for a request that provably did not run: it never left, or the server's refusal proves it.
+
+    :param is_final: Whether the server would refuse the same request again.
+    :param is_unauthorized: Whether no access token could be had.
+    """
+
+    fate = Fate.REFUSED
+
+    def __init__(
+        self, reason: str, *, status: str | None = None, is_final: bool = False, is_unauthorized: bool = False
+    ) -> None:
+        """
+        Initialize the RefusedError.
+        """
+        super().__init__(reason, status=status)
+        self.is_final: bool = is_final
+        self.is_unauthorized: bool = is_unauthorized
+
+
+class LostError(RequestError):
+    """
+    Raised for a request that was sent and will not be answered. It may have run.
+    """
+
+    fate = Fate.LOST
+
+
+class UnreadableError(LostError):
+    """
+    Raised for a request whose answer came, and cannot be used.
+    """
+
+
+class CallDidNotRunError(MCPConnectionError):
+    """
+    Raised when a tool call provably did not run, so that it may be sent again.
+    """
+
+    def __init__(self, message: str, *, denied: bool = False) -> None:
+        """
+        Initialize the CallDidNotRunError.
+
+        :param message: What went wrong.
+        :param denied: Whether the server would refuse it again.
+        """
+        super().__init__(message, operation="call_tool")
+        self.denied = denied
+        # Why the session in which it was to be sent has ended, if it has.
+        self.lost_because: str | None = None
+
+
+class ReadInterruptedError(MCPConnectionError):
+    """
+    Raised when the connection broke while something was read, so that it may be read again.
+    """
+
+    # Whether the server may have got the request.
+    was_sent: bool = True
 
 
 def raise_tool_error(result: types.CallToolResult, tool_name: str, tool_args: dict[str, Any]) -> None:
