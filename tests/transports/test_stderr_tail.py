@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, StdioServerInfo
-from haystack_integrations.tools.mcp.transports.process import StderrTail
+from haystack_integrations.tools.mcp.transports.stdio import StderrTail
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
 

@@ -21,8 +21,7 @@ import psutil
 import pytest
 
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, LostError, RefusedError, RequestError
-from haystack_integrations.tools.mcp.transports import process as process_module
-from haystack_integrations.tools.mcp.transports.process import ServerProcess
+from haystack_integrations.tools.mcp.transports import stdio
 from haystack_integrations.tools.mcp.transports.stdio import StdioTransport
 from tests.support.background import on_each_loop
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
@@ -59,21 +58,21 @@ BIG = "x" * 1_000_000
 
 @asynccontextmanager
 async def served(script: str = SERVER, **options: Any) -> AsyncIterator[TestedChannel]:
-    process = ServerProcess(sys.executable, ["-u", "-c", script], {}, None)
+    transport = StdioTransport(sys.executable, ["-u", "-c", script], {}, None, **options)
     try:
-        async with channel_over(StdioTransport(process, **options)) as channel:
+        async with channel_over(transport) as channel:
             yield channel
     finally:
-        process.end_children()
+        transport.end_children()
 
 
-def process_of(channel: TestedChannel) -> ServerProcess:
+def transport_of(channel: TestedChannel) -> StdioTransport:
     assert isinstance(channel.transport, StdioTransport)
-    return channel.transport._process
+    return channel.transport
 
 
 def pid_of(channel: TestedChannel) -> int:
-    pid: int = process_of(channel)._process.pid
+    pid: int = transport_of(channel)._process.pid
     return pid
 
 
@@ -286,7 +285,7 @@ class TestFates:
 
 class TestOpeningAndClosing:
     async def test_a_notification_that_is_not_sent_before_the_end_warns_of_nothing(self, recwarn):
-        channel = TestedChannel(StdioTransport(ServerProcess("python", [], {}, None)))
+        channel = TestedChannel(StdioTransport("python", [], {}, None))
         channel.notify("note", {})
         await channel.close()
         assert not recwarn.list
@@ -304,7 +303,7 @@ class TestOpeningAndClosing:
     async def test_a_process_is_ended_within_a_bound_and_what_is_in_flight_is_lost_at_once(
         self, monkeypatch, code, graces
     ):
-        monkeypatch.setattr(process_module, "_GRACE", 0.5)
+        monkeypatch.setattr(stdio, "_GRACE", 0.5)
         async with served() as channel:
             pid = pid_of(channel)
             exchange, request = channel.start(params={"code": f'write({{"method": "ready"}}); {code}'})
@@ -327,10 +326,10 @@ class TestProcesses:
     async def test_no_pidfd_is_needed(self, monkeypatch):
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         async with served() as channel:
-            assert not process_of(channel).has_exited()
+            assert transport_of(channel)._process.poll() is None
             assert await do(channel, 'write({"id": m["id"], "result": {}})') == {}
             fate, _ = await failure(channel, "os._exit(3)")
-            assert (fate, await process_of(channel).exit_code(LIMIT)) == (Fate.LOST, 3)
+            assert (fate, await transport_of(channel).exit_code(LIMIT)) == (Fate.LOST, 3)
 
     @on_each_loop
     async def test_somebody_else_may_wait_for_a_process(self):
@@ -338,8 +337,8 @@ class TestProcesses:
             os.kill(pid_of(channel), 9)
             os.waitpid(pid_of(channel), 0)
             await wait_until_async(lambda: channel.has_ended, "the end")
-            assert process_of(channel).has_exited()
-            await process_of(channel)._exited.wait()
+            assert transport_of(channel)._process.poll() is not None
+            await transport_of(channel)._exited.wait()
 
     @on_each_loop
     async def test_no_descriptor_is_left_although_another_process_holds_the_pipes(self):
@@ -373,7 +372,7 @@ open({str(tmp_path / "ended")!r}, "w").close()
         async with served() as channel:
             assert await do(channel, code) == {}
         assert (tmp_path / "ended").exists()
-        assert await process_of(channel).exit_code() == 0
+        assert await transport_of(channel).exit_code() == 0
 
     @on_each_loop
     async def test_one_whose_pipes_cannot_be_watched_leaves_nothing(self, monkeypatch):
@@ -381,14 +380,14 @@ open({str(tmp_path / "ended")!r}, "w").close()
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
         before = descriptors()
-        process = ServerProcess("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
+        transport = StdioTransport("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)
         with monkeypatch.context() as patch:
             patch.setattr(os, "set_blocking", fail)
             with pytest.raises(OSError, match="Too many open files"):
-                process.start()
+                await transport.open()
         assert descriptors() <= before
         # That its child ends, too, is seen at the end of the run.
-        await wait_until_async(lambda: not is_alive(process._process.pid), "its end")
+        await wait_until_async(lambda: not is_alive(transport._process.pid), "its end")
 
 
 def descriptors() -> set[str]:
