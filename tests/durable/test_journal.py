@@ -32,7 +32,7 @@ from mcp import types
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import FromState, MCPConnection, MCPToolset, ToolOptions
 from haystack_integrations.tools.mcp.budgets import call_budget
-from haystack_integrations.tools.mcp.connection.recording import call_recorder
+from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
 from haystack_integrations.tools.mcp.durable import store as store_module
 from haystack_integrations.tools.mcp.durable.run import KEY_IN_META

@@ -70,10 +70,9 @@ if TYPE_CHECKING:
     from .auth.oauth_config import OAuthConfig
     from .auth.token_storage import InMemoryTokenStorage
     from .budgets import call_budget
-    from .connection.connection import MCPConnection
+    from .connection.connection import MCPConnection, preload
     from .connection.interceptors import MCPToolCall
     from .connection.limits import CallOptions
-    from .connection.sharing import preload
     from .convert.content import MCPToolResult
     from .errors import (
         MCPAuthorizationError,
@@ -114,10 +113,9 @@ else:
         "protocol.mcp_client": ["MCPClient"],
         "protocol.server_info": ["MCPServerInfo"],
         "mcp_json": ["load_mcp_toolsets"],
-        "connection.connection": ["MCPConnection"],
+        "connection.connection": ["MCPConnection", "preload"],
         "connection.interceptors": ["MCPToolCall"],
         "connection.limits": ["CallOptions"],
-        "connection.sharing": ["preload"],
         "convert.content": ["MCPToolResult"],
         "errors": [
             "MCPAuthorizationError",

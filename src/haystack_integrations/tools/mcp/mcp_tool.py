@@ -31,8 +31,7 @@ from haystack_integrations.tools.mcp.budgets import (
     note_refusal,
 )
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
-from haystack_integrations.tools.mcp.connection.recording import RecordedCall, call_recorder
-from haystack_integrations.tools.mcp.connection.requests import CallRequest
+from haystack_integrations.tools.mcp.connection.requests import CallRequest, RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import html_parameters, invisible_characters, visible_text

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
+import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -34,21 +36,26 @@ from haystack_integrations.tools.mcp.connection.limits import (
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus, traced_call
 from haystack_integrations.tools.mcp.connection.reading import Reading
-from haystack_integrations.tools.mcp.connection.recording import call_recorder
 from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
     CallKeywords,
     CallRequest,
     call_failed,
+    call_recorder,
     call_request,
 )
-from haystack_integrations.tools.mcp.connection.sharing import pool, preloaded, release_collected
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
     MCPConnectionError,
     MCPInvocationError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.executor import (
+    AsyncExecutor,
+    ExecutorStartError,
+    begin_import,
+    imported,
+    lock_of_each_process,
+)
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters
@@ -76,6 +83,114 @@ _CLOSE_TIMEOUT = 20.0
 
 
 _NOT_TRACED: AbstractContextManager[None] = nullcontext()
+
+
+_PACKAGE = "haystack_integrations.tools.mcp"
+
+# What each connection needs.
+_COMMON = (f"{_PACKAGE}.connection.identities",)
+
+# What `preload` imports beside it: what servers over stdio and HTTP need that want no token.
+_USUAL = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
+
+
+def preload() -> None:
+    """
+    Begin to import what connections over stdio and HTTP need, in a background thread, and return at once.
+
+    Without it, the import, which takes some tenths of a second, begins with the first connection. Call it when the
+    program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
+    of the import.
+    """
+    begin_import(*_COMMON, *_USUAL)
+
+
+async def preloaded(server_info: MCPServerInfo) -> None:
+    """
+    Import what a connection needs, in a thread, and wait for it without blocking the event loop.
+
+    :param server_info: How the server is reached.
+    :raises TimeoutError: If it takes so long that it may never end.
+    """
+    await imported(*_COMMON, *server_info._modules)
+
+
+class Pool:
+    """
+    Who shares which sessions. Decides under a lock and returns what is to be closed; it does no I/O.
+    """
+
+    def __init__(self) -> None:
+        self.lock: Callable[[], threading.Lock] = lock_of_each_process()
+        self._shared: list[tuple[Any, Identities]] = []
+
+    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Identities:
+        """
+        Find or make the sessions with a server, and count one more user.
+
+        :param server_info: How to reach the server.
+        :param handlers: What is done for the server.
+        :param share: Whether equal server infos with equal handlers get the same one.
+        :returns: The sessions.
+        """
+        # It imports the types of the protocol, which are there once `preloaded` was awaited.
+        from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
+
+        settings = _settings(server_info), _settings(handlers)
+        with self.lock():
+            alike = (identities for known, identities in self._shared if known == settings)
+            identities = next(alike, None) if share else None
+            if identities is None:
+                identities = Identities(server_info, handlers)
+                if share:
+                    self._shared.append((settings, identities))
+            identities.users += 1
+            return identities
+
+    def release(self, identities: Identities) -> bool:
+        """
+        Drop one user.
+
+        :param identities: What it used.
+        :returns: Whether it was the last, so that they are to be closed.
+        """
+        with self.lock():
+            identities.users -= 1
+            if not identities.users:
+                self._shared = [shared for shared in self._shared if shared[1] is not identities]
+            return not identities.users
+
+
+pool: Pool = Pool()
+
+
+def release_collected(identities: Identities) -> None:
+    """
+    Drop a user that was garbage-collected.
+
+    Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
+    executor. Without one, there is no session to close.
+
+    :param identities: What it used.
+    """
+
+    def release() -> None:
+        if pool.release(identities):
+            identities.close_in_background()
+
+    executor = AsyncExecutor._singleton
+    if executor is not None:
+        executor.post(release)
+
+
+def _settings(configuration: Any) -> Any:
+    """
+    Return what a server info or handlers are equal by, as it is now.
+    """
+    if not dataclasses.is_dataclass(configuration):
+        return configuration
+    values = [getattr(configuration, field.name) for field in dataclasses.fields(configuration)]
+    return type(configuration), [copy.copy(each) if isinstance(each, (dict, list)) else each for each in values]
 
 
 @explains_options
@@ -191,7 +306,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         if identities is not None:
             return identities
         acquired = pool.acquire(self.server_info, self.handlers, share=self.share)
-        with pool.lock:
+        with pool.lock():
             if self._identities is None:
                 self._identities = acquired
                 self._was_used = True
@@ -222,7 +337,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         Stop using the sessions; return them if they are to be closed.
         """
-        with pool.lock:
+        with pool.lock():
             identities, self._identities = self._identities, None
             finalizer, self._finalizer = self._finalizer, None
             if identities is not None:
@@ -600,7 +715,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return _copies(await self._list_async())
 
     def _watch(self, watcher: Watcher) -> Unsubscribe:
-        with pool.lock:
+        with pool.lock():
             self._watchers.add(watcher)
             if self._identities is not None:
                 _post(self._identities.base.listening.add, watcher)
@@ -614,7 +729,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return unwatch
 
     def _unwatch(self, watcher: Watcher) -> None:
-        with pool.lock:
+        with pool.lock():
             self._watchers.discard(watcher)
             if self._identities is not None:
                 _post(self._identities.base.listening.remove, watcher)

@@ -12,13 +12,13 @@ two ways: in a thread, and in another event loop.
 from __future__ import annotations
 
 import inspect
-import os
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
+
+from haystack_integrations.tools.mcp.executor import lock_of_each_process
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
 
 
-_lock = threading.Lock()  # held for a few instructions, and never while another lock is taken
+_lock = lock_of_each_process()  # held for a few instructions, and never while another lock is taken
 
 
 class Holds:
@@ -62,14 +62,14 @@ class Holds:
 
         :param outer: The holds of that object.
         """
-        with _lock:
+        with _lock():
             self._outer.append(outer)
 
     def enter(self) -> None:
         """
         Count one more `with` block.
         """
-        with _lock:
+        with _lock():
             self._blocks += 1
 
     def leave(self) -> bool:
@@ -78,7 +78,7 @@ class Holds:
 
         :returns: Whether the object is to be closed now.
         """
-        with _lock:
+        with _lock():
             self._blocks -= 1
             return self._closes_now()
 
@@ -88,7 +88,7 @@ class Holds:
 
         :returns: Whether the object is to be closed now.
         """
-        with _lock:
+        with _lock():
             return self.is_to_be_closed and self._closes_now()
 
     def ask_to_close(self) -> bool:
@@ -97,7 +97,7 @@ class Holds:
 
         :returns: Whether it is to be closed now.
         """
-        with _lock:
+        with _lock():
             return self._closes_now()
 
     @property
@@ -357,12 +357,3 @@ def _describe(method: Any, body: Any, name: str, doc: str | None) -> None:
     method.__module__, method.__annotations__ = body.__module__, body.__annotations__
     method.__signature__, method.__doc__ = inspect.signature(body), doc
     method.__name__, method.__qualname__ = name, f"{body.__qualname__.rpartition('.')[0]}.{name}"
-
-
-def _replace_lock_after_fork() -> None:
-    global _lock  # noqa: PLW0603
-    _lock = threading.Lock()  # another thread of the parent may have held it
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_lock_after_fork)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.concurrency import retrieve_error
 from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
@@ -39,6 +38,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
 )
+from haystack_integrations.tools.mcp.executor import retrieve_error
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
     LONGEST_REST_OF_OTHERS,

@@ -16,7 +16,7 @@ from haystack.tools.tool import Tool
 from haystack.utils import Secret
 from pydantic import Field, InstanceOf
 
-from haystack_integrations.tools.mcp.connection.recording import call_recorder
+from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
     DurableRun,

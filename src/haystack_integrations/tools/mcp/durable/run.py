@@ -40,7 +40,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
-from haystack_integrations.tools.mcp.connection.recording import CallRecorder, Recall, RecordedCall, call_recorder
+from haystack_integrations.tools.mcp.connection.requests import CallRecorder, Recall, RecordedCall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
@@ -186,7 +186,7 @@ class OpenRun(CallRecorder):
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Keep what tools a server has. See `connection.recording.CallRecorder`.
+        Keep what tools a server has. See `connection.requests.CallRecorder`.
         """
         self.listings.setdefault(server, listing)
 
@@ -295,7 +295,7 @@ class OpenRun(CallRecorder):
 
     def recall(self, kind: str, name: str) -> Recall:
         """
-        Find a recorded decision or value, or make room for a new one. See `connection.recording.CallRecorder`.
+        Find a recorded decision or value, or make room for a new one. See `connection.requests.CallRecorder`.
         """
         with self._lock:
             place = self._next(kind, name)
@@ -346,7 +346,7 @@ class OpenRun(CallRecorder):
 
     def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
-        Return the recorded result of a call, or send it. See `connection.recording.CallRecorder`.
+        Return the recorded result of a call, or send it. See `connection.requests.CallRecorder`.
         """
         entry, is_due = self._begin_call(call)
         if not is_due:

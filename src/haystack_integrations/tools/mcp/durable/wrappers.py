@@ -25,7 +25,7 @@ from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 from haystack.utils import deserialize_chatgenerator_inplace
 
-from haystack_integrations.tools.mcp.connection.recording import call_recorder
+from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.run import OpenRun, failure, in_scope, request_of
 from haystack_integrations.tools.mcp.durable.store import Entry
 from haystack_integrations.tools.mcp.errors import MCPRunError

@@ -18,7 +18,6 @@ from haystack import logging
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.concurrency import MAX_ITEMS, MAX_TOOLS
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
@@ -64,6 +63,10 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Sends a request with more parameters, or with the parameters it is given.
 Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+# How many tools, and how many resources or prompts, all pages of a listing may have together.
+MAX_TOOLS: Final = 10_000
+MAX_ITEMS: Final = 50_000
 
 # A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES: Final = 1_000

@@ -53,7 +53,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from haystack_integrations.tools.mcp.concurrency import check_max_concurrency
+from haystack_integrations.tools.mcp.executor import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
 from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, InputSchema, reasons_of, without
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_name
