@@ -20,6 +20,7 @@ How tokens are got, and how they end: one flow a grant.
 from __future__ import annotations
 
 import base64
+import hashlib
 import math
 import time
 import uuid
@@ -32,9 +33,10 @@ from urllib.parse import quote
 import httpx2
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from haystack import logging
 from haystack.utils import Secret
+from jwt.algorithms import ECAlgorithm
 from mcp.client.auth.utils import union_scopes
 from mcp.shared.auth import JWT_BEARER_GRANT_TYPE, OAuthClientInformationFull
 from mcp.shared.auth_utils import resource_url_from_server_url
@@ -48,7 +50,6 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import (
 )
 from haystack_integrations.tools.mcp.auth.oauth_config import MCPAssertionRequest, OAuthConfig
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing, json_object
-from haystack_integrations.tools.mcp.auth.proofs import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,
@@ -78,6 +79,64 @@ _REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
+
+
+class Proofs:
+    """
+    Proofs of possession: tokens are of no use without the key that they are bound to (DPoP, RFC 9449).
+
+    One object has one key, and the nonces that servers want in its proofs.
+    """
+
+    def __init__(self, pem: str | None) -> None:
+        """
+        Initialize the Proofs.
+
+        :param pem: The private key; None for a new one.
+        """
+        key: Any = ec.generate_private_key(ec.SECP256R1()) if pem is None else load_pem_private_key(pem.encode(), None)
+        self._key = key
+        self.pem: str = pem or key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+        public = ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
+        self._jwk = {name: public[name] for name in ("kty", "crv", "x", "y")}
+        self._nonces: dict[bytes, str] = {}
+
+    def prove(self, request: httpx2.Request, token: str | None = None) -> None:
+        """
+        Put a new proof on a request.
+
+        :param request: The request.
+        :param token: The access token that it carries.
+        """
+        claims: dict[str, Any] = {
+            "jti": uuid.uuid4().hex,
+            "htm": request.method,
+            "htu": str(request.url.copy_with(query=None, fragment=None)),
+            "iat": int(time.time()),
+        }
+        if token is not None:
+            claims["ath"] = base64.urlsafe_b64encode(hashlib.sha256(token.encode()).digest()).decode().rstrip("=")
+        nonce = self._nonces.get(request.url.netloc)
+        if nonce is not None:
+            claims["nonce"] = nonce
+        headers = {"typ": "dpop+jwt", "jwk": self._jwk}
+        request.headers["DPoP"] = jwt.encode(claims, self._key, algorithm="ES256", headers=headers)
+
+    def wants_another(self, response: httpx2.Response, error: Any = None) -> bool:
+        """
+        Keep the nonce of a response.
+
+        :param response: The response.
+        :param error: The `error` of an authorization server.
+        :returns: Whether it refuses the request for the lack of this nonce.
+        """
+        nonce = response.headers.get("dpop-nonce")
+        if nonce is None:
+            return False
+        self._nonces[response.request.url.netloc] = nonce
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            return "use_dpop_nonce" in response.headers.get("www-authenticate", "")
+        return bool(error == "use_dpop_nonce")
 
 
 @dataclass(repr=False)
@@ -278,7 +337,8 @@ class Flow(ABC):
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
             form, headers = self._authenticated(self.client, form)
-        return await self.outgoing.post(endpoint, form, step, headers, self._proofs)
+        prove = None if self._proofs is None else self._proofs.prove
+        return await self.outgoing.post(endpoint, form, step, headers, prove)
 
     def _authenticated(
         self, client: OAuthClientInformationFull, form: dict[str, str]

@@ -27,14 +27,11 @@ import socket
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-
-if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.auth.proofs import Proofs
 
 # Metadata, registrations and tokens take a few kilobytes.
 _BODY_LIMIT = 1024 * 1024
@@ -171,7 +168,7 @@ class Outgoing:
         form: Mapping[str, str],
         step: str,
         headers: Mapping[str, str] | None = None,
-        proofs: Proofs | None = None,
+        prove: Callable[[httpx2.Request], None] | None = None,
     ) -> httpx2.Response:
         """
         Send a form.
@@ -180,22 +177,24 @@ class Outgoing:
         :param form: The form.
         :param step: What it is for.
         :param headers: Headers.
-        :param proofs: Prove the possession of their key.
+        :param prove: Puts the proof of a key on the request, when it is sent.
         :returns: The response, with its body read.
         :raises MCPAuthorizationError: As in `send`.
         """
         self.secrets.update(value for name, value in form.items() if name in _SECRET_FIELDS)
         if headers and "Authorization" in headers:
             self.secrets.add(headers["Authorization"].partition(" ")[2])
-        return await self.send(httpx2.Request("POST", url, data=form, headers=headers), step, proofs)
+        return await self.send(httpx2.Request("POST", url, data=form, headers=headers), step, prove)
 
-    async def send(self, request: httpx2.Request, step: str, proofs: Proofs | None = None) -> httpx2.Response:
+    async def send(
+        self, request: httpx2.Request, step: str, prove: Callable[[httpx2.Request], None] | None = None
+    ) -> httpx2.Response:
         """
         Send a request.
 
         :param request: The request.
         :param step: What it is for.
-        :param proofs: Prove the possession of their key.
+        :param prove: Puts the proof of a key on the request, when it is sent.
         :returns: The response, with its body read.
         :raises MCPAuthorizationError: If there is none, or the URL must not be requested.
         """
@@ -208,8 +207,8 @@ class Outgoing:
             request.extensions = {**request.extensions, _CHECKED: addresses}
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT):
-                if proofs is not None:
-                    proofs.prove(request)
+                if prove is not None:
+                    prove(request)
                 response = await self._send(request, shown)
         except TimeoutError:
             msg = f"{shown} has not answered within {REQUEST_TIMEOUT:g} seconds"

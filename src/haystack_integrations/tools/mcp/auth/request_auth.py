@@ -39,10 +39,9 @@ import httpx2
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
 from haystack_integrations.tools.mcp.auth.authorization_servers import Challenge, challenge_parameters
-from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer
+from haystack_integrations.tools.mcp.auth.flow import ClientCredentials, Flow, IdJag, JwtBearer, Proofs
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT, HttpClients, Outgoing, plain_client
-from haystack_integrations.tools.mcp.auth.proofs import Proofs
 from haystack_integrations.tools.mcp.auth.token_storage import (
     MCPTokenStorage,
     Record,
