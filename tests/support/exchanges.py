@@ -98,8 +98,8 @@ async def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:
 @asynccontextmanager
 async def channel_over(transport: Transport, **usual: Any) -> AsyncIterator[TestedChannel]:
     channel = TestedChannel(transport, **usual)
-    await transport.open()
     try:
+        await transport.open()
         yield channel
     finally:
         await channel.close()

@@ -425,7 +425,7 @@ class TestListening:
         monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 0)
         gets: list[HttpRequest] = []
         async with listening(get) as channel:
-            await wait_until_async(lambda: not channel.transport._tasks, "the end of the attempts")
+            await wait_until_async(lambda: not channel.background, "the end of the attempts")
         assert len(gets) > 2
 
     async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often_after_its_last_event(
@@ -457,7 +457,7 @@ class TestListening:
 
         asked: list[httpx2.Request] = []
         async with listening(stay_open, auth=NoCredentials()) as channel:
-            await wait_until_async(lambda: not channel.transport._tasks, "the end of the attempts")
+            await wait_until_async(lambda: not channel.background, "the end of the attempts")
         assert len(asked) == 1
 
     async def test_a_client_is_connected_once_the_stream_is_open(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from itertools import count
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
+import anyio
 from haystack import logging
 from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
@@ -56,6 +57,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How long a notification, or the answer to a request of the server, may take to leave, in seconds.
 TELL_TIMEOUT = 5.0
+
+# How long closing waits for what it has cancelled, in seconds.
+_ENDING_TIMEOUT = 1.0
 
 # Requests whose cancelling the protocol forbids.
 _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
@@ -340,7 +344,7 @@ class Transport(ABC):
         """
         Open it.
 
-        :raises Exception: If that fails. Nothing is left open then.
+        :raises Exception: If that fails. The channel is closed then, too.
         """
 
     def opened(self, revision: str) -> None:
@@ -447,7 +451,8 @@ class Channel:
         self._greatest_id = -1
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        # What runs beside, and by what it is cancelled.
+        self.background: dict[asyncio.Task[None], anyio.CancelScope | None] = {}
         self.has_ended: bool = False
 
     async def request(self, exchange: Exchange) -> dict[str, Any]:
@@ -535,7 +540,7 @@ class Channel:
         :param method: Its method.
         :param params: Its parameters.
         """
-        self._spawn(self._unless_it_fails(partial(self.tell, method, params)))
+        self.spawn(self._unless_it_fails(partial(self.tell, method, params)))
 
     async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(TELL_TIMEOUT):
@@ -604,7 +609,7 @@ class Channel:
             context = calls[0].context.copy()
             if exchange is None:
                 context.run(current_request.set, None)
-        task = self._asked[request_id] = self._spawn(self._answer(request_id, method, params), context)
+        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params), context)
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
@@ -619,15 +624,30 @@ class Channel:
                 message["error"]["data"] = error.data
         await self._unless_it_fails(partial(self._send, message))
 
-    def _spawn(
+    def spawn(
         self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
     ) -> asyncio.Task[None]:
         """
-        Run something beside, until the channel is closed at the latest; in the context of a request if one is given.
+        Run something beside, until the channel is closed at the latest.
+
+        It is cancelled through a scope of anyio, because the HTTP libraries shield the closing of connections from
+        these only: a task that is cancelled meanwhile leaves some open.
+
+        :param coroutine: What to run.
+        :param context: The context of a request to run it in.
+        :returns: The task.
         """
-        task = asyncio.get_running_loop().create_task(coroutine, context=context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+        async def run() -> None:
+            with anyio.CancelScope() as scope:
+                self.background[task] = scope
+                if self.has_ended:
+                    scope.cancel()
+                await coroutine
+
+        task = asyncio.get_running_loop().create_task(run(), context=context)
+        self.background[task] = None
+        task.add_done_callback(self.background.pop)
         return task
 
     def drained(self, reason: str) -> None:
@@ -651,19 +671,19 @@ class Channel:
 
     async def close(self) -> None:
         """
-        Close the transport, and end all that is under way.
+        End all that is under way, and close the transport.
         """
+        self.has_ended = True
+        for exchange in self.in_flight.values():
+            exchange.lose()
+        background = {task: scope for task, scope in self.background.items() if task is not asyncio.current_task()}
+        for scope in filter(None, background.values()):
+            scope.cancel()
         try:
-            await self.transport.close()
+            if background:
+                await asyncio.wait(background, timeout=_ENDING_TIMEOUT)
         finally:
-            self.has_ended = True
-            for exchange in self.in_flight.values():
-                exchange.lose()
-            tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks, timeout=1.0)
+            await self.transport.close()
 
 
 # Messages as bytes and back. One with a broken character, or of an odd shape, is mended where that loses nothing else.

@@ -16,8 +16,8 @@ import logging
 import ssl
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -60,9 +60,6 @@ _MAX_REDIRECTS = 10
 
 # How many identities have cookies of their own at most.
 _MOST_WITH_COOKIES = 1000
-
-# How long closing waits for what it has cancelled, in seconds.
-_ENDING_TIMEOUT = 1.0
 
 # The pause if a server that is too busy wants the request again at once, in seconds.
 _SHORTEST_REST = 0.25
@@ -413,10 +410,7 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
 
 class HttpTransport(Transport):
     """
-    What the two HTTP transports share: a message is posted to a URL, and closing ends all that is under way.
-
-    It is cancelled through scopes of anyio, because the HTTP libraries shield the closing of connections from these
-    only: a task that is cancelled meanwhile leaves some open.
+    What the two HTTP transports share: a message is posted to a URL.
     """
 
     _post_headers: ClassVar[Mapping[str, str]] = {"Content-Type": "application/json"}
@@ -431,46 +425,18 @@ class HttpTransport(Transport):
         self._sender = sender
         # Where messages are posted to.
         self._url = httpx2.URL(url)
-        self._scopes: set[anyio.CancelScope] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closing = False
-
-    @contextmanager
-    def _cancelled_by_closing(self) -> Iterator[anyio.CancelScope]:
-        """Cancel what the running task does when this is closed."""
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            if self._is_closing:
-                scope.cancel()
-            try:
-                yield scope
-            finally:
-                self._scopes.discard(scope)
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run something beside, until this is closed at the latest."""
-
-        async def run() -> None:
-            with self._cancelled_by_closing():
-                await coroutine
-
-        task = asyncio.create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
-        Post a request, until it is settled or this is closed.
+        Post a request, until it is settled.
 
         :param content: The request as JSON.
         :param exchange: The request.
         """
-        with self._cancelled_by_closing() as scope:
-            # The answer may come by another way, before the response of this one has ended.
+        with anyio.CancelScope() as scope:
+            # It may be answered by another way before the response of this one has ended, or lost because this closes.
             exchange.answer.add_done_callback(lambda _: scope.cancel())
             await self._post(content, exchange)
-        if scope.cancelled_caught:  # if there is no answer, this was closed
-            exchange.lose()
 
     @abstractmethod
     async def _post(self, content: bytes, exchange: Exchange) -> None:
@@ -496,14 +462,9 @@ class HttpTransport(Transport):
 
     async def close(self) -> None:
         """
-        End all requests, and close all connections.
+        End the session, and close all connections.
         """
-        self._is_closing = True
-        for scope in self._scopes:
-            scope.cancel()
         try:
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=_ENDING_TIMEOUT)
             await self._end_session()
         finally:
             await self._sender.aclose()

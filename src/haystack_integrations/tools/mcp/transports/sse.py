@@ -49,20 +49,16 @@ class SseTransport(HttpTransport):
         """
         await self._sender.open()
         try:
-            try:
-                response = await self._sender.send("GET", self._url, GET_HEADERS)
-            except Exception as error:
-                is_unauthorized = isinstance(error, MCPAuthorizationError)
-                raise RefusedError(describe_failure(error), is_unauthorized=is_unauthorized) from error
-            if not response.is_success or not is_event_stream(response):
-                await response.aclose()
-                raise self._refusal(response)
-            endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
-            self._spawn(self._read(response, endpoint))
-            self._url = await endpoint
-        except BaseException:
-            await self.close()
-            raise
+            response = await self._sender.send("GET", self._url, GET_HEADERS)
+        except Exception as error:
+            is_unauthorized = isinstance(error, MCPAuthorizationError)
+            raise RefusedError(describe_failure(error), is_unauthorized=is_unauthorized) from error
+        if not response.is_success or not is_event_stream(response):
+            await response.aclose()
+            raise self._refusal(response)
+        endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
+        self.channel.spawn(self._read(response, endpoint))
+        self._url = await endpoint
 
     def _refusal(self, response: httpx2.Response) -> Exception:
         if response.is_success:

@@ -262,7 +262,7 @@ class StreamableHttpTransport(HttpTransport):
                     cursor.pause = max(event.retry / 1000, _SHORTEST_PAUSE)
                 cursor.is_silent &= not self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
-                    self._spawn(self._read_leftover(events, exchange))
+                    self.channel.spawn(self._read_leftover(events, exchange))
                     return
             cursor.is_silent &= event is not None or response.num_bytes_downloaded == 0
         except BaseException:
@@ -291,7 +291,7 @@ class StreamableHttpTransport(HttpTransport):
         """
         if self._session_id is not None:
             self._is_answered.clear()
-            self._spawn(self._listen())
+            self.channel.spawn(self._listen())
 
     async def listening(self) -> None:
         """
