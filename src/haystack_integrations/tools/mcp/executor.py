@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from haystack import logging
 
@@ -98,6 +98,79 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
     """
     if not task.cancelled():
         task.exception()
+
+
+class SharedTask(Generic[T]):
+    """
+    A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> None:
+        """
+        Start the task, in the running loop.
+
+        :param coroutine: What to run.
+        :param context: Its context; by default a copy of that of the caller.
+        """
+        # None once nobody waits for it: its error holds the frames of all who did.
+        self._task: asyncio.Task[T] | None = asyncio.create_task(coroutine, context=context)
+        self._task.add_done_callback(retrieve_error)
+        self.loop: asyncio.AbstractEventLoop = self._task.get_loop()
+        self._waiters = 0
+        self._must_end = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """
+        Whether it runs, or will, and may be waited for.
+        """
+        task = self._task
+        return task is not None and not task.done()
+
+    def cancel(self) -> None:
+        """
+        Cancel the task, for all who wait for it.
+        """
+        if self._task is not None:
+            self._task.cancel()
+
+    def must_end(self, must_end: bool) -> None:
+        """
+        Let it go on, for a while, also if nobody waits for it any more.
+
+        :param must_end: Whether it must not be cancelled from now on.
+        """
+        self._must_end = must_end
+        self._end_if_unwanted()
+
+    def _end_if_unwanted(self) -> None:
+        if self._task is not None and not self._waiters and not self._must_end:
+            self._task.cancel()  # does nothing if it is done
+            self._task = None
+
+    async def ended(self) -> None:
+        """
+        Wait for the end of the task, without keeping it alive.
+        """
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def result(self) -> T:
+        """
+        Wait for the task, which is under way.
+
+        :returns: Its result.
+        :raises asyncio.CancelledError: If the task or the caller was cancelled.
+        """
+        task = self._task
+        if task is None:
+            raise AssertionError  # who waits for it has looked whether it is under way
+        self._waiters += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiters -= 1
+            self._end_if_unwanted()
 
 
 # How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is

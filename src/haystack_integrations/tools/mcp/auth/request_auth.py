@@ -29,9 +29,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -53,7 +52,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.executor import retrieve_error, start_in_thread
+from haystack_integrations.tools.mcp.executor import SharedTask, start_in_thread
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -69,45 +68,6 @@ _FLOWS: dict[str, type[Flow]] = {
 }
 
 
-class _Renewal:
-    """
-    A task that gets new tokens, for all who wait for it.
-
-    It is cancelled when the last one gives up, but not during a refresh, whose answer may have the only refresh token
-    that is good from then on.
-    """
-
-    def __init__(self, get: Callable[[Callable[[bool], None]], Coroutine[Any, Any, bool]]) -> None:
-        self._task = asyncio.create_task(get(self._refreshing))
-        self._task.add_done_callback(retrieve_error)
-        self._waiters = 0
-        self._is_refreshing = False
-
-    def _refreshing(self, is_refreshing: bool) -> None:
-        self._is_refreshing = is_refreshing
-        self._end_if_unwanted()
-
-    def _end_if_unwanted(self) -> None:
-        if not self._waiters and not self._is_refreshing:
-            self._task.cancel()  # does nothing if it is done
-
-    def can_be_joined(self) -> bool:
-        # After a fork or a shutdown of the executor there is another loop.
-        is_alive = (self._waiters > 0 or self._is_refreshing) and not self._task.done()
-        return is_alive and self._task.get_loop() is asyncio.get_running_loop()
-
-    async def ended(self) -> None:
-        await asyncio.wait({self._task})
-
-    async def wait(self) -> bool:
-        self._waiters += 1
-        try:
-            return await asyncio.shield(self._task)
-        finally:
-            self._waiters -= 1
-            self._end_if_unwanted()
-
-
 @dataclass(eq=False)
 class _Holder:
     """
@@ -117,8 +77,16 @@ class _Holder:
     key: TokenKey
     storage: MCPTokenStorage
     record: Record | None = None
-    renewal: _Renewal | None = None
+    # Gets new tokens, for all who wait for it. During a refresh it goes on in any case: the answer may have the only
+    # refresh token that is good from then on.
+    renewal: SharedTask[bool] | None = None
     proofs: Proofs | None = None
+
+    def renewal_under_way(self) -> SharedTask[bool] | None:
+        # After a fork or a shutdown of the executor there is another loop.
+        renewal = self.renewal
+        is_under_way = renewal is not None and renewal.is_under_way and renewal.loop is asyncio.get_running_loop()
+        return renewal if is_under_way else None
 
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
@@ -217,8 +185,8 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If the storage cannot delete them.
         """
         holder = self.holder_of(user)
-        while holder.renewal is not None and holder.renewal.can_be_joined():
-            await holder.renewal.ended()  # what it gets would undo the logout
+        while (renewal := holder.renewal_under_way()) is not None:
+            await renewal.ended()  # what it gets would undo the logout
         async with holder.storage.lock(holder.key):
             record = await _explained(holder.storage.load(holder.key))
             await _explained(holder.storage.delete(holder.key))
@@ -310,9 +278,9 @@ class OAuth(httpx2.Auth):
         if serves(holder.record) and not has_expired(holder.record):
             return holder.record or {}
         while True:
-            joined = holder.renewal if holder.renewal is not None and holder.renewal.can_be_joined() else None
-            renewal = holder.renewal = joined or _Renewal(partial(self._get, tries, challenge, serves, may_refresh))
-            has_logged_in = await renewal.wait()
+            joined = holder.renewal_under_way()
+            renewal = holder.renewal = joined or SharedTask(self._get(tries, challenge, serves, may_refresh))
+            has_logged_in = await renewal.result()
             # Another process may have got the tokens of a second renewal. That was the last one in any case.
             tries.has_logged_in |= has_logged_in or not may_refresh
             tries.has_renewed = True
@@ -325,7 +293,6 @@ class OAuth(httpx2.Auth):
         challenge: Challenge | None,
         serves: Callable[[Record | None], bool],
         may_refresh: bool,
-        refreshing: Callable[[bool], None],
     ) -> bool:
         """Get tokens, and return whether otherwise than by a refresh."""
         holder = tries.holder
@@ -335,7 +302,9 @@ class OAuth(httpx2.Auth):
                 holder.record = stored  # another process was faster
                 return False
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
-            flow.refreshing, flow.may_log_in = refreshing, tries.may_log_in
+            flow.may_log_in = tries.may_log_in
+            if holder.renewal is not None:
+                flow.refreshing = holder.renewal.must_end
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from time import monotonic, time
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
 )
-from haystack_integrations.tools.mcp.executor import retrieve_error
+from haystack_integrations.tools.mcp.executor import SharedTask
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
     LONGEST_REST_OF_OTHERS,
@@ -82,44 +82,6 @@ class NotForCallerError(Exception):
     """
 
 
-class _SharedTask(Generic[T]):
-    """
-    A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
-    """
-
-    def __init__(self, task: asyncio.Task[T]) -> None:
-        # None once nobody waits for it: its error holds the frames of all who did.
-        self._task: asyncio.Task[T] | None = task
-        self._waiters = 0
-        task.add_done_callback(retrieve_error)
-
-    @property
-    def is_under_way(self) -> bool:
-        task = self._task
-        return task is not None and not task.done()
-
-    def cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    async def result(self) -> T:
-        task, caller = self._task, asyncio.current_task()
-        if task is None or caller is None:
-            raise AssertionError  # who waits for it has looked whether it is under way
-        self._waiters += 1
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled() and not caller.cancelling():
-                raise MCPConnectionError(_CLOSED) from None
-            raise
-        finally:
-            self._waiters -= 1
-            if not self._waiters:
-                self._task = None
-                task.cancel()  # does nothing if it is done
-
-
 class Supervisor:
     """
     Opens, shares, watches and reopens the sessions with one server.
@@ -150,9 +112,9 @@ class Supervisor:
         self._set_retries(server_info)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
-        self._opening: _SharedTask[Session] | None = None
+        self._opening: SharedTask[Session] | None = None
         # By the number of the session, and the key of the identity that asks.
-        self._listings: dict[Any, _SharedTask[ToolListing]] = {}
+        self._listings: dict[Any, SharedTask[ToolListing]] = {}
         # Who wants to hear of changes, in the sessions of the server info itself.
         self.listening: Listening = Listening(self.description)
         self._tools_changed_at = 0
@@ -305,11 +267,15 @@ class Supervisor:
             raise self._connect_error(with_full_stop(wants_rest(self.rest.seconds)))
         if self._opening is None or not self._opening.is_under_way:
             # The session of the server info is nobody else's, whoever needs it first.
-            start = _in_own_context if self.base is self else asyncio.create_task
-            self._opening = _SharedTask(start(self._open()))
+            self._opening = SharedTask(self._open(), _nobodys_context() if self.base is self else None)
         try:
             async with within(timeout, self.server_info):
                 return self._checked(await self._opening.result())
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self.is_closed and task is not None and not task.cancelling():
+                raise MCPConnectionError(_CLOSED) from None
+            raise
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
@@ -384,7 +350,7 @@ class Supervisor:
         is_first, self.generation = not self.generation, session.generation
         if self.base is self:
             attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.attendant = _in_own_context(attendant.run())
+            session.attendant = asyncio.create_task(attendant.run(), context=_nobodys_context())
         return session
 
     def _new_session(self) -> Session:
@@ -448,11 +414,11 @@ class Supervisor:
             listing = await self._shared_listing(session).result()
         return listing
 
-    def _shared_listing(self, session: Session) -> _SharedTask[ToolListing]:
+    def _shared_listing(self, session: Session) -> SharedTask[ToolListing]:
         key = session.generation, current_identity.get().key
         self._listings = {key: each for key, each in self._listings.items() if each.is_under_way}
         if key not in self._listings:
-            self._listings[key] = _SharedTask(asyncio.create_task(session.list_tools()))
+            self._listings[key] = SharedTask(session.list_tools())
         return self._listings[key]
 
     async def tools_now(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
@@ -579,14 +545,9 @@ class Supervisor:
         await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.owner is self))
 
 
-def _in_own_context(coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    """
-    Start a task that is nobody's, although somebody waits for it first.
-
-    :param coro: What to run.
-    :returns: The task.
-    """
+def _nobodys_context() -> contextvars.Context:
+    # For a task that is nobody's, although somebody waits for it first.
     context = contextvars.copy_context()
     context.run(current_identity.set, NO_IDENTITY)
     context.run(current_context.set, None)
-    return asyncio.create_task(coro, context=context)
+    return context
