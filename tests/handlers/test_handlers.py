@@ -360,7 +360,7 @@ class TestLogging:
         ask(logging=print).open()
         assert "`logging` of MCPHandlers has no effect" in caplog.text
         assert "`log_level`" in caplog.text
-        callbacks(elicitation=answer_later).opened("2025-06-18", types.ServerCapabilities(), None)
+        callbacks(elicitation=answer_later).opened("2025-06-18", {}, None)
         assert "has no calls that are left open; questions are cancelled" in caplog.text
 
     async def test_a_recipient_that_fails_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):

@@ -13,8 +13,8 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
+from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
@@ -28,9 +28,9 @@ Answer = Callable[[str, dict[str, Any]], Any]
 
 
 def server_requests(version: str = NEWEST, **fields: Any) -> ServerRequests:
-    callbacks = Callbacks(MCPHandlers(**fields), "a server", Redactor())
-    callbacks.opened(version, types.ServerCapabilities(), None)
-    return ServerRequests(callbacks)
+    requests = ServerRequests(MCPHandlers(**fields), "a server", Redactor())
+    requests.opened(version, {}, None)
+    return requests
 
 
 class ScriptedClient(MCPClient):
@@ -42,9 +42,8 @@ class ScriptedClient(MCPClient):
         super().__init__()
         offered = {"resources": {}, "prompts": {}} if capabilities is None else capabilities
         self._answer = answer
-        self._revision = version
+        self._details = ServerDetails(protocol_version=version, capabilities=dict(offered))
         self._is_modern = version in MODERN_PROTOCOL_VERSIONS
-        self._capabilities = types.ServerCapabilities.model_validate(offered)
         self._tools = ListedTools(self._describe)
         self.handlers = MCPHandlers(**handlers)
         self._server_requests = server_requests(version, **handlers)

@@ -141,7 +141,7 @@ async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handsh
     asked: list[str] = []
     monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 0.01)
     negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
-    assert (await negotiation.discover_first()).revision == NEWEST
+    assert (await negotiation.discover_first()).protocol_version == NEWEST
     assert asked == ["server/discover", "initialize", "server/discover"]
 
 
@@ -155,4 +155,4 @@ async def test_a_server_that_does_not_even_answer_the_question_for_its_revisions
         return {"protocolVersion": "2025-06-18", "capabilities": {}}
 
     negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
-    assert (await negotiation.discover_first()).revision == "2025-06-18"
+    assert (await negotiation.discover_first()).protocol_version == "2025-06-18"

@@ -59,7 +59,7 @@ async def test_a_server_is_told_of_what_is_there(fields, older, newest):
 async def test_what_cannot_be_answered_is_refused(method, params, code):
     requests = server_requests(OLDER, elicitation=accept_defaults)
     with pytest.raises(ProtocolError) as refused:
-        await requests.answer(method, params)
+        await requests.respond(method, params)
     assert refused.value.code == code
 
 
@@ -67,18 +67,18 @@ async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
     requests = server_requests(OLDER, elicitation=lambda _: {"name": "half a \ud83d"})
     with pytest.raises(ProtocolError, match="The client's elicitation handler failed"):
-        await requests.answer("elicitation/create", form)
+        await requests.respond("elicitation/create", form)
     assert "what it returned has text that is not valid Unicode" in caplog.text
 
 
 async def test_the_newest_revision_has_no_requests_and_its_missing_handlers_are_errors_of_calls():
     requests = server_requests(NEWEST)
-    assert await requests.answer("ping", {}) is None
+    assert await requests.respond("ping", {}) is None
     with pytest.raises(ProtocolError, match="Sampling not supported") as refused:
         await requests.answers({"a": types.CreateMessageRequest.model_validate({"params": SAMPLING}, by_name=False)})
     assert refused.value.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY
     assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
-    assert requests.callbacks.wanted == {"sampling": 1}
+    assert requests.wanted == {"sampling": 1}
 
 
 async def test_the_users_handler_gets_notifications_with_types():

@@ -22,7 +22,8 @@ from haystack_integrations.tools.mcp.executor import lock_of_each_process
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
-    from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
+    from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 
 P = ParamSpec("P")
 T = TypeVar("T")

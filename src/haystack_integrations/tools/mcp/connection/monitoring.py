@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.parameters import short_repr, unchanged_fields
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.mcp_client import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 __all__ = ["MCPConnectionStatus"]

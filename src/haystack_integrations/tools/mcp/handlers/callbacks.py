@@ -149,7 +149,7 @@ class Callbacks:
                 return await self._guarded("roots", self._roots())
 
     def opened(
-        self, version: str, capabilities: types.ServerCapabilities, server_name: str | None
+        self, version: str, capabilities: Mapping[str, Any], server_name: str | None
     ) -> types.LoggingLevel | None:
         """
         Keep what was negotiated, and warn of handlers that will never be called.
@@ -169,7 +169,7 @@ class Callbacks:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
-        return None if self.is_modern or capabilities.logging is None else handlers.log_level
+        return None if self.is_modern or "logging" not in capabilities else handlers.log_level
 
     def advice(self, before: dict[str, int], code: int | None = None, data: Any = None) -> str | None:
         """

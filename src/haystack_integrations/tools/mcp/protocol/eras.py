@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
 import mcp_types as types
@@ -52,20 +52,45 @@ Send: TypeAlias = Callable[[str, dict[str, Any], str | None], Awaitable[dict[str
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class ServerDetails:
     """
-    What a server said when it was asked first.
+    What a server said about itself when the session was opened.
 
-    :param revision: The revision of the protocol that both sides speak.
-    :param capabilities: What the server can do.
-    :param server: Its name and version, if it gave them.
+    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
+    :param capabilities: Its capabilities, as in the protocol.
+    :param implementation: All that it said of its name and version.
     :param instructions: What it says of its use, for a model.
+    :param client_extensions: The extensions that it was told this client has, with their settings.
     """
 
-    revision: str
-    capabilities: types.ServerCapabilities
-    server: types.Implementation | None
-    instructions: str | None
+    protocol_version: str | None = None
+    capabilities: dict[str, Any] | None = None
+    implementation: types.Implementation | None = None
+    instructions: str | None = None
+    client_extensions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str | None:
+        """
+        Name of the server, if it gave one.
+        """
+        return self.implementation.name if self.implementation else None
+
+    @property
+    def version(self) -> str | None:
+        """
+        Version of the server, if it gave one.
+        """
+        return self.implementation.version if self.implementation else None
+
+    @property
+    def extensions(self) -> dict[str, dict[str, Any]]:
+        """
+        The extensions of both sides, by identifier.
+        """
+        both = {"server": (self.capabilities or {}).get("extensions") or {}, "client": self.client_extensions}
+        identifiers = sorted({identifier for each in both.values() for identifier in each})
+        return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
 class NegotiationError(Exception):
@@ -89,7 +114,7 @@ class Negotiation:
     client_info: dict[str, Any]
     capabilities: Callable[[str], dict[str, Any]]
 
-    async def handshake_first(self) -> Opening:
+    async def handshake_first(self) -> ServerDetails:
         """
         Begin with the handshake, and ask for newer revisions if it is refused.
 
@@ -108,7 +133,7 @@ class Negotiation:
                 raise
             raise refusal from error
 
-    async def discover_first(self) -> Opening:
+    async def discover_first(self) -> ServerDetails:
         """
         Ask for the server's revisions, and shake hands if it does not say any that are newer.
 
@@ -133,7 +158,7 @@ class Negotiation:
                 raise
         return await self.shake_hands()
 
-    async def shake_hands(self) -> Opening:
+    async def shake_hands(self) -> ServerDetails:
         """
         Do the handshake.
 
@@ -156,9 +181,9 @@ class Negotiation:
             raise NegotiationError(msg)
         mended = mend_result("initialize", LATEST_HANDSHAKE_VERSION, result)
         read = types.InitializeResult.model_validate(mended.result, by_name=False)
-        return Opening(str(version), read.capabilities, read.server_info, read.instructions)
+        return self._agreed(str(version), read.capabilities, read.server_info, read.instructions)
 
-    async def discover(self) -> Opening:
+    async def discover(self) -> ServerDetails:
         """
         Ask for the server's revisions.
 
@@ -183,7 +208,22 @@ class Negotiation:
                 f"(server: {read.supported_versions}, client: {list(MODERN_PROTOCOL_VERSIONS)})"
             )
             raise NegotiationError(msg)
-        return Opening(revision, read.capabilities, _server_of(read.meta), read.instructions)
+        return self._agreed(revision, read.capabilities, _server_of(read.meta), read.instructions)
+
+    def _agreed(
+        self,
+        version: str,
+        capabilities: types.ServerCapabilities,
+        server: types.Implementation | None,
+        instructions: str | None,
+    ) -> ServerDetails:
+        return ServerDetails(
+            protocol_version=version,
+            capabilities=capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
+            implementation=server,
+            instructions=instructions,
+            client_extensions=self.capabilities(version).get("extensions") or {},
+        )
 
     async def _ask(self, version: str) -> dict[str, Any]:
         return await self.send("server/discover", {"_meta": self.envelope(version)}, version)

@@ -8,7 +8,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, TypeVar
 
@@ -35,6 +34,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     written_filters,
 )
 from haystack_integrations.tools.mcp.protocol.channel import LONGEST_REST_OF_OTHERS, OnProgress, ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     CallDidNotRunError,
@@ -77,48 +77,6 @@ _KEPT: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "r
 # What some custom clients cannot.
 _CONTINUE = "continue calls. The tool did not run."
 _SEND_META = "send `meta`"
-
-
-@dataclass(frozen=True, slots=True)
-class ServerDetails:
-    """
-    What a server said about itself when the session was opened.
-
-    :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
-    :param capabilities: Its capabilities, as in the protocol.
-    :param implementation: All that it said of its name and version.
-    :param instructions: What it says of its use, for a model.
-    :param client_extensions: The extensions that it was told this client has, with their settings.
-    """
-
-    protocol_version: str | None = None
-    capabilities: dict[str, Any] | None = None
-    implementation: types.Implementation | None = None
-    instructions: str | None = None
-    client_extensions: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str | None:
-        """
-        Name of the server, if it gave one.
-        """
-        return self.implementation.name if self.implementation else None
-
-    @property
-    def version(self) -> str | None:
-        """
-        Version of the server, if it gave one.
-        """
-        return self.implementation.version if self.implementation else None
-
-    @property
-    def extensions(self) -> dict[str, dict[str, Any]]:
-        """
-        The extensions of both sides, by identifier.
-        """
-        both = {"server": (self.capabilities or {}).get("extensions") or {}, "client": self.client_extensions}
-        identifiers = sorted({identifier for each in both.values() for identifier in each})
-        return {name: {side: offered.get(name) for side, offered in both.items()} for name in identifiers}
 
 
 # What some servers leave out, in seconds; and what no server is waited for longer between two questions for a task.
@@ -210,10 +168,9 @@ class MCPClient(ABC):
     # For how many seconds the server allows the listing of its tools to be kept, if it says so.
     tools_ttl: float | None = None
     # What was negotiated; None while there is no session.
-    _revision: str | None = None
+    _details: ServerDetails = ServerDetails()
     # Whether that is 2026-07-28 or later.
     _is_modern: bool = False
-    _capabilities: types.ServerCapabilities = types.ServerCapabilities()
     # What the definitions of its tools mean for their calls.
     _tools: ListedTools
     # Answers what the server asks. Set when a session is opened.
@@ -433,7 +390,7 @@ class MCPClient(ABC):
 
         :returns: The details, empty if they are not known.
         """
-        return ServerDetails()
+        return self._details
 
     def progress(self) -> str:
         """
@@ -559,7 +516,7 @@ class MCPClient(ABC):
             return await self._kept(method, params, meta)
 
         async def read() -> list[Any]:
-            if getattr(self._capabilities, method.partition("/")[0]) is None:
+            if method.partition("/")[0] not in (self._details.capabilities or {}):
                 return []
             pages = await self._pages(things, send)
             listed = (self._parsed(operation, model, page) for page in pages)
@@ -766,14 +723,14 @@ class MCPClient(ABC):
         :raises AnswerRefusedError: If a handler refuses, or is not there.
         :raises ValidationError: If the requests are not what the protocol says.
         """
-        callbacks = self._server_requests.callbacks
-        wanted = dict(callbacks.wanted)
+        asked = self._server_requests
+        wanted = dict(asked.wanted)
         reset = current_request.set(asyncio.current_task())  # the questions are for no other call that is under way
         try:
-            return await self._server_requests.answers(read_requests(requests))
+            return await asked.answers(read_requests(requests))
         except ProtocolError as error:
             # Not the server's, as all other errors of this kind are.
-            raise AnswerRefusedError(callbacks.advice(wanted, error.code, error.data) or error.message) from None
+            raise AnswerRefusedError(asked.advice(wanted, error.code, error.data) or error.message) from None
         finally:
             current_request.reset(reset)
 
@@ -798,7 +755,7 @@ class MCPClient(ABC):
         :raises RuntimeError: If it violates the output schema of the tool.
         :raises ValidationError: If it is no result of a tool.
         """
-        mended = mend_result(CALL_METHOD, self._revision or LATEST_MODERN_VERSION, result)
+        mended = mend_result(CALL_METHOD, self._details.protocol_version or LATEST_MODERN_VERSION, result)
         read = types.CallToolResult.model_validate(mended.result, by_name=False)
         if read.is_error:
             return redacted_result(read, self.redactor)
@@ -809,7 +766,7 @@ class MCPClient(ABC):
 
     @property
     def _has_skills(self) -> bool:
-        return SKILLS_EXTENSION in (self._capabilities.extensions or {})
+        return SKILLS_EXTENSION in ((self._details.capabilities or {}).get("extensions") or {})
 
     async def list_skills(self, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
         """

@@ -43,18 +43,10 @@ _LOG: Final = "notifications/message"
 _OF_ONE_REVISION: Final = {"notifications/elicitation/complete": "2025-11-25", ACKNOWLEDGED: "2026-07-28"}
 
 
-class ServerRequests:
+class ServerRequests(Callbacks):
     """
     Answers what the server of one session asks, and passes on what it tells.
     """
-
-    def __init__(self, callbacks: Callbacks) -> None:
-        """
-        Initialize the ServerRequests.
-
-        :param callbacks: The user's handlers. They are loaded.
-        """
-        self.callbacks = callbacks
 
     def capabilities(self, version: str) -> dict[str, Any]:
         """
@@ -63,10 +55,10 @@ class ServerRequests:
         :param version: The revision of the protocol.
         :returns: The capabilities, as in the protocol.
         """
-        handlers = self.callbacks.handlers
+        handlers = self.handlers
         told: dict[str, Any] = {}
         if handlers.sampling is not None:
-            told["sampling"] = {"tools": {}} if self.callbacks.takes_tools else {}
+            told["sampling"] = {"tools": {}} if self.takes_tools else {}
         if handlers.elicitation is not None:
             told["elicitation"] = {"form": {}, "url": {}}
         if handlers.roots is not None:
@@ -75,7 +67,7 @@ class ServerRequests:
             told["extensions"] = {_TASKS_EXTENSION: {}}
         return told
 
-    async def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
+    async def respond(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         """
         Answer a JSON-RPC request of the server.
 
@@ -84,7 +76,7 @@ class ServerRequests:
         :returns: The result; None if the revision has no such requests, so that there is no answer.
         :raises ProtocolError: To answer with an error.
         """
-        if self.callbacks.is_modern:
+        if self.is_modern:
             logger.debug("A request of the server is ignored, because its revision of the protocol has none")
             return None
         if method == "ping":
@@ -114,12 +106,12 @@ class ServerRequests:
                 each.cancel()
 
     def _check_handler(self, method: str) -> None:
-        if (missing := self.callbacks.missing(method)) is not None:
+        if (missing := self.missing(method)) is not None:
             raise ProtocolError(missing.code, missing.message, missing.data)
 
     async def _answer(self, request: types.InputRequest) -> dict[str, Any]:
         self._check_handler(request.method)
-        answer = await self.callbacks.answer(request)
+        answer = await self.answer(request)
         if isinstance(answer, types.ErrorData):
             raise ProtocolError(answer.code, answer.message, answer.data)
         dumped: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -127,7 +119,7 @@ class ServerRequests:
             to_json(dumped)
         except ValueError:  # the error quotes it
             field = FIELDS[request.method]
-            self.callbacks.failed(field, ValueError("what it returned has text that is not valid Unicode"))
+            self.failed(field, ValueError("what it returned has text that is not valid Unicode"))
             raise ProtocolError(types.INTERNAL_ERROR, f"The client's {field} handler failed") from None
         return dumped
 
@@ -145,7 +137,7 @@ class ServerRequests:
             self._notified(method, params)
 
     def _notified(self, method: str, params: dict[str, Any]) -> None:
-        version, handlers = self.callbacks.version, self.callbacks.handlers
+        version, handlers = self.version, self.handlers
         is_known = method in NOTIFICATIONS and _OF_ONE_REVISION.get(method, version) == version
         if not is_known or method == ACKNOWLEDGED or (method != _LOG and handlers.messages is None):
             return
@@ -156,9 +148,9 @@ class ServerRequests:
             logger.debug("A notification of the server cannot be read: {method}", method=method)
             return
         if isinstance(message, types.LoggingMessageNotification):
-            self.callbacks.log(message.params)
+            self.log(message.params)
         if handlers.messages is not None:
-            self.callbacks.note(message)
+            self.note(message)
 
 
 def read_requests(requests: Any) -> dict[str, types.InputRequest]:
@@ -300,8 +292,8 @@ class Continuation:
         :raises ProtocolError: If a handler refuses.
         :raises RuntimeError: If the server would begin the call anew.
         """
-        if not requests.callbacks.is_modern:
-            version = requests.callbacks.version
+        if not requests.is_modern:
+            version = requests.version
             msg = f"it cannot be continued: the server now speaks revision {version}. The tool did not run"
             raise RuntimeError(msg)
         rest = {key: request for key, request in self._requests.items() if key not in self.responses}

@@ -24,7 +24,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
-from haystack_integrations.tools.mcp.handlers.callbacks import Callbacks
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
@@ -36,9 +35,9 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     SessionState,
     Transport,
 )
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, Opening
+from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
-from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient, ServerDetails
+from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     CallDidNotRunError,
     LostError,
@@ -100,7 +99,6 @@ class WireClient(MCPClient):
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
         self._channel: Channel | None = None
-        self._opening: Opening | None = None
         # What each request says of the client since revision 2026-07-28.
         self._envelope: dict[str, Any] = {}
         self._failure: str | None = None
@@ -108,8 +106,6 @@ class WireClient(MCPClient):
         self._connect_status: str | None = None
         self._tools = ListedTools(self._describe)
         self.redactor: Redactor = Redactor()
-        self._callbacks: Callbacks = Callbacks(self.handlers, "", self.redactor)
-        self._server_requests: ServerRequests = ServerRequests(self._callbacks)
 
     def _describe(self) -> str:
         return super()._describe() if self._server_info is None else str(self._server_info.describe())
@@ -166,17 +162,16 @@ class WireClient(MCPClient):
             channel = self._channel = Channel(
                 transport,
                 self.life,
-                answer=self._server_requests.answer,
+                answer=self._server_requests.respond,
                 notified=self._notified,
                 missed=self.on_gap,
                 span_attributes=self._span_attributes,
                 redact=self.redactor.text,
             )
             await transport.open()
-            opening = self._opening = await self._negotiate(channel)
-            self._revision, self._capabilities = opening.revision, opening.capabilities
-            self._is_modern = opening.revision in MODERN_PROTOCOL_VERSIONS
-            await self._opened(channel, opening)
+            self._details = await self._negotiate(channel)
+            self._is_modern = self._details.protocol_version in MODERN_PROTOCOL_VERSIONS
+            await self._opened(channel, self._details)
             tools = await self._list_all()
             await transport.listening()
             if not self.life.has_owner:
@@ -193,14 +188,13 @@ class WireClient(MCPClient):
             raise failure from (None if isinstance(error, self._told) else error)
 
     def _load_handlers(self) -> None:
-        callbacks = self._callbacks = Callbacks(self.handlers, self._describe(), self.redactor)
-        callbacks.on_question = self.on_question
-        callbacks.caller = self.caller
-        callbacks.requests_under_way = self.requests_under_way
-        self._server_requests = ServerRequests(callbacks)
+        requests = self._server_requests = ServerRequests(self.handlers, self._describe(), self.redactor)
+        requests.on_question = self.on_question
+        requests.caller = self.caller
+        requests.requests_under_way = self.requests_under_way
         self._cached.clear()
 
-    async def _negotiate(self, channel: Channel) -> Opening:
+    async def _negotiate(self, channel: Channel) -> ServerDetails:
         async def send(method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
             return await channel.request(Exchange(channel.next_id(), method, params, version=version))
 
@@ -217,12 +211,12 @@ class WireClient(MCPClient):
             opening = await negotiation.handshake_first()
         else:
             opening = await negotiation.discover_first()
-        self._envelope = negotiation.envelope(opening.revision)
+        self._envelope = negotiation.envelope(opening.protocol_version or "")
         return opening
 
-    async def _opened(self, channel: Channel, opening: Opening) -> None:
-        name = opening.server.name if opening.server else None
-        channel.transport.opened(opening.revision)
+    async def _opened(self, channel: Channel, details: ServerDetails) -> None:
+        revision = details.protocol_version or ""
+        channel.transport.opened(revision)
         if not self._is_modern:
             try:
                 await channel.tell("notifications/initialized")
@@ -230,7 +224,7 @@ class WireClient(MCPClient):
                 kind = type(error).__name__
                 logger.debug("{server} did not take `initialized`: {kind}", server=self._describe(), kind=kind)
             channel.transport.start_listening()
-        level = self._callbacks.opened(opening.revision, opening.capabilities, name)
+        level = self._server_requests.opened(revision, details.capabilities or {}, details.name)
         if level is not None:
             try:
                 await self._request("logging/setLevel", {"level": level})
@@ -297,7 +291,6 @@ class WireClient(MCPClient):
         if self.life.state is SessionState.LOST and self.life.reason is None:
             if (reason := await self._post_mortem()) is not None:
                 self.life.end(reason)
-        self._opening = None
         try:
             if self._channel is not None:
                 await self._channel.close()
@@ -307,6 +300,7 @@ class WireClient(MCPClient):
             logger.debug(
                 "Closing {server}: {error}", server=self._describe(), error=self.redactor.text(describe_error(error))
             )
+        self._details = ServerDetails()
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         self._changed(method, params)
@@ -324,7 +318,7 @@ class WireClient(MCPClient):
     ) -> dict[str, Any]:
         is_mended = False
         while True:
-            channel, revision = self._channel, self._revision
+            channel, revision = self._channel, self._details.protocol_version
             if channel is None or revision is None:
                 raise not_connected()
             request_id = channel.next_id()
@@ -380,7 +374,7 @@ class WireClient(MCPClient):
         if error.code == types.HEADER_MISMATCH and self._is_modern:
             await self._list_all()  # the schema is missing or stale
             return True
-        return await self._callbacks.elicit_urls(error.code, error.data)  # what the tool waited for
+        return await self._server_requests.elicit_urls(error.code, error.data)  # what the tool waited for
 
     async def _list_all(self) -> list[types.Tool]:
         pages = await self._pages("tools", partial(self._request, LIST_METHOD))
@@ -480,7 +474,7 @@ class WireClient(MCPClient):
             not_run = CallDidNotRunError(reason)
             not_run.lost_because = reason
             raise not_run
-        wanted = dict(self._callbacks.wanted)
+        wanted = dict(self._server_requests.wanted)
         params = {"name": tool_name, "arguments": tool_args}
         send = partial(self._request, CALL_METHOD, meta=meta, on_progress=on_progress)
         try:
@@ -530,7 +524,7 @@ class WireClient(MCPClient):
             text, outcome = f"{with_full_stop(reason)} The tool did not run.", "did_not_run"
         elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
-            if (advice := self._callbacks.advice(wanted, code, data)) is not None:
+            if (advice := self._server_requests.advice(wanted, code, data)) is not None:
                 text = f"{with_full_stop(text or '')} {advice}"
             if self.life.state is SessionState.DRAINING:
                 text = f"{with_full_stop(text or '')} The next call opens a new session."
@@ -547,7 +541,7 @@ class WireClient(MCPClient):
         return failure
 
     def _with_advice(self, result: types.CallToolResult, wanted: dict[str, int]) -> types.CallToolResult:
-        advice = self._callbacks.advice(wanted)
+        advice = self._server_requests.advice(wanted)
         if advice is None:
             return result
         return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})
@@ -564,7 +558,7 @@ class WireClient(MCPClient):
             logger.warning(
                 "`ping_interval` has no effect on {server}: the protocol revision {protocol_version} has no pings",
                 server=self._describe(),
-                protocol_version=self._revision,
+                protocol_version=self._details.protocol_version,
             )
             return False
         with suppress(RequestError):  # an answer, too; or the session ended, which others notice
@@ -587,27 +581,10 @@ class WireClient(MCPClient):
 
         return await self._read("notify_roots_changed", notify)
 
-    def details(self) -> ServerDetails:
-        """
-        Return what the server said about itself.
-
-        :returns: The details, empty while there is no session.
-        """
-        opening = self._opening
-        if opening is None:
-            return ServerDetails()
-        return ServerDetails(
-            protocol_version=opening.revision,
-            capabilities=opening.capabilities.model_dump(by_alias=True, mode="json", exclude_none=True),
-            implementation=opening.server,
-            instructions=opening.instructions,
-            client_extensions=self._server_requests.capabilities(opening.revision).get("extensions") or {},
-        )
-
     def _span_attributes(self) -> dict[str, str]:
         attributes = {"mcp.server": self._describe()}
-        if self._opening is not None and self._opening.server is not None:
-            attributes["mcp.server.name"] = self._opening.server.name
+        if self._details.name is not None:
+            attributes["mcp.server.name"] = self._details.name
         return attributes
 
 
