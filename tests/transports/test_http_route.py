@@ -277,7 +277,12 @@ def test_aiohttp_is_used_where_the_extra_is_installed(monkeypatch, http_stack, m
         )
     ]
     is_fast = http_stack == "aiohttp" and missing is None
-    assert names == ["AiohttpTransport" if is_fast else "_Transport", "_Transport", "AsyncHTTPTransport", "_Transport"]
+    assert names == [
+        "AiohttpTransport" if is_fast else "PinnedTransport",
+        "PinnedTransport",
+        "AsyncHTTPTransport",
+        "PinnedTransport",
+    ]
 
 
 async def not_found(_: HttpRequest) -> bytes:

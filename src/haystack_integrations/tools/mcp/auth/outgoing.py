@@ -24,6 +24,7 @@ import asyncio
 import ipaddress
 import json
 import socket
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
@@ -81,7 +82,7 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
         """
         addresses = request.extensions.get(_CHECKED)
         if addresses is None or self._has_proxy:
-            return await super().handle_async_request(request)
+            return await self._send(request)
         failure: httpx2.TransportError = httpx2.ConnectError("the name of its host is not known", request=request)
         # The pool knows connections by address: another host there must not get one with this host's certificate.
         headers = {**request.headers, "Connection": "close"}
@@ -94,10 +95,16 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
                 extensions={**request.extensions, "sni_hostname": request.url.host},
             )
             try:
-                return await super().handle_async_request(pinned)
+                return await self._send(pinned)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
         raise failure
+
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            return await super().handle_async_request(request)
+        except ssl.SSLError as error:  # httpcore2 leaks it: since TLS 1.3, a client certificate is refused that late
+            raise httpx2.ReadError(str(error), request=request) from error
 
 
 def json_object(response: httpx2.Response) -> dict[str, Any]:

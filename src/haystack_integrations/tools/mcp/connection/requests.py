@@ -139,31 +139,26 @@ def call_request(
     tool_name: str,
     tool_args: dict[str, Any] | None,
     *,
-    leaves_tasks: bool = False,
-    continues: tuple[MCPPendingCall, Mapping[str, Any] | None] | None = None,
     display_name: str | None = None,
     secrets: Iterable[str] = (),
-    meta: dict[str, Any] | None = None,
-    on_progress: ProgressCallback | None = None,
-    may_repeat: bool = False,
-    invocation_timeout: float | None = None,
+    **fields: Any,
 ) -> CallRequest:
     """
-    Make the request of what a caller passed. The parameters are the fields of CallRequest.
+    Make the request of what a caller passed.
 
+    :param tool_name: As in CallRequest.
+    :param tool_args: Likewise; None for no arguments.
+    :param display_name: Likewise; None if it is that of the tool.
+    :param secrets: Likewise.
+    :param fields: Further fields.
     :returns: The request.
     """
     return CallRequest(
         tool_name=tool_name,
         tool_args=tool_args if tool_args is not None else {},
         display_name=display_name or tool_name,
-        may_repeat=may_repeat,
-        invocation_timeout=invocation_timeout,
         secrets=tuple(texts("secrets", secrets)) if secrets else (),
-        meta=meta,
-        on_progress=on_progress,
-        leaves_tasks=leaves_tasks,
-        continues=continues,
+        **fields,
     )
 
 

@@ -417,7 +417,6 @@ class Channel:
         notified: Callable[[str, dict[str, Any], Exchange | None], None],
         missed: Callable[[], object] = bool,
         span_attributes: Callable[[], Mapping[str, str]] = dict,
-        redact: Callable[[str], str] = redact_text,
     ) -> None:
         """
         Initialize the Channel.
@@ -431,7 +430,6 @@ class Channel:
             neither block nor raise.
         :param missed: Called when notifications may have been lost, although the session goes on. Likewise.
         :param span_attributes: Returns what a span says of the server.
-        :param redact: Redacts the text of an error that a span shows.
         """
         self.transport = transport
         transport.channel = self
@@ -442,7 +440,6 @@ class Channel:
         self._notify_client = notified
         self.missed: Callable[[], object] = missed
         self._span_attributes = span_attributes
-        self._redact = redact
         self._tracer = trace.get_tracer("mcp-haystack")
         # The requests that are not settled, by their ids, in the order in which they were made.
         self.in_flight: dict[int, Exchange] = {}
@@ -517,7 +514,7 @@ class Channel:
             except RequestError as error:
                 if isinstance(error, ProtocolError):
                     span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
-                    span.set_status(trace.StatusCode.ERROR, self._redact(error.message))
+                    span.set_status(trace.StatusCode.ERROR, self._life.redact(error.message))
                 else:
                     span.set_attribute("error.type", type(error).__name__)
                     span.set_status(trace.StatusCode.ERROR)

@@ -166,7 +166,6 @@ class WireClient(MCPClient):
                 notified=self._notified,
                 missed=self.on_gap,
                 span_attributes=self._span_attributes,
-                redact=self.redactor.text,
             )
             await transport.open()
             self._details = await self._negotiate(channel)

@@ -192,11 +192,11 @@ def open_transport(route: Route | None = None, *, of_session: bool = False) -> h
     route = route or Route()
     if route.transport is not None:
         return route.transport
-    direct = _fastest_transport() if of_session else _Transport
+    direct = _fastest_transport() if of_session else PinnedTransport
     if route.proxy is None and uses_environment_proxies():
         return _EnvironmentTransport(route.verify, direct)
     arguments = _transport_arguments(route.verify)
-    return direct(**arguments) if route.proxy is None else _Transport(proxy=route.proxy, **arguments)
+    return direct(**arguments) if route.proxy is None else PinnedTransport(proxy=route.proxy, **arguments)
 
 
 def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
@@ -204,7 +204,7 @@ def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
         import aiohttp  # noqa: F401, PLC0415
         import uvloop  # noqa: F401, PLC0415
     except ImportError:
-        return _Transport
+        return PinnedTransport
     from haystack_integrations.tools.mcp.transports.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
     return AiohttpTransport
@@ -227,18 +227,6 @@ async def open_client(
             yield client
 
 
-class _Transport(PinnedTransport):
-    """
-    The transport, without the error that httpcore2 leaks.
-    """
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        try:
-            return await super().handle_async_request(request)
-        except ssl.SSLError as error:  # since TLS 1.3, a client certificate is refused after the handshake
-            raise httpx2.ReadError(str(error), request=request) from error
-
-
 class _EnvironmentTransport(httpx2.AsyncBaseTransport):
     """
     Goes through the proxy that the environment names for a URL, if it names one.
@@ -256,7 +244,7 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
         if transport is None:
             if proxy:
                 through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-                transport = _Transport(proxy=through, **self._arguments)
+                transport = PinnedTransport(proxy=through, **self._arguments)
             else:
                 transport = self._direct(**self._arguments)
             self._transports[proxy] = transport
