@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Each test points `diagnose` at an endpoint with one thing wrong and reads what it says about it.
+Each test points `Diagnosis` at an endpoint with one thing wrong and reads what it says about it.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from mcp.server.mcpserver import MCPServer
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.transports.diagnose import Transport, diagnose
+from haystack_integrations.tools.mcp.transports.diagnose import Diagnosis, Transport
 from haystack_integrations.tools.mcp.transports.http_route import Route
 from tests.support.reachable import AppThread
 from tests.support.rows import rows
@@ -69,11 +69,14 @@ async def examine(
 
     If `answer` is given, it answers the requests.
     """
-    route = Route(transport=Network(answer)) if answer else None
+    route = Route(transport=Network(answer) if answer else None)
     with anyio.fail_after(timeout + 5):
         info = StreamableHttpServerInfo(f"{url}?api_key={QUERY_KEY}", headers={"X-Api-Key": API_KEY, **(headers or {})})
         redact = Redactor(info._secrets()).text
-        said = await diagnose(info.url, info.headers, transport=transport, timeout=timeout, redact=redact, route=route)
+        diagnosis = Diagnosis(
+            url=info.url, headers=info.headers, transport=transport, timeout=timeout, redact=redact, route=route
+        )
+        said = await diagnosis.run()
     for secret in (TOKEN, API_KEY, QUERY_KEY, PASSWORD, BASIC):
         assert secret not in (said or "")
     return said or ""
@@ -297,7 +300,7 @@ class TestNoAnswer:
 
     @rows("url", ["http://[::1/mcp", "http://host:port/mcp"])
     async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
-        assert await diagnose(url, {}, transport="sse") == "The URL is not valid."
+        assert await Diagnosis(url=url, headers={}, transport="sse").run() == "The URL is not valid."
 
 
 class TestTLS:

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate
 from haystack_integrations.tools.mcp.transports import http_route
-from haystack_integrations.tools.mcp.transports.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.diagnose import Diagnosis
 from haystack_integrations.tools.mcp.transports.http_route import (
     Route,
     environment_proxy,
@@ -356,7 +356,7 @@ class TestLogs:
             url = f"http://alice:{SECRET}@127.0.0.1:{peer.port}/mcp?api_key={SECRET}"
             async with opened(sender := new_sender()):
                 await post(sender, url)
-            await diagnose(url, {}, transport="streamable-http")
+            await Diagnosis(url=url, headers={}, transport="streamable-http").run()
             async with open_client(Route(), 5.0) as http:  # as for tokens
                 await http.get(url)
             async with httpx2.AsyncClient() as http:  # that of somebody else

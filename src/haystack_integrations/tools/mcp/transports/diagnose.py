@@ -5,7 +5,7 @@
 """
 Why a URL does not connect, and what to change.
 
-The failure of a connection rarely says what is wrong with the URL. `diagnose` asks the endpoint with a few plain HTTP
+The failure of a connection rarely says what is wrong with the URL. `Diagnosis` asks the endpoint with a few plain HTTP
 requests, through the same proxy and with the same TLS options as the connection.
 """
 
@@ -14,7 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -79,20 +79,12 @@ class _Answer:
     text: str = ""
 
 
-async def diagnose(
-    url: str,
-    headers: Mapping[str, str],
-    *,
-    transport: Transport,
-    timeout: float = 5.0,
-    route: Route | None = None,
-    has_auth: bool = False,
-    redact: Callable[[str], str] = redact_text,
-) -> str | None:
+@dataclass(kw_only=True)
+class Diagnosis:
     """
-    Describe what is wrong with a URL that did not connect.
+    Finds out what is wrong with a URL that did not connect.
 
-    The headers go to the origin of `url` only: redirects are reported, not followed.
+    The headers go to the origin of the URL only: redirects are reported, not followed.
 
     :param url: The URL that did not connect.
     :param headers: The headers to send along, credentials included.
@@ -102,44 +94,39 @@ async def diagnose(
     :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
         the diagnosis is then no finding.
     :param redact: Removes secrets from what the server says, which may echo credentials, and from what libraries log.
-    :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
-    """
-    try:
-        target = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        return "The URL is not valid."
-    diagnosis = _Diagnosis(target, headers, transport, timeout, route or Route(), has_auth, redact)
-    with anyio.move_on_after(timeout):
-        await diagnosis.run()
-    return diagnosis.finding
-
-
-@dataclass
-class _Diagnosis:
-    """
-    The diagnosis of one URL.
-
-    `finding` is true at every moment: it is refined as responses come in, so running out of time loses nothing.
     """
 
-    url: httpx2.URL
+    url: str
     headers: Mapping[str, str]
     transport: Transport
-    timeout: float
-    route: Route
-    has_auth: bool
-    redact: Callable[[str], str]
-    finding: str | None = None
+    timeout: float = 5.0
+    route: Route = field(default_factory=Route)
+    has_auth: bool = False
+    redact: Callable[[str], str] = redact_text
+    # It is true at every moment: it is refined as responses come in, so running out of time loses nothing.
+    _finding: str | None = field(init=False, default="The URL is not valid.")
+    _url: httpx2.URL = field(init=False)
 
-    async def run(self) -> None:
+    async def run(self) -> str | None:
+        """
+        Ask the server.
+
+        :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
+        """
+        with suppress(httpx2.InvalidURL), anyio.move_on_after(self.timeout):
+            self._url = httpx2.URL(self.url)
+            await self._run()
+        return self._finding
+
+    async def _run(self) -> None:
         within = f"within {self.timeout / 2:g} s"
-        self.finding = f"{self._place()} does not answer {within}: the server hangs or is too slow."
+        self._finding = f"{self._place()} does not answer {within}: the server hangs or is too slow."
         try:
             async with open_client(self.route, self.timeout, self.redact) as client:
-                answer = await self._ask(client, self.url, self.transport, self.timeout * 0.5)
+                answer = await self._ask(client, self._url, self.transport, self.timeout * 0.5)
                 if answer is None:
                     return
-                self.finding, is_final = self._explain(answer)
+                self._finding, is_final = self._explain(answer)
                 if not is_final:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
@@ -149,7 +136,7 @@ class _Diagnosis:
             error, text = next(
                 (error, text) for kind, text in _FAILURES.items() for error in found if isinstance(error, kind)
             )
-            self.finding = text.format(place=self._place(), error=error)
+            self._finding = text.format(place=self._place(), error=error)
 
     async def _ask(
         self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
@@ -177,10 +164,10 @@ class _Diagnosis:
         Return what an answer means, and whether another method or path would tell no more.
         """
         response, status = answer.response, answer.response.status_code
-        said = f"{_display_url(self.url)} answers {status_of(response)}"
+        said = f"{_display_url(self._url)} answers {status_of(response)}"
         target = redirect_target(response)
         if target is not None:
-            if self.url.scheme == "https":
+            if self._url.scheme == "https":
                 target = target.copy_with(scheme="https")
             where = self._shown(_display_url(target))
             return f"{said}, a redirect: use {where}, if it is the intended server.", True
@@ -202,24 +189,24 @@ class _Diagnosis:
         return f"{said}{f' with {content}' if content else ''}, not MCP: check the URL.", False
 
     async def _look_elsewhere(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
-        own, other = _path(self.url), _OTHER[self.transport]
+        own, other = _path(self._url), _OTHER[self.transport]
         candidates: list[tuple[str, Transport]] = [(own, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
         for path, transport in candidates:
             if (path, transport) == (own, self.transport):
                 continue
-            url = self.url if path == own else self.url.copy_with(path=path)
+            url = self._url if path == own else self._url.copy_with(path=path)
             reply = answer if answer.transport else await self._ask(client, url, transport, self.timeout * 0.2)
             if reply is None:
                 continue
             use = f'{_SERVER_INFO[transport]}(url="{_display_url(url)}")'
             if reply.transport == transport:
                 at = f"{_display_url(url)} is {_ENDPOINT[transport]}"
-                self.finding = f"{at}: use {use}." if path == own else f"{self.finding} {at}: did you mean {use}?"
+                self._finding = f"{at}: use {use}." if path == own else f"{self._finding} {at}: did you mean {use}?"
                 return
 
     def _place(self) -> str:
-        host = f"[{self.url.host}]" if ":" in self.url.host else self.url.host
-        place = f"{host}:{self.url.port or {'http': 80, 'https': 443}[self.url.scheme]}"
+        host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
+        place = f"{host}:{self._url.port or {'http': 80, 'https': 443}[self._url.scheme]}"
         if self.route.proxy is not None:
             return f"{place} (through the proxy {self.route.proxy.url.host})"
         return place

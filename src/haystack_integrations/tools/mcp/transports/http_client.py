@@ -16,7 +16,7 @@ from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.request_context import current_identity
 from haystack_integrations.tools.mcp.secret_template import shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
-from haystack_integrations.tools.mcp.transports.diagnose import diagnose
+from haystack_integrations.tools.mcp.transports.diagnose import Diagnosis
 from haystack_integrations.tools.mcp.transports.http_route import find_route, open_transport
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, says_unknown_session
@@ -89,15 +89,16 @@ class _HttpClient(WireClient):
         if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):
             parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._server_info, name))
             return f"The credentials of `{parameter}` were not accepted."
-        return await diagnose(
-            self.url,
-            {**self._headers, **current_identity.get().headers},
+        diagnosis = Diagnosis(
+            url=self.url,
+            headers={**self._headers, **current_identity.get().headers},
             transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
             timeout=min(5.0, self.timeout),
             route=await find_route(self._server_info),
             has_auth=self._server_info._has_auth,
             redact=self.redactor.text,
         )
+        return await diagnosis.run()
 
     def _note_error(self, error: ProtocolError) -> None:
         # Not every server says so with a status.

@@ -5,8 +5,8 @@
 """
 How HTTP requests reach a server: proxies, certificates, keep-alive, and what libraries may log of them.
 
-The connection, the requests for its tokens and `diagnose` take the same route, so that `diagnose` goes through the same
-proxy and trusts the same certificates as the connection that failed.
+The connection, the requests for its tokens and `Diagnosis` take the same route, so that the latter goes through the
+same proxy and trusts the same certificates as the connection that failed.
 """
 
 from __future__ import annotations
