@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, ServerRest
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity
 from haystack_integrations.tools.mcp.transports import posting
@@ -96,7 +96,8 @@ class TestHeaders:
     async def test_a_request_of_nobody_gets_no_cookie_of_the_last_user(self) -> None:
         network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "login=ann; Path=/"}))
         ann = Identity(key="ann", headers={})
-        sender = network.sender(latest_identity=lambda: ann)
+        sender = network.sender()
+        sender.life.latest_identity = lambda: ann
         await sender.send("GET", URL, {})
         await post(sender)
         assert [request.headers.get("cookie") for request in network.requests] == [None, None]
@@ -245,9 +246,9 @@ def busy(status: int, after: str) -> httpx2.Response:
 
 class TestRest:
     async def test_a_stream_neither_waits_nor_makes_others_wait(self) -> None:
-        network, rest = Network(busy(503, "60")), ServerRest()
-        assert (await network.sender(rest=rest).send("GET", URL, {})).status_code == 503
-        assert rest.seconds == 0
+        sender = Network(busy(503, "60")).sender()
+        assert (await sender.send("GET", URL, {})).status_code == 503
+        assert sender.life.rest.seconds == 0
 
 
 async def test_an_event_stream_is_not_read_as_a_body() -> None:

@@ -283,8 +283,6 @@ class Session:
         self.only_as_tasks: frozenset[str] = frozenset()
         # Listens to changes as long as it is open.
         self.attendant: asyncio.Task[None] | None = None
-        client.caller = self._latest_caller
-        client.requests_under_way = lambda: [*self._watch.requests]
         self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
@@ -296,12 +294,14 @@ class Session:
         client.life = self.life
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
+        self.life.caller = self._latest_caller
+        self.life.requests_under_way = lambda: [*self._watch.requests]
+        self.life.time_left = self._time_left
+        self.life.latest_identity = lambda: self._user
         self._watch = Watch(self.life)
         self._login_info = server_info if server_info._may_log_in else None
         # Whether the client can, as far as is known.
         self._may_ping = True
-        client.time_left = self._time_left
-        client.latest_identity = lambda: self._user
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.

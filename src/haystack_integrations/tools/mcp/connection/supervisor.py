@@ -355,7 +355,7 @@ class Supervisor:
 
     def _new_session(self) -> Session:
         client = self.server_info.create_client()
-        client.handlers, client.rest = self.handlers, self.rest
+        client.handlers = self.handlers
         self.redactor.learn(self.server_info._secrets() | client.redactor.secrets)
         client.redactor = self.redactor
         if current_identity.get().headers and not client._takes_headers:
@@ -365,7 +365,9 @@ class Supervisor:
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self.gate.answering
         client.on_gap = self._changes_missed
-        return Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
+        session = Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
+        session.life.rest = self.rest
+        return session
 
     async def kept_listing(self, timeout: float) -> ToolListing:
         """

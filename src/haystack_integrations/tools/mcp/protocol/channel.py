@@ -42,6 +42,7 @@ from opentelemetry import trace
 from opentelemetry.propagate import inject
 from pydantic_core import from_json, to_json
 
+from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     Fate,
     LostError,
@@ -51,7 +52,7 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
     UnreadableError,
 )
 from haystack_integrations.tools.mcp.redaction import redact_text
-from haystack_integrations.tools.mcp.request_context import current_request
+from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ TAKES_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
 
 class SessionLife:
     """
-    The life of one session: its state, and why it ended.
+    The life of one session: its state, why it ended, and what whoever opens it knows of it.
 
     .. code-block:: text
 
@@ -230,6 +231,17 @@ class SessionLife:
         self._on_lost = on_lost
         # Whether somebody opens and closes the client for its users, and wants to know of a loss.
         self.has_owner: bool = on_lost is not None
+        # What follows is replaced by whoever opens the session. What is called there must not block.
+        # For how long the server wants to get no requests.
+        self.rest: ServerRest = ServerRest()
+        # Returns how many seconds the request of the running task may still take, None for any number.
+        self.time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
+        # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
+        self.latest_identity: Callable[[], Identity] = current_identity.get
+        # The tasks of the requests under way, one of which a server's question may be for.
+        self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
+        # Whose event loop a handler runs in if nothing says for which call it is.
+        self.caller: Callable[[], Caller | None] = lambda: None
 
     def heard(self) -> None:
         """

@@ -20,7 +20,6 @@ from pydantic import BaseModel, ValidationError
 from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
-from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.mcp_handlers import answer_later
 from haystack_integrations.tools.mcp.protocol.changes import (
@@ -33,7 +32,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     ttl_ms,
     written_filters,
 )
-from haystack_integrations.tools.mcp.protocol.channel import LONGEST_REST_OF_OTHERS, OnProgress, ServerRest, SessionLife
+from haystack_integrations.tools.mcp.protocol.channel import OnProgress, SessionLife
 from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.request_errors import (
@@ -54,7 +53,7 @@ from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     read_requests,
 )
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
+from haystack_integrations.tools.mcp.request_context import current_request
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -147,14 +146,6 @@ class MCPClient(ABC):
     handlers: MCPHandlers = MCPHandlers()
     # Redacts what comes back from the server in errors and logs. It knows the secrets of the server info.
     redactor: Redactor = Redactor()
-    # Returns how many seconds the request of the running task may still take, None for any number.
-    time_left: Callable[[], float | None] = staticmethod(lambda: LONGEST_REST_OF_OTHERS)
-    # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
-    latest_identity: Callable[[], Identity] = staticmethod(current_identity.get)
-    # The tasks of the requests under way, one of which a server's question may be for.
-    requests_under_way: Callable[[], list[asyncio.Task[Any]]] = staticmethod(list)
-    # Whose event loop a handler runs in if nothing says for which call it is.
-    caller: Callable[[], Caller | None] = staticmethod(lambda: None)
     # Makes what a handler runs in that the server wants something of.
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
     # Called in the loop with each change of the server, and when changes may have been missed.
@@ -196,8 +187,6 @@ class MCPClient(ABC):
         """
         self.exit_stack = AsyncExitStack()
         self.life = SessionLife()
-        # For how long the server wants to get no requests. Whoever opens the session replaces it by its own.
-        self.rest: ServerRest = ServerRest()
         # To be cleared when a session is opened.
         self._cached: CachedResults = CachedResults()
         self.max_retries = max_retries

@@ -189,8 +189,8 @@ class WireClient(MCPClient):
     def _load_handlers(self) -> None:
         requests = self._server_requests = ServerRequests(self.handlers, self._describe(), self.redactor)
         requests.on_question = self.on_question
-        requests.caller = self.caller
-        requests.requests_under_way = self.requests_under_way
+        requests.caller = self.life.caller
+        requests.requests_under_way = self.life.requests_under_way
         self._cached.clear()
 
     async def _negotiate(self, channel: Channel) -> ServerDetails:
@@ -244,7 +244,7 @@ class WireClient(MCPClient):
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
-        asks_nobody = is_unauthorized or self.rest.seconds > 0
+        asks_nobody = is_unauthorized or self.life.rest.seconds > 0
         advice = None if asks_nobody else await self._advice()
         what = with_full_stop(what)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))

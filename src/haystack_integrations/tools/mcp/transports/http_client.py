@@ -126,12 +126,8 @@ class _HttpClient(WireClient):
             headers=self._headers,
             timeout=timeout,
             auth=await self._auth(),
-            rest=self.rest,
             max_message_size=self._server_info.max_message_size,
-            time_left=self.time_left,
-            latest_identity=self.latest_identity,
-            heard=self.life.heard,
-            redact=self.redactor.text,
+            life=self.life,
         )
         return SseTransport(sender, self.url) if self._over_sse else StreamableHttpTransport(sender, self.url)
 

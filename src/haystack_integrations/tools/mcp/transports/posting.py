@@ -26,9 +26,8 @@ import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.channel import (
-    LONGEST_REST_OF_OTHERS,
     Exchange,
-    ServerRest,
+    SessionLife,
     Transport,
     too_large,
     wants_rest,
@@ -97,12 +96,8 @@ class HttpSender:
     :param headers: Headers of every request.
     :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
     :param auth: Authenticates the requests.
-    :param rest: For how long the server wants to get no requests, as other sessions know it, too.
     :param max_message_size: How many bytes the body of a response may have after it was decompressed.
-    :param time_left: Returns how many seconds the request of the running task may still take; None for any number.
-    :param latest_identity: Returns the identity of streams, and of the end of the session.
-    :param heard: Called when something came from the server.
-    :param redact: Removes secrets from what libraries log.
+    :param life: The session: hears the server, and knows who uses it, for how long, and what is secret.
     """
 
     transport: httpx2.AsyncBaseTransport
@@ -110,12 +105,8 @@ class HttpSender:
     headers: Mapping[str, str]
     timeout: Mapping[str, float | None]
     auth: httpx2.Auth | None = None
-    rest: ServerRest = field(default_factory=ServerRest)
     max_message_size: int = DEFAULT_MAX_MESSAGE_SIZE
-    time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
-    latest_identity: Callable[[], Identity] = current_identity.get
-    heard: Callable[[], None] = lambda: None
-    redact: Callable[[str], str] | None = None
+    life: SessionLife = field(default_factory=SessionLife)
 
     def __post_init__(self) -> None:
         """
@@ -174,24 +165,24 @@ class HttpSender:
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
         phases = {**self.timeout, "read": None} if is_stream else self.timeout
-        left, limit = self.time_left(), phases.get("connect")
+        left, limit = self.life.time_left(), phases.get("connect")
         if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
             phases = {**phases, "connect": _CONNECT_SHARE * left}
         extensions = {"timeout": phases, "may_log_in": may_log_in}
         status = ""
-        with redacted_logs(self.redact):
+        with redacted_logs(self.life.redact):
             while True:
                 if method == "POST":
                     await self._let_rest(status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
                 response = await self._follow(request, exchange)
-                self.heard()
+                self.life.heard()
                 wait = retry_after(response) if method == "POST" else None
                 if wait is None:
                     return response
                 # For all requests, whether this one may wait or not.
-                self.rest.until = time.monotonic() + max(wait, _SHORTEST_REST)
+                self.life.rest.until = time.monotonic() + max(wait, _SHORTEST_REST)
                 status = status_of(response)
                 if not self._is_in_time(wait):
                     return response
@@ -200,7 +191,7 @@ class HttpSender:
 
     async def _let_rest(self, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
-        while (seconds := self.rest.seconds) > 0:
+        while (seconds := self.life.rest.seconds) > 0:
             if not self._is_in_time(seconds):
                 because = f" (HTTP {status})" if status else ""
                 msg = f"{wants_rest(seconds)}{because}"
@@ -208,7 +199,7 @@ class HttpSender:
             await asyncio.sleep(seconds)
 
     def _is_in_time(self, seconds: float) -> bool:
-        left = self.time_left()
+        left = self.life.time_left()
         return left is None or seconds <= 0 or seconds < left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
@@ -274,7 +265,7 @@ class HttpSender:
                 first.unmark_sent()
             raise
         response.request = request
-        response.stream = _HeardStream(response.stream, self.heard)
+        response.stream = _HeardStream(response.stream, self.life.heard)
         if "set-cookie" in response.headers:
             own = self._cookies.pop(whose) if whose in self._cookies else httpx2.Cookies(cookies)
             own.extract_cookies(response)
@@ -288,7 +279,7 @@ class HttpSender:
 
     def _identity(self, method: str) -> Identity:
         """Return on whose behalf a request is made: a POST for whoever makes it, others for the latest one."""
-        return current_identity.get() if method == "POST" else self.latest_identity()
+        return current_identity.get() if method == "POST" else self.life.latest_identity()
 
     async def read(self, response: httpx2.Response) -> bytes:
         """
