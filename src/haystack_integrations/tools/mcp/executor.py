@@ -512,59 +512,9 @@ def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-class _Pulse:
-    """
-    Finds out whether the executor's loop still runs: asked every `_PULSE` seconds, by one thread.
-    """
-
-    __slots__ = ("_executor", "_is_asked")
-
-    def __init__(self, executor: AsyncExecutor) -> None:
-        self._executor = executor
-        self._is_asked = False
-
-    def beats(self) -> bool:
-        """
-        Return False if the loop has done nothing since this was called before.
-        """
-        if self._is_asked:
-            return False
-        self._is_asked = True
-        self._executor.post(self._answer)
-        return True
-
-    def _answer(self) -> None:
-        self._is_asked = False
-
-
-class _Alarm:
-    """
-    Ends one wait in an event loop after some seconds; if an executor is given, only if its loop does not run then.
-    """
-
-    __slots__ = ("_executor", "_pulse", "_seconds", "_timer", "_waiter")
-
-    def __init__(self, waiter: asyncio.Future[None], seconds: float, executor: AsyncExecutor | None) -> None:
-        self._waiter = waiter
-        self._seconds = seconds
-        self._executor = executor
-        self._pulse: _Pulse | None = None
-        self._timer = waiter.get_loop().call_later(seconds, self._ring)
-
-    def _ring(self) -> None:
-        if self._executor is not None:
-            self._pulse = self._pulse or _Pulse(self._executor)
-            if self._pulse.beats():
-                self._timer = self._waiter.get_loop().call_later(_PULSE, self._ring)
-                return
-        if not self._waiter.done():
-            self._waiter.set_exception(TimeoutError(f"Operation timed out after {self._seconds} seconds"))
-
-    def cancel(self) -> None:
-        """
-        Turn it off.
-        """
-        self._timer.cancel()
+def _beats(pulse: threading.Event | None) -> bool:
+    # Whether the executor's loop has done something since it was asked for this pulse, or was not asked yet.
+    return pulse is None or pulse.is_set()
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -740,18 +690,17 @@ class AsyncExecutor:
         waiter = queue.SimpleQueue() if waiter is None else waiter
         operation = _Operation(self, coro, _no_loop, partial(waiter.put, None))
         left = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
-        pulse: _Pulse | None = None
+        pulse: threading.Event | None = None
         has_ended = False
         try:
             while not has_ended:
                 try:
                     has_ended = waiter.get(timeout=left) is None
                 except queue.Empty:
-                    pulse = pulse or _Pulse(self)
-                    if not has_limit or not pulse.beats():
+                    if not has_limit or not _beats(pulse):
                         msg = f"Operation timed out after {timeout} seconds"
                         raise TimeoutError(msg) from None
-                    left = _PULSE
+                    pulse, left = self._ask_for_pulse(), _PULSE
         finally:
             if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
                 operation.cancel()
@@ -781,8 +730,19 @@ class AsyncExecutor:
         waiter: asyncio.Future[None] = loop.create_future()
         # A tool of an in-process server may make a call, which is for whoever called the tool.
         caller = caller_of_operation.get() if self.in_loop_thread() else None
+        pulse: threading.Event | None = None
+        alarm: asyncio.TimerHandle | None = None
+
+        def ring() -> None:
+            nonlocal alarm, pulse
+            if has_limit and _beats(pulse):
+                pulse, alarm = self._ask_for_pulse(), loop.call_later(_PULSE, ring)
+            elif not waiter.done():
+                waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
+
         # Before the other thread is woken, which then need not wait for the GIL.
-        alarm = None if timeout is None else _Alarm(waiter, timeout, self if has_limit else None)
+        if timeout is not None:
+            alarm = loop.call_later(timeout, ring)
         try:
             operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
             try:
@@ -795,6 +755,12 @@ class AsyncExecutor:
                 alarm.cancel()
         result: T = operation.outcome()
         return result
+
+    def _ask_for_pulse(self) -> threading.Event:
+        # The loop sets it, unless it is blocked.
+        pulse = threading.Event()
+        self.post(pulse.set)
+        return pulse
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
         """
