@@ -27,7 +27,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -408,6 +408,14 @@ class Transport(ABC):
         """
         return False
 
+    def cancel_scope(self) -> AbstractContextManager[anyio.CancelScope | None]:
+        """
+        Make what the tasks are cancelled by that run beside the requests.
+
+        :returns: A scope; None if they can be cancelled at any time.
+        """
+        return nullcontext()
+
     @abstractmethod
     async def close(self) -> None:
         """
@@ -461,7 +469,7 @@ class Channel:
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         # What runs beside, and by what it is cancelled.
-        self.background: dict[asyncio.Task[None], anyio.CancelScope | None] = {}
+        self.background: dict[asyncio.Task[None], Callable[[], object] | None] = {}
         self.has_ended: bool = False
 
     async def request(self, exchange: Exchange) -> dict[str, Any]:
@@ -639,19 +647,16 @@ class Channel:
         """
         Run something beside, until the channel is closed at the latest.
 
-        It is cancelled through a scope of anyio, because the HTTP libraries shield the closing of connections from
-        these only: a task that is cancelled meanwhile leaves some open.
-
         :param coroutine: What to run.
         :param context: The context of a request to run it in.
         :returns: The task.
         """
 
         async def run() -> None:
-            with anyio.CancelScope() as scope:
-                self.background[task] = scope
+            with self.transport.cancel_scope() as scope:
+                cancel = self.background[task] = task.cancel if scope is None else scope.cancel
                 if self.has_ended:
-                    scope.cancel()
+                    cancel()
                 await coroutine
 
         task = asyncio.get_running_loop().create_task(run(), context=context)
@@ -685,9 +690,9 @@ class Channel:
         self.has_ended = True
         for exchange in self.in_flight.values():
             exchange.lose()
-        background = {task: scope for task, scope in self.background.items() if task is not asyncio.current_task()}
-        for scope in filter(None, background.values()):
-            scope.cancel()
+        background = {task: cancel for task, cancel in self.background.items() if task is not asyncio.current_task()}
+        for cancel in filter(None, background.values()):
+            cancel()
         try:
             if background:
                 await asyncio.wait(background, timeout=_ENDING_TIMEOUT)

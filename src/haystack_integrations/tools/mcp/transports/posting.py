@@ -437,6 +437,17 @@ class HttpTransport(Transport):
         """Return the headers of a request."""
         return common
 
+    def cancel_scope(self) -> anyio.CancelScope:
+        """
+        Make a scope of anyio.
+
+        The HTTP libraries shield the closing of connections from these only: a task that is cancelled meanwhile leaves
+        some open.
+
+        :returns: The scope.
+        """
+        return anyio.CancelScope()
+
     async def tell(self, content: bytes) -> None:
         """
         Post a message that is not answered.
