@@ -270,12 +270,7 @@ class Supervisor:
             self._opening = SharedTask(self._open(), _nobodys_context() if self.base is self else None)
         try:
             async with within(timeout, self.server_info):
-                return self._checked(await self._opening.result())
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self.is_closed and task is not None and not task.cancelling():
-                raise MCPConnectionError(_CLOSED) from None
-            raise
+                return self._checked(await _result(self._opening))
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
@@ -411,9 +406,9 @@ class Supervisor:
 
     async def _fresh_listing(self, session: Session) -> ToolListing:
         asked = next_moment()
-        listing = await self._shared_listing(session).result()
+        listing = await _result(self._shared_listing(session))
         if listing.number < asked:  # it was under way before, and may have the tools of before
-            listing = await self._shared_listing(session).result()
+            listing = await _result(self._shared_listing(session))
         return listing
 
     def _shared_listing(self, session: Session) -> SharedTask[ToolListing]:
@@ -545,6 +540,16 @@ class Supervisor:
         if self._opening is not None:
             self._opening.cancel()
         await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.owner is self))
+
+
+async def _result(shared: SharedTask[T]) -> T:
+    try:
+        return await shared.result()
+    except asyncio.CancelledError:
+        caller = asyncio.current_task()
+        if caller is not None and not caller.cancelling():  # the task was cancelled, and not who waits for it
+            raise MCPConnectionError(_CLOSED) from None
+        raise
 
 
 def _nobodys_context() -> contextvars.Context:
