@@ -534,6 +534,9 @@ def running_loop() -> asyncio.AbstractEventLoop:
         raise RuntimeError(msg) from None
 
 
+_singleton_lock = lock_of_each_process()
+
+
 class AsyncExecutor:
     """
     Thread-safe event loop executor for running async code from sync contexts.
@@ -562,7 +565,6 @@ class AsyncExecutor:
     ending_loop: ClassVar[asyncio.AbstractEventLoop | None] = None
 
     _singleton: ClassVar[AsyncExecutor | None] = None
-    _singleton_lock: ClassVar[Callable[[], threading.Lock]] = staticmethod(lock_of_each_process())
 
     @classmethod
     def get_instance(cls) -> AsyncExecutor:
@@ -575,7 +577,7 @@ class AsyncExecutor:
         executor = cls._singleton
         if executor is not None and not executor._closing:
             return executor
-        with cls._singleton_lock():
+        with _singleton_lock():
             executor = cls._singleton
             if executor is None or executor._closing:
                 executor = cls._singleton = cls()
@@ -832,7 +834,7 @@ class AsyncExecutor:
         self._shut_down(timeout, timeout)
 
     def _shut_down(self, hooks_timeout: float, timeout: float) -> None:
-        with AsyncExecutor._singleton_lock():
+        with _singleton_lock():
             if not self._closing:
                 self._closing = True
                 asyncio.run_coroutine_threadsafe(self._wind_down(hooks_timeout, timeout), self._loop)
