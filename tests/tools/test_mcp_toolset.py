@@ -411,6 +411,18 @@ class TestTheToolsOfARun:
             assert none == none != run  # noqa: PLR0124
             assert len({none, run, none}) == 2
 
+    def test_they_are_stored_and_traced_as_a_derived_toolset_says(self):
+        class Labelled(MCPToolset):
+            def to_dict(self) -> dict[str, Any]:
+                return {**super().to_dict(), "label": "own"}
+
+            def _to_trace_dict(self) -> dict[str, Any]:
+                return {"label": "traced"}
+
+        run = Labelled(COUNTER).spawn()
+        assert run.to_dict()["label"] == "own"
+        assert run._to_trace_dict() == {"label": "traced"}
+
 
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")
 def test_where_haystack_does_not_add_toolsets_neither_do_we():

@@ -832,7 +832,8 @@ class ToolsOfRun(LiveToolset):
         self._origin.add(tool)
 
     def _as_dict(self, method: str) -> dict[str, Any]:
-        return self._origin._as_dict(method)
+        described: dict[str, Any] = getattr(self._origin, method)()
+        return described
 
 
 def _is_usable(definition: types.Tool) -> bool:
