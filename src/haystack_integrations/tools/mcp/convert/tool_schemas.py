@@ -154,10 +154,10 @@ def without_properties(schema: Schema, names: Iterable[str]) -> Schema:
 
 def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
     """
-    Replace the values of a JSON schema and of the schemas in it that are none themselves.
+    Replace the values of the keywords of a JSON schema, also in the schemas within it.
 
     :param schema: The schema. It is not changed.
-    :param change: Returns the new value for each keyword and its value.
+    :param change: Returns the new value for each keyword whose value is no schema, and its value.
     :returns: The changed schema.
     """
     if isinstance(schema, list):
