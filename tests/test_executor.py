@@ -156,6 +156,17 @@ class TestRunAsync:
             await caller
         await wait_until_async(lambda: sleeper.was_cancelled, "its end")
 
+    async def test_leaves_nothing_for_the_garbage_collector(self, executor):
+        await executor.run_async(asyncio.sleep(0), timeout=LIMIT)
+        gc.collect()
+        gc.disable()
+        try:
+            for timeout in (None, LIMIT):
+                await executor.run_async(asyncio.sleep(0), timeout=timeout)
+            assert gc.collect() == 0
+        finally:
+            gc.enable()
+
     def test_keeps_no_closed_loop_alive_and_harms_no_other(self, executor, caplog):
         go_on = asyncio.Event()
         loop = asyncio.new_event_loop()

@@ -735,16 +735,17 @@ class AsyncExecutor:
         pulse: threading.Event | None = None
         alarm: asyncio.TimerHandle | None = None
 
-        def ring() -> None:
+        # It gets itself: what refers to itself is left to the garbage collector, after each call.
+        def ring(again: Callable[..., None]) -> None:
             nonlocal alarm, pulse
             if has_limit and _beats(pulse):
-                pulse, alarm = self._ask_for_pulse(), loop.call_later(_PULSE, ring)
+                pulse, alarm = self._ask_for_pulse(), loop.call_later(_PULSE, again, again)
             elif not waiter.done():
                 waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
 
         # Before the other thread is woken, which then need not wait for the GIL.
         if timeout is not None:
-            alarm = loop.call_later(timeout, ring)
+            alarm = loop.call_later(timeout, ring, ring)
         try:
             operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
             try:
