@@ -138,4 +138,6 @@ def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, 
         getattr(connection, method)(**arguments)
     with pytest.raises(ValueError, match="`invocation_timeout`"):
         connection.invocation_timeout = -1
+    with pytest.raises(TypeError, match="call_tool\\(\\) got an unexpected keyword argument 'limits'"):
+        connection.call_tool("add", {"a": 1, "b": 1}, limits=None)  # type: ignore[call-arg]
     assert connection.status().state == "idle"

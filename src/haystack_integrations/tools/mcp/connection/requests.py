@@ -135,6 +135,10 @@ class CallKeywords(TypedDict, total=False):
     may_repeat: bool
 
 
+# The fields of a request that are not of the connection that sends it.
+_OF_CALLERS = {*CallKeywords.__annotations__, "continues", "leaves_tasks"}
+
+
 def call_request(
     tool_name: str,
     tool_args: dict[str, Any] | None,
@@ -152,7 +156,11 @@ def call_request(
     :param secrets: Likewise.
     :param fields: Further fields.
     :returns: The request.
+    :raises TypeError: If a caller may not say one of these.
     """
+    for name in fields.keys() - _OF_CALLERS:
+        msg = f"call_tool() got an unexpected keyword argument '{name}'"
+        raise TypeError(msg)
     return CallRequest(
         tool_name=tool_name,
         tool_args=tool_args if tool_args is not None else {},
