@@ -85,6 +85,21 @@ def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(share
     assert sorted(details["text"] for _, details in server.log.events("echo")[before:]) == ["first", "second"]
 
 
+async def test_a_client_that_connects_again_leaves_a_server_alone_that_is_too_busy():
+    requests = []
+
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        return busy(503, "60")
+
+    info = StreamableHttpServerInfo("http://mcp.test/mcp", http_transport=lambda **_: httpx2.MockTransport(refuse))
+    client = info.create_client()
+    for _ in range(2):
+        with pytest.raises(MCPConnectionError, match="the server wants no requests for"):
+            await client.connect()
+    assert len(requests) == 1
+
+
 @every_http_transport
 def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_take(shared_http_server, kind):
     refusing = gateway(lambda _: busy(429, formatdate(time.time() + 600, usegmt=True)))

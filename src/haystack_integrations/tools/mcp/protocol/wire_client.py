@@ -142,7 +142,8 @@ class WireClient(MCPClient):
         """
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
-            self.life = SessionLife()
+            rest, self.life = self.life.rest, SessionLife()
+            self.life.rest = rest
         if self._server_info is not None:
             self.redactor.learn(self._server_info._secrets())
         self.life.redact = self.redactor.text
