@@ -8,6 +8,7 @@ What becomes of requests to a server process, at every point where it can break.
 
 import asyncio
 import errno
+import gc
 import os
 import sys
 import time
@@ -141,6 +142,20 @@ write({"id": m["id"], "result": {}})
                 ("reply", {"jsonrpc": "2.0", "id": "its-own", "result": {"asked": "ask", "b": 2}}),
                 ("reply", {"jsonrpc": "2.0", "id": 0, "error": error}),
             ]
+
+    async def test_a_request_of_the_server_that_it_takes_back_at_once_warns_of_nothing(self, recwarn):
+        code = """
+asked = {"jsonrpc": "2.0", "method": "ask", "id": "q"}
+taken_back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}}
+os.write(1, b"".join(json.dumps(message).encode() + b"\\n" for message in (asked, taken_back)))
+write({"id": m["id"], "result": {}})
+"""
+        async with served() as channel:
+            assert await do(channel, code) == {}
+            await wait_until_async(lambda: not channel.background, "the end of the answer")
+            assert not channel.peer.notes
+        gc.collect()
+        assert not recwarn.list
 
     @rows("users", [("alice",), ("alice", "bob")])
     async def test_a_request_of_the_server_is_answered_in_the_context_of_a_call_if_there_is_only_one(self, users):

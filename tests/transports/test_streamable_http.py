@@ -509,6 +509,23 @@ class TestEnds:
             await wait_until_async(lambda: peer.closed and len(peer.requests) == 1 + len(told), "the end")
         assert [request.message["method"] for request in peer.requests[1:]] == told
 
+    async def test_a_handler_may_clean_up_when_the_channel_is_closed(self) -> None:
+        async def ask(*_: Any) -> None:
+            began.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.01)
+                cleaned_up.set()
+
+        began, cleaned_up = asyncio.Event(), asyncio.Event()
+        async with connected("http://127.0.0.1:9/mcp") as channel:
+            channel._make_answer = ask
+            channel.received({"jsonrpc": "2.0", "method": "ask", "id": "q"})
+            await asyncio.wait_for(began.wait(), LIMIT)
+            await channel.close()
+            assert cleaned_up.is_set()
+
     @rows("status", ["200 OK", "404 Not Found", "405 Method Not Allowed", "500 No"])
     async def test_a_session_is_ended_whatever_the_server_says(self, status: str) -> None:
         async with ScriptedPeer(with_session(lambda _: response(status))) as peer:

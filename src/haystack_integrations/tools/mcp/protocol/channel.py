@@ -619,6 +619,8 @@ class Channel:
             self._notify_client(method, params, exchange)
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+        if self.has_ended:
+            return  # nobody would read the answer
         context = None  # that of whoever opened the session
         # On a stream of the whole connection, nothing says for which call of ours it asks, unless there is only one.
         calls = [each for each in self.in_flight.values() if each.name is not None] if exchange is None else [exchange]
@@ -626,7 +628,11 @@ class Channel:
             context = calls[0].context.copy()
             if exchange is None:
                 context.run(current_request.set, None)
-        task = self._asked[request_id] = self.spawn(self._answer(request_id, method, params), context)
+        # Not in a scope of the transport: when a handler is cancelled, it may await what cleans up.
+        task = asyncio.get_running_loop().create_task(self._answer(request_id, method, params), context=context)
+        self._asked[request_id] = task
+        self.background[task] = task.cancel
+        task.add_done_callback(self.background.pop)
         task.add_done_callback(lambda _: self._asked.pop(request_id, None))
 
     async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
@@ -639,17 +645,13 @@ class Channel:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        await self._unless_it_fails(partial(self._send, message))
+        self.spawn(self._unless_it_fails(partial(self._send, message)))
 
-    def spawn(
-        self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context | None = None
-    ) -> asyncio.Task[None]:
+    def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """
         Run something beside, until the channel is closed at the latest.
 
         :param coroutine: What to run.
-        :param context: The context of a request to run it in.
-        :returns: The task.
         """
 
         async def run() -> None:
@@ -659,10 +661,10 @@ class Channel:
                     cancel()
                 await coroutine
 
-        task = asyncio.get_running_loop().create_task(run(), context=context)
+        task = asyncio.create_task(run())
         self.background[task] = None
         task.add_done_callback(self.background.pop)
-        return task
+        task.add_done_callback(lambda _: coroutine.close())  # does nothing, unless the task was cancelled at once
 
     def drained(self, reason: str) -> None:
         """
