@@ -276,6 +276,30 @@ class TestFates:
             assert list(map(type, errors)) == [LostError, LostError, RefusedError]
             assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
 
+    async def test_what_waits_when_the_channel_is_closed_is_not_written_although_the_server_reads_again(self, tmp_path):
+        go, seen = tmp_path / "go", tmp_path / "seen"
+        noted = f"open({str(seen)!r}, 'a').write(str(m['id']))"
+
+        async def read_again(*_: Any) -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:  # closing waits for it
+                go.touch()
+                await wait_until_async(lambda: seen.read_text() == "01", "the large request")
+                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+
+        async with served(SERVER.replace("    seen.append", f"    {noted}\n    seen.append")) as channel:
+            channel._make_answer = read_again
+            code = f'write({{"method": "ask", "id": "q"}}); wait_for({str(go)!r})'
+            requests = [channel.start(params=params) for params in ({"code": code}, {"text": BIG}, {"text": "later"})]
+            await wait_until_async(lambda: channel.background, "the question")
+            await asyncio.sleep(0)  # until it is asked
+            await channel.close()
+            errors = [await failure_of(request) for _, request in requests]
+            assert list(map(type, errors)) == [LostError, LostError, RefusedError]
+            assert [exchange.fate for exchange, _ in requests] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
+        assert seen.read_text() == "01"
+
     @on_each_loop
     async def test_those_that_wait_for_a_server_that_reads_nothing_are_sent_in_order_without_those_given_up(
         self, tmp_path

@@ -18,14 +18,14 @@ import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
-from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, UnreadableError
+from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.transports import streamable_http
 from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
 from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.server_infos import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
-from tests.support.exchanges import TestedChannel, channel_over
+from tests.support.exchanges import TestedChannel, channel_over, failure_of
 from tests.support.rows import rows
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, chunked, event, response, result
 from tests.support.waiting import LIMIT, wait_until_async
@@ -533,6 +533,30 @@ class TestEnds:
                 await shake_hands(channel)
             assert [request.method for request in peer.requests] == ["POST", "DELETE"]
             assert peer.requests[1].headers["mcp-session-id"] == "s-1"
+
+
+async def test_a_request_that_gets_its_token_as_the_channel_is_closed_is_not_sent() -> None:
+    class WaitingAuth(httpx2.Auth):
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            began.set()
+            await token
+            yield request
+
+    def handle(request: httpx2.Request) -> httpx2.Response:  # without waiting for anything, as an app in this process
+        requests.append(request)
+        return httpx2.Response(200)
+
+    requests: list[httpx2.Request] = []
+    began, token = asyncio.Event(), asyncio.get_running_loop().create_future()
+    sender = HttpSender(httpx2.MockTransport(handle), headers={}, timeout={}, auth=WaitingAuth())
+    async with channel_over(StreamableHttpTransport(sender, "http://mcp.test/mcp")) as channel:
+        exchange, call = channel.start()
+        await asyncio.wait_for(began.wait(), LIMIT)
+        token.set_result(None)
+        await channel.close()
+        assert isinstance(await failure_of(call), RefusedError)
+        assert exchange.fate is Fate.REFUSED
+        assert not requests
 
 
 @over_both_stacks

@@ -83,7 +83,7 @@ class TooLargeError(Exception):
 
 class BusyError(Exception):
     """
-    Raised instead of sending a request for which nobody can wait, because the server wants no requests.
+    Raised instead of sending a request for which nobody can wait, because the server wants none, or nobody waits.
     """
 
 
@@ -253,6 +253,8 @@ class HttpSender:
         cookies = self._cookies.get(whose) or self._cookies.get(None)
         if cookies:
             cookies.set_cookie_header(request)
+        if exchange is not None and exchange.is_settled:  # the session has just ended, and it is said not to have run
+            raise BusyError
         # Nothing takes back that an earlier attempt may have left.
         first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
         if first is not None:

@@ -306,7 +306,7 @@ class StdioTransport(Transport):
             await self.tell(content)
         except BrokenPipeError:  # nothing of it was written
             # A process that lives may still answer what it has read, but takes nothing more.
-            if not self._output_is_over and await self.exit_code() is None:
+            if not self.channel.has_ended and await self.exit_code() is None:
                 self.channel.drained("the server process closed its input")
             exchange.lose()
         else:
@@ -324,7 +324,7 @@ class StdioTransport(Transport):
         data = content + b"\n"
         while not self._writable.is_set():  # of those who waited, another may have been first
             await self._writable.wait()
-        if self._output_is_over or self._stdin.closed:
+        if self.channel.has_ended or self._stdin.closed:  # what waited to be written is said not to have run
             raise BrokenPipeError
         try:
             written = os.write(self._stdin.fileno(), data)
