@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import EVERY_WAY, Ask
 from tests.servers.asking_server import PIXEL, URL
-from tests.support.background import text, together
+from tests.support.background import in_thread, text, together
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response, result
@@ -546,6 +546,27 @@ class TestFunctions:
             await calling
         await asyncio.wait_for(ended.wait(), LIMIT)
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
+
+    @pytest.mark.parametrize("way", ["sessions", "stdio"])
+    def test_an_async_one_may_clean_up_when_the_connection_is_closed(self, ask: Ask) -> None:
+        notes = []
+
+        async def answer(_: Any) -> str:
+            notes.append("started")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.1)  # until the call has failed, too
+                notes.append("cleaned up")
+            raise AssertionError
+
+        connection = ask(sampling=answer)
+        connection.open()
+        calling = in_thread(connection.call_tool, "ask_model", {"prompt": "x"})
+        wait_until(lambda: notes, "the question")
+        connection.close()
+        assert isinstance(calling.exception(LIMIT), MCPInvocationError)
+        assert notes == ["started", "cleaned up"]
 
     @pytest.mark.parametrize("way", ["sessions"])
     def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:

@@ -328,7 +328,7 @@ async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[
     def ended(request: asyncio.Task[Any]) -> None:
         if request.cancelled() or request.exception() is not None:
             left.discard(request)
-        if not left:
+        if not left and not answering.cancelling():  # a second time, it would not let a handler clean up
             answering.cancel()
 
     for request in requests:
