@@ -295,7 +295,7 @@ class OAuth(httpx2.Auth):
         may_refresh: bool,
     ) -> bool:
         """Get tokens, and return whether otherwise than by a refresh."""
-        holder = tries.holder
+        holder, renewal = tries.holder, tries.holder.renewal  # which runs this; later, there may be another
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
             if serves(stored) and not has_expired(stored):
@@ -303,8 +303,8 @@ class OAuth(httpx2.Auth):
                 return False
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
             flow.may_log_in = tries.may_log_in
-            if holder.renewal is not None:
-                flow.refreshing = holder.renewal.must_end
+            if renewal is not None:
+                flow.refreshing = renewal.must_end
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:
