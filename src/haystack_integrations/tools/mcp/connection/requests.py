@@ -136,7 +136,7 @@ class CallKeywords(TypedDict, total=False):
 
 
 # The fields of a request that are not of the connection that sends it.
-_OF_CALLERS = {*CallKeywords.__annotations__, "continues", "leaves_tasks"}
+_OF_CALLERS = CallKeywords.__optional_keys__ | {"continues", "leaves_tasks"}
 
 
 def call_request(
