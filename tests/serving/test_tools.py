@@ -5,6 +5,7 @@
 import asyncio
 import enum
 import functools
+import sqlite3
 import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -425,3 +426,17 @@ async def test_methods_and_what_can_be_called_are_tools():
         assert all(list(each.input_schema["properties"]) == ["x"] for each in tools)
         results = {each.name: (await client.call_tool(each.name, {"x": 2})).data for each in tools}
     assert results == {"multiply": 6, "plain": 5, "of_class": -1, "Calculator": 2}
+
+
+def rows_of_database(count: int) -> list[int]:
+    """Read rows."""
+    connection = sqlite3.connect(":memory:")  # which belongs to its thread
+    found: Any = (connection.execute("SELECT ?", (number,)).fetchone()[0] for number in range(count))
+    return found
+
+
+async def test_what_a_function_returns_to_be_iterated_over_is_read_in_its_thread():
+    async with Client(create_mcp_server("database", tools=[rows_of_database])) as client:
+        results = await asyncio.gather(*(client.call_tool("rows_of_database", {"count": 3}) for _ in range(20)))
+
+    assert [each.structured_content for each in results] == [{"result": [0, 1, 2]}] * 20

@@ -116,7 +116,7 @@ def serve_function(
                 result = called(**kwargs)
             else:
                 # In a thread that a timeout leaves behind; FastMCP would wait for it.
-                result = await call.in_thread(lambda: called(**kwargs))
+                result = await call.in_thread(_in_one_thread, called, kwargs)
             return await call.listed(await result if inspect.isawaitable(result) else result)
 
     tool = ServedTool.create(
@@ -135,6 +135,12 @@ def serve_function(
         # Docket runs this method of the tool, whose signature has none of them.
         object.__setattr__(tool, "run", _run_by_docket(tool.run, on_docket))
     return tool
+
+
+def _in_one_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    # What a function returns to be iterated over may belong to its thread, as a cursor of SQLite does.
+    result = function(**kwargs)
+    return list(result) if inspect.isgenerator(result) else result
 
 
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
