@@ -57,6 +57,29 @@ async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter()
     assert result.structured_content == {"prompt": "Where is Berlin? Berlin is in Germany."}
 
 
+class Counting(Pipeline):
+    """Notes in itself how often it ran, as Haystack notes when it sent telemetry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+        self.noted: list[int] = []
+
+    def run(self, data: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self.runs += 1
+        self.noted.append(self.runs)
+        return super().run(data, *args, **kwargs)
+
+
+async def test_what_a_pipeline_notes_in_itself_stays_between_calls():
+    pipeline = chain(Shout(), kind=Counting)
+    async with serving(pipeline) as client:
+        for _ in range(3):
+            await client.call_tool("ask", {"text": "a"})
+
+    assert (pipeline.noted, pipeline.runs) == ([1, 2, 3], 0)
+
+
 @rows(
     ("inputs", "arguments", "outputs", "expected"),
     [

@@ -16,6 +16,7 @@ import copy
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     outputs = map_outputs(pipeline, chosen.outputs)
     schema = InputSchema(served)
     runs_async = is_async_pipeline(pipeline)
+    observed = _observed(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
     count = len(list(pipeline.walk()))
 
@@ -104,9 +106,9 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
                     data.setdefault(component, {})[socket] = value
             given = {"data": data, **run_options}
             if runs_async:
-                found = await _run_in_loop(pipeline, given, progress)
+                found = await _run_in_loop(observed, given, progress)
             else:
-                found = await _run_in_thread(pipeline, given, progress, call)
+                found = await _run_in_thread(observed, given, progress, call)
         return {name: await call.listed(value) for name, value in _results(found, outputs).items()}
 
     return ServedTool.create(
@@ -124,50 +126,62 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     )
 
 
-async def _run_in_loop(pipeline: Any, parameters: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+# Told of each component of a served pipeline before it runs; by raising, it stops the run.
+_before_component: ContextVar[Callable[[str], None]] = ContextVar("mcp_haystack_before_component")
+
+
+async def _run_in_loop(observed: Any, parameters: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
     tasks: set[Any] = set()
 
     def before(component: str) -> None:
         tasks.add(asyncio.current_task())
         progress.step(f"Running {component}")
 
+    token = _before_component.set(before)
     try:
-        return dict(await _observed(pipeline, before).run_async(**parameters))
+        return dict(await observed.run_async(**parameters))
     except BaseException:
         # Cancelled, or one component failed: Haystack 2 leaves the others that run behind.
         for task in tasks - {asyncio.current_task()}:
             task.cancel()
         raise
+    finally:
+        _before_component.reset(token)
 
 
 async def _run_in_thread(
-    pipeline: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
+    observed: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
 ) -> dict[str, Any]:
     def before(component: str) -> None:
         if call.is_over:
             raise _AbandonedError
         progress.step(f"Running {component}")
 
-    return dict(await call.in_thread(lambda: _observed(pipeline, before).run(**parameters)))
+    def run() -> dict[str, Any]:
+        _before_component.set(before)  # for this call of a thread only
+        return dict(observed.run(**parameters))
+
+    return await call.in_thread(run)
 
 
 class _AbandonedError(Exception):
     """Raised in a thread whose call was cancelled; nobody sees it."""
 
 
-def _observed(pipeline: Any, before: Callable[[str], None]) -> Any:
+def _observed(pipeline: Any) -> Any:
     """
-    Copy a pipeline for one run.
+    Copy a pipeline so that `_before_component` is told of each component before it runs.
+
+    There is one copy for all runs: Haystack notes in a pipeline when it sent telemetry of it.
 
     :param pipeline: A pipeline. It stays as it is, and shares its components and connections with the copy.
-    :param before: Told of each component before it runs; by raising, it stops the run.
     :returns: The copy.
     """
 
     def telling(run_component: Callable[..., Any]) -> Callable[..., Any]:
         # Whether it is a coroutine function or not: the result is passed on.
         def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
-            before(component_name)
+            _before_component.get()(component_name)
             return run_component(component_name, *args, **kwargs)
 
         return run
