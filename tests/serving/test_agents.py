@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -280,3 +282,26 @@ async def test_a_cancelled_agent_takes_no_further_step():
         answer = await client.call_tool("helper", {"task": "y"})
 
     assert answer.structured_content == {"answer": "never"}
+
+
+@component
+class OwnThread:
+    """A chat generator that closes what it has when it goes, as those of local models do."""
+
+    def __init__(self) -> None:
+        self.executor = ThreadPoolExecutor(1)
+
+    def __del__(self) -> None:
+        self.executor.shutdown()
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage]) -> dict[str, Any]:
+        return {"replies": [self.executor.submit(say, f"{len(messages)} message").result(LIMIT)]}
+
+
+async def test_what_a_chat_generator_closes_when_it_goes_stays_open_between_calls():
+    async with serving(Agent(chat_generator=OwnThread())) as client:
+        for _ in range(2):
+            result = await client.call_tool("helper", {"task": "Count."})
+            assert result.structured_content == {"answer": "1 message"}
+            gc.collect()

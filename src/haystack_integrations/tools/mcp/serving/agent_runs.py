@@ -277,7 +277,7 @@ class AgentRun:
         """
         Initialize the AgentRun.
 
-        :param agent: An Agent. It stays as it is.
+        :param agent: The result of `observed_agent`.
         :param call: The call that waits for it.
         :param progress: Where steps, tool calls and text are reported.
         :param pause: What it goes on from, with all verdicts, if it was paused.
@@ -311,10 +311,10 @@ class AgentRun:
         :param inputs: The parameters of `Agent.run`.
         :returns: The outputs; a pause if tool calls have to be approved before it can go on.
         """
-        agent = self._observed()
+        agent = self._agent
         if self._resumed is not None:
             data = deserialize_values(self._resumed.data)
-            _go_on(agent, data, self._resumed.steps)
+            agent = _continued(agent, data, self._resumed.steps)
             inputs = {**inputs, **data}
         if self._progress.is_wanted and _can_stream(agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
@@ -338,53 +338,6 @@ class AgentRun:
             self.call.is_over = True
             for waiting in list(self._waiting):
                 waiting.cancel()
-
-    def _observed(self) -> Any:
-        """
-        Copy the Agent, which shares its tools and hooks with the copy, so that this run is told of what it does.
-        """
-        observed = copy.copy(self._agent)
-        generator = self._agent.chat_generator
-        observed.chat_generator = copy.copy(generator)
-        for name in ("run", "run_async", "warm_up", "warm_up_async", "close", "close_async"):
-            method = getattr(generator, name, None)
-            if method is not None:
-                # What is warmed up is the model of the one that runs.
-                watched = self._watched(method) if name in ("run", "run_async") else method
-                setattr(observed.chat_generator, name, watched)
-        if HAS_HOOKS:
-            hooks = {point: [_hook_for_clients(each) for each in own] for point, own in self._agent.hooks.items()}
-            hooks["before_llm"] = [*hooks.get("before_llm", []), _Hook(self.note_state)]
-            hooks["before_tool"] = [*hooks.get("before_tool", []), _Hook(self.before_tools)]
-            observed.hooks = hooks
-            return observed
-        observed._confirmation_strategies = _for_clients(self._agent._confirmation_strategies)
-        invoker = self._agent._tool_invoker
-        if invoker is not None:
-
-            @functools.wraps(invoker.run)
-            def invoke(**inputs: Any) -> Any:
-                self.before_tools(inputs["state"])
-                return invoker.run(**inputs)
-
-            observed._tool_invoker = copy.copy(invoker)
-            observed._tool_invoker.run = invoke
-        return observed
-
-    def _watched(self, generate: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(generate)
-        def watched(**inputs: Any) -> Any:
-            replied = self.before_model(inputs) or generate(**inputs)
-            self.after_model(replied)
-            return replied
-
-        @functools.wraps(generate)
-        async def watched_async(**inputs: Any) -> Any:
-            replied = self.before_model(inputs) or await generate(**inputs)
-            self.after_model(replied)
-            return replied
-
-        return watched_async if inspect.iscoroutinefunction(generate) else watched
 
     def note_state(self, state: Any) -> None:
         """
@@ -561,7 +514,65 @@ class AgentRun:
 
 
 # The run that the code is part of.
-_current_run: ContextVar[AgentRun | None] = ContextVar("mcp_haystack_agent_run", default=None)
+_current_run: ContextVar[AgentRun] = ContextVar("mcp_haystack_agent_run")
+
+
+def observed_agent(agent: Any) -> Any:
+    """
+    Copy an Agent so that its runs are told of what it does, and its clients are asked in place of a console.
+
+    There is one copy for all runs: a copy of a chat generator may close what it shares with the original when it goes.
+
+    :param agent: An Agent. It stays as it is, and shares its tools and hooks with the copy.
+    :returns: The copy, which an AgentRun runs.
+    """
+    observed = copy.copy(agent)
+    generator = agent.chat_generator
+    observed.chat_generator = copy.copy(generator)
+    for name in ("run", "run_async", "warm_up", "warm_up_async", "close", "close_async"):
+        method = getattr(generator, name, None)
+        if method is not None:
+            # What is warmed up is the model of the one that runs.
+            watched = _watched(method) if name in ("run", "run_async") else method
+            setattr(observed.chat_generator, name, watched)
+    if HAS_HOOKS:
+        hooks = {point: [_hook_for_clients(each) for each in own] for point, own in agent.hooks.items()}
+        note = _Hook(lambda state: _current_run.get().note_state(state))
+        decide = _Hook(lambda state: _current_run.get().before_tools(state))
+        hooks["before_llm"] = [*hooks.get("before_llm", []), note]
+        hooks["before_tool"] = [*hooks.get("before_tool", []), decide]
+        observed.hooks = hooks
+        return observed
+    observed._confirmation_strategies = _for_clients(agent._confirmation_strategies)
+    invoker = agent._tool_invoker
+    if invoker is not None:
+
+        @functools.wraps(invoker.run)
+        def invoke(**inputs: Any) -> Any:
+            _current_run.get().before_tools(inputs["state"])
+            return invoker.run(**inputs)
+
+        observed._tool_invoker = copy.copy(invoker)
+        observed._tool_invoker.run = invoke
+    return observed
+
+
+def _watched(generate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(generate)
+    def watched(**inputs: Any) -> Any:
+        run = _current_run.get()
+        replied = run.before_model(inputs) or generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    @functools.wraps(generate)
+    async def watched_async(**inputs: Any) -> Any:
+        run = _current_run.get()
+        replied = run.before_model(inputs) or await generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    return watched_async if inspect.iscoroutinefunction(generate) else watched
 
 
 def _can_stream(generator: Any) -> bool:
@@ -596,21 +607,24 @@ class _Hook:
         self.run(state)
 
 
-def _go_on(agent: Any, data: dict[str, Any], steps: int) -> None:
+def _continued(observed: Any, data: dict[str, Any], steps: int) -> Any:
     """
-    Have the next run of an Agent go on where another one was before it called the chat generator.
+    Copy an observed Agent so that its next run goes on where another one was before it called the chat generator.
 
-    :param agent: A copy of an Agent, which is changed. It is run with that data as parameters.
+    :param observed: The result of `observed_agent`.
     :param data: What the State had.
     :param steps: How many steps it had taken.
+    :returns: The copy. It is run with that data as parameters.
     """
+    continued = copy.copy(observed)
     # The messages have what these added.
     for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
-        setattr(agent, name, None)
+        setattr(continued, name, None)
     if HAS_HOOKS:
-        agent.hooks["before_run"] = [_Hook(lambda state: state.data.update(data))]
+        continued.hooks = {**observed.hooks, "before_run": [_Hook(lambda state: state.data.update(data))]}
     else:
-        agent.max_agent_steps -= steps
+        continued.max_agent_steps -= steps
+    return continued
 
 
 # Asking clients
@@ -703,7 +717,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         :returns: The decision.
         :raises RuntimeError: If the Agent is not served.
         """
-        run = _current_run.get()
+        run = _current_run.get(None)
 
         def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> Verdict:
             if run is None:
@@ -741,7 +755,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         :param call: The parameters of `run`.
         :returns: The decision.
         """
-        run = _current_run.get()
+        run = _current_run.get(None)
         if run is None:
             return self.run(**call)
         if asyncio.get_running_loop() is not run.loop:  # an Agent that a tool runs in an event loop of its own

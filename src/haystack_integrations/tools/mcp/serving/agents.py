@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from mcp.types import InputRequiredResult, TextContent
 from pydantic import WithJsonSchema
 
 from haystack_integrations.tools.mcp.haystack_compat import input_sockets, output_sockets
-from haystack_integrations.tools.mcp.serving.agent_runs import AgentRun, Pause
+from haystack_integrations.tools.mcp.serving.agent_runs import AgentRun, Pause, observed_agent
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     ProgressReporter,
@@ -67,8 +66,7 @@ def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: Cal
             if not isinstance(agent, Agent):
                 msg = f"It is no Agent, but of type {type(agent).__name__}."
                 raise ValueError(msg)
-            # A copy is warmed up: the Agent itself stays as it is.
-            served = copy.copy(agent)
+            served = observed_agent(agent)
             tool = _serve_agent(name, served, own, pool)
         yield Source([tool], [served])
 
