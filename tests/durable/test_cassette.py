@@ -122,6 +122,17 @@ def test_all_records_again_the_same_run_the_same_file_and_what_fails_is_not_writ
     assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 7}}]
 
 
+def test_a_block_whose_file_cannot_be_written_leaves_nothing_to_the_next_one(file):
+    file.mkdir(parents=True)
+    cassette = Cassette(file, "all")
+    with pytest.raises(OSError), cassette, MCPToolset(Bank().info) as tools:
+        tools["pay"].call(amount=7)
+    file.rmdir()
+    with cassette, MCPToolset(Bank().info) as tools:
+        tools["pay"].call(amount=8)
+    assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 8}}]
+
+
 def test_a_call_that_did_not_run_is_played_as_it_was_recorded(file):
     server = Bank()
     server.refusal = MCPError(types.INVALID_PARAMS, "no such account")

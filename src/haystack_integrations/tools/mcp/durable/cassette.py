@@ -71,10 +71,13 @@ class Cassette(DurableRun):
         )
 
     def _close(self, opened: OpenRun, error: BaseException | None) -> None:
-        super()._close(opened, error)
-        if self._played is None and error is None:
-            write_cassette(self.file, self._store.entries(self.name), opened.listings)
-        self._store.close()
+        try:
+            super()._close(opened, error)
+            if self._played is None and error is None:
+                write_cassette(self.file, self._store.entries(self.name), opened.listings)
+        finally:
+            # Whatever happened, the next block begins with an empty database.
+            self._store.close()
 
 
 class _PlayedRun(OpenRun):
