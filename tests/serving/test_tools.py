@@ -435,8 +435,10 @@ def rows_of_database(count: int) -> list[int]:
     return found
 
 
-async def test_what_a_function_returns_to_be_iterated_over_is_read_in_its_thread():
-    async with Client(create_mcp_server("database", tools=[rows_of_database])) as client:
+@pytest.mark.parametrize("run_in_thread", [True, False])
+async def test_what_a_function_returns_to_be_iterated_over_is_read_in_its_thread(run_in_thread: bool):
+    decorated = fastmcp_tool(run_in_thread=run_in_thread)(rows_of_database)
+    async with Client(create_mcp_server("database", tools=[decorated])) as client:
         results = await asyncio.gather(*(client.call_tool("rows_of_database", {"count": 3}) for _ in range(20)))
 
     assert [each.structured_content for each in results] == [{"result": [0, 1, 2]}] * 20

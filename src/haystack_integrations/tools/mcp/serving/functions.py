@@ -116,8 +116,10 @@ def serve_function(
                 result = called(**kwargs)
             else:
                 # In a thread that a timeout leaves behind; FastMCP would wait for it.
-                result = await call.in_thread(_in_one_thread, called, kwargs)
-            return await call.listed(await result if inspect.isawaitable(result) else result)
+                result = await call.in_thread(lambda: _listed(called(**kwargs)))
+            if inspect.isawaitable(result):
+                result = await result
+            return [each async for each in result] if inspect.isasyncgen(result) else _listed(result)
 
     tool = ServedTool.create(
         name=parsed.name,
@@ -137,9 +139,8 @@ def serve_function(
     return tool
 
 
-def _in_one_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    # What a function returns to be iterated over may belong to its thread, as a cursor of SQLite does.
-    result = function(**kwargs)
+def _listed(result: Any) -> Any:
+    # In the thread of the function: what it reads may belong to that, as a cursor of SQLite does.
     return list(result) if inspect.isgenerator(result) else result
 
 
