@@ -13,6 +13,8 @@ from urllib.parse import quote
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
+from fastmcp.exceptions import ResourceError
+from fastmcp.server.middleware import Middleware, MiddlewareContext
 from haystack import Document
 from haystack.dataclasses import ByteStream
 from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -182,3 +184,22 @@ async def test_what_fails_in_a_store_stays_inside_and_a_slow_one_runs_into_its_t
                     await client.read_resource(uri)
                 assert "hunter2" not in str(caught.value)
         may_answer.set()
+
+
+async def test_middleware_finds_the_error_of_a_slow_store_where_it_expects_those_of_resources(store: CountingStore):
+    class Noting(Middleware):
+        async def on_read_resource(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
+            try:
+                return await call_next(context)
+            except ResourceError as error:
+                noted.append(str(error))
+                raise
+
+    noted: list[str] = []
+    may_answer = threading.Event()
+    store.filter_documents = Mock(side_effect=lambda **_: may_answer.wait(60))
+    async with client_of(store, ServeOptions(timeout=0.2), middleware=[Noting()]) as client:
+        with pytest.raises(MCPError):
+            await client.read_resource("documents://kb")
+        may_answer.set()
+    assert noted == ["Reading from 'kb' took longer than 0.2 s"]

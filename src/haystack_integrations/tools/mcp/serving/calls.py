@@ -37,7 +37,7 @@ import anyio
 import anyio.to_thread
 from fastmcp import Context, FastMCP
 from fastmcp.dependencies import Dependency
-from fastmcp.exceptions import FastMCPError, NotFoundError, ToolError
+from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
 from fastmcp.exceptions import ValidationError as InvalidRequestError
 from fastmcp.server.auth import AuthCheck
 from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
@@ -73,6 +73,14 @@ _UNLIMITED = anyio.CapacityLimiter(inf)
 # From how many characters on arguments are checked in a thread: 4 MiB take half a minute, in which nobody else would be
 # served.
 _LONG_ARGUMENTS = 100_000
+
+
+class UnansweredError(ToolError, ResourceError, PromptError):
+    """
+    Raised if a call or read gets no answer. The client sees the message.
+
+    It is each of FastMCP's errors, so that middleware of users finds the one that it expects of a method.
+    """
 
 
 class CallPool:
@@ -117,33 +125,26 @@ class ServedCall:
     The place is free again when the block was left and the threads of the call ended.
     """
 
-    def __init__(
-        self,
-        pool: CallPool,
-        tool_name: str = "",
-        context: Context | None = None,
-        *,
-        failure: type[FastMCPError] = ToolError,
-    ) -> None:
+    def __init__(self, pool: CallPool, tool_name: str = "", context: Context | None = None) -> None:
         """
         Initialize the ServedCall.
 
         :param pool: Where it takes its place.
         :param tool_name: The name of the tool for clients.
         :param context: FastMCP's context of the request; None if the tool is run without a server.
-        :param failure: What is raised if too many calls wait already. The client sees the message.
         """
         self.tool_name = tool_name
         self.context = context
         # Whether nobody waits for it any more: a thread that it left behind cannot be stopped, but begins nothing new.
         self.is_over: bool = False
         self._pool = pool
-        self._failure = failure
         self._users = 1
 
     async def __aenter__(self) -> ServedCall:
         """
         Wait for a place.
+
+        :raises UnansweredError: If too many calls wait already.
         """
         limiter = self._limiter = self._pool.limiter
         try:
@@ -152,7 +153,7 @@ class ServedCall:
             most, waiting = self._pool.max_concurrency, limiter.statistics().tasks_waiting
             if waiting >= most * _WAITING_PER_PLACE:
                 msg = f"The server is busy: {most} calls are running and {waiting} are waiting. Try again in a while."
-                raise self._failure(msg) from None
+                raise UnansweredError(msg) from None
             await limiter.acquire_on_behalf_of(self)
         return self
 
@@ -650,13 +651,13 @@ class Reads:
         :param function: The function.
         :param args: Its arguments.
         :returns: What it returns.
-        :raises FastMCPError: If it takes too long, or the server has too much to do. The client sees the message.
+        :raises UnansweredError: If it takes too long, or the server has too much to do.
         """
         with anyio.move_on_after(self._timeout):
-            async with ServedCall(self._pool, failure=FastMCPError) as call:
+            async with ServedCall(self._pool) as call:
                 return await call.in_thread(function, *args)
         msg = f"{self._what} took longer than {self._timeout} s"
-        raise FastMCPError(msg)
+        raise UnansweredError(msg)
 
 
 @contextmanager
@@ -778,7 +779,7 @@ class CallGuard(Middleware):
         :param context: The message.
         :param call_next: What answers it.
         :returns: The answer.
-        :raises FastMCPError: If the server stops, or the code calls `sys.exit`.
+        :raises UnansweredError: If the server stops, or the code calls `sys.exit`.
         """
         if context.method == "tools/list" and context.fastmcp_context is not None:
             name = _name_of_call(context.fastmcp_context)
@@ -789,7 +790,7 @@ class CallGuard(Middleware):
             return await call_next(context)
         if self.is_stopping:
             msg = "The server is stopping"
-            raise FastMCPError(msg)
+            raise UnansweredError(msg)
         _fail_tasks_that_exit(asyncio.get_running_loop())
         token = _in_call.set(True)
         with anyio.CancelScope() as scope:
@@ -806,12 +807,12 @@ class CallGuard(Middleware):
                 kind = type(error).__name__
                 logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
                 msg = f"The code that was called raised {kind}"
-                raise FastMCPError(msg) from error
+                raise UnansweredError(msg) from error
             finally:
                 self._running.discard(scope)
                 _in_call.reset(token)
         msg = "The server is stopping, and this did not end in time. It was given up"
-        raise FastMCPError(msg)
+        raise UnansweredError(msg)
 
     async def stop(self, seconds: float) -> None:
         """
