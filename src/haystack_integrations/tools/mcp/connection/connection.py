@@ -319,12 +319,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         pool.release(acquired)  # another thread was first, so this is never the last user
         return identities
 
-    def _note_links(self, uris: Sequence[str]) -> None:
+    def _note_link(self, uri: str) -> None:
         """
-        Remember URIs that the caller got from the server, as long as the connection is used by somebody.
+        Remember a URI that the caller got from the server, as long as the connection is used by somebody.
         """
-        if uris:
-            self._acquire().given_links.note(current_caller(), uris)
+        self._acquire().given_links.note(current_caller(), uri)
 
     def _was_given(self, uri: str) -> bool:
         return self._acquire().given_links.has(current_caller(), uri)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack.utils import Secret
@@ -73,17 +73,16 @@ class GivenLinks:
         """
         self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
 
-    def note(self, caller: Hashable, uris: Iterable[str]) -> None:
+    def note(self, caller: Hashable, uri: str) -> None:
         """
-        Keep URIs.
+        Keep a URI.
 
-        :param caller: Who got them.
-        :param uris: The URIs.
+        :param caller: Who got it.
+        :param uri: The URI.
         """
-        for uri in uris:
-            # At the end of the order, also if it was given before.
-            self._given.pop((caller, uri), None)
-            self._given[caller, uri] = None
+        # At the end of the order, also if it was given before.
+        self._given.pop((caller, uri), None)
+        self._given[caller, uri] = None
         while len(self._given) > MOST_LINKS:
             self._given.popitem(last=False)
 
