@@ -160,6 +160,9 @@ def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, ba
         journal.decide("run", unknown.number, "repeat")
     with pytest.raises(ValueError, match="`decision` must be 'repeat', 'done' or 'model'"):
         journal.decide("run", unknown.number, "perhaps")
+    with pytest.raises(ValueError, match="`result` must be what the tool gave"):
+        journal.decide("run", unknown.number, "done")
+    assert "amount" not in repr(unknown)
     journal.decide("run", unknown.number, "done", "paid by hand")
     with journal.run("run"):
         assert tools["pay"].call(amount=1).text == "paid by hand"
@@ -169,10 +172,16 @@ def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, ba
     journal.delete("run")
     interrupted(journal, monkeypatch, tools)
     [unknown] = journal.in_doubt("run")
+    journal.decide("run", unknown.number, "done", {"paid": 1, "to": None})
+    with journal.run("run"):
+        assert tools["pay"].call(amount=1).text == '{"paid": 1, "to": null}'
+    journal.delete("run")
+    interrupted(journal, monkeypatch, tools)
+    [unknown] = journal.in_doubt("run")
     journal.decide("run", unknown.number, "model")
     with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="Do not repeat it without checking"):
         tools["pay"].call(amount=1)
-    assert len(bank.calls) == 2
+    assert len(bank.calls) == 3
 
 
 def test_on_unknown_decides_or_a_function_that_gets_what_it_needs(journal, bank, tools, monkeypatch):

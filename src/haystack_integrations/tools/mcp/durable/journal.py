@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -207,15 +208,19 @@ class RunJournal:
         :param number: Number of the call, as an MCPCallInDoubtError or `calls` has it.
         :param decision: "repeat": it did not run, and is sent. "done": it ran, and `result` is what it gave, as text.
             "model": the model is told that it may have run.
-        :param result: With "done": the text.
+        :param result: With "done": the text; a dict or a list becomes JSON.
         :raises MCPRunError: If the run is running, or has no such call.
-        :raises ValueError: If `decision` is none of these.
+        :raises ValueError: If `decision` is none of these, or "done" without a `result`.
         """
         if decision == "repeat":
             done = self._store.forget(name, number)
         elif decision == "done":
-            text = {"content": [{"type": "text", "text": str(result)}], "isError": False}
-            done = self._store.settle(name, number, text, state="done")
+            if result is None:
+                msg = "`result` must be what the tool gave, as text, if `decision` is 'done'"
+                raise ValueError(msg)
+            text = json.dumps(result, ensure_ascii=False) if isinstance(result, (dict, list)) else str(result)
+            content = {"content": [{"type": "text", "text": text}], "isError": False}
+            done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
             message = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
             error = failure("MCPOutcomeUnknownError", message)

@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -119,7 +119,7 @@ class UnknownCall:
     run: str
     number: int
     tool_name: str
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] = field(repr=False)
     started: float
     key: str
 
