@@ -92,8 +92,8 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
     if output.is_json:
         output.json({**_as_json(run), "entries": [_entry_as_json(entry, run) for entry in entries]})
         return
-    began = f"begun {_time(run.created)}, attempt {run.attempts}, by {run.worker or 'nobody now'}"
-    output.print(f"{run.name}: {run.state}, {began}")
+    worker = f", by {run.worker}" if run.worker else ""
+    output.print(f"{run.name}: {run.state}, begun {_time(run.created)}, attempt {run.attempts}{worker}")
     if _kind(run):
         output.print(f"It was ended by a {_kind(run)}.")
     if entries:
