@@ -95,6 +95,7 @@ def test_calls_of_other_tools_are_not_counted(toolset):
     with call_budget(max_calls=0) as budget:
         assert results(run(Agent(chat_generator=generator, tools=[*toolset, mine]))) == [("fine", False)]
     assert budget.refused == 0
+    assert repr(budget) == "<MCPCallBudget: 0 calls, 0 refused>"
 
 
 def test_a_model_that_insists_can_be_stopped(toolset):

@@ -147,6 +147,9 @@ class MCPCallBudget:
         self._made: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
+    def __repr__(self) -> str:
+        return f"<MCPCallBudget: {self.calls} calls, {self.refused} refused>"
+
     @property
     def calls(self) -> int:
         """
