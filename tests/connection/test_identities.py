@@ -182,6 +182,7 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
         ({}, {"token": NOT_SET}, "the token of mcp_request_context has no value"),
         ({}, {"headers": {"X-Key": NOT_SET}}, "the header 'X-Key' of mcp_"),
         ({}, {"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
+        ({}, {"headers": {"X-Key": "Bearer "}}, "'X-Key' has nothing after its first word: a token is empty"),
         ({}, {"headers": {"X-Key: 5ecret": ""}}, "the name of a header that begins with 'X-Key' is empty, or has a"),
     ],
 )

@@ -27,6 +27,9 @@ __all__ = ["MCPRequestContext", "mcp_request_context"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
+# What stands before a credential.
+_SCHEMES = ("bearer", "basic")
+
 
 @short_repr
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +97,8 @@ def fault_of_headers(headers: Mapping[str, str]) -> str | None:
             which = f"a header that begins with '{begin[0]}'" if begin else "a header"
             return f"the name of {which} is empty, or has a character that HTTP does not allow there"
         if not value.isascii() or not value.isprintable() or value != value.strip():
+            if value.rstrip().lower() in _SCHEMES:
+                return f"the value of the header '{name}' has nothing after its first word: a token is empty"
             return (
                 f"the value of the header '{name}' has a line break, leading or trailing white space, or a character "
                 "that is not ASCII"

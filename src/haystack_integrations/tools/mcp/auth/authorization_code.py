@@ -200,7 +200,10 @@ class AuthorizationCode(Flow):
             text = describe_error(error)
         msg = f"Registration failed: {text}"
         if self.found.is_guessed:
-            msg += ". It names no authorization server: if it has none, pass the credentials as `token` or in `headers`"
+            msg += (
+                ". It names no authorization server: if it has none, pass the credentials as `token` or in `headers`, "
+                "if it wants any"
+            )
         else:
             msg += ". Register a client there by hand, and pass its `client_id`"
         raise MCPAuthorizationError(msg)

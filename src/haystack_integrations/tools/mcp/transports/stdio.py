@@ -606,6 +606,11 @@ class StdioClient(WireClient):
     async def _advice(self) -> str | None:
         if not self.life.loss or (self._transport is not None and self._transport.stderr.text()):
             return None  # its standard error says it
+        if self._transport is not None and await self._transport.exit_code(timeout=0) == 0:
+            return (
+                "A program that ends in silence has done all that it was to do: does it run a server, as "
+                "`server.run()` does? Run its command in a terminal to see."
+            )
         return (
             "Run its command in a terminal to see why. If it works there, it may need a variable that it does not "
             "inherit (see `inherit_env`)."
