@@ -94,13 +94,19 @@ def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str
         (["list", "nowhere"], 2, "is neither a script nor a configuration file, nor a command on the PATH, nor"),
         (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
         (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
+        (
+            ["list", "http://127.0.0.1:9/mcp", "--token-env", "EMPTY_TOKEN"],
+            2,
+            "variable EMPTY_TOKEN, which",
+        ),
         (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
         (["list", IN_PROCESS, "--timeout", "0"], 2, "--timeout"),
         (["list", "http://127.0.0.1:9/mcp"], 3, "nothing listens at 127.0.0.1:9"),
         (["list", "{folder}/broken.py:server"], 2, "broken.py cannot be run: RuntimeError: out of order"),
         (["call", "tests.servers.asking_server:server", "ask_order"], 1, "there is no terminal to answer in: What do"),
         (["call", IN_PROCESS, "ad", "a=1"], 2, "has no tool 'ad'. Did you mean 'add'?"),
-        (["call", IN_PROCESS, "add", "a=1", "bb=2"], 2, "'b' missing. It takes a: integer, b: integer"),
+        (["call", IN_PROCESS, "add", "a=1"], 2, "'b' missing. It takes a: integer, b: integer"),
+        (["call", IN_PROCESS, "add", "a=1", "bb=2"], 2, "'b' missing; there is no argument 'bb'. It takes a: integer"),
         (["call", IN_PROCESS, "add", "a=1", "b=x-secret"], 2, "'b' must be of type integer"),
         (["call", IN_PROCESS, "add", "--password=x-secret"], 2, "Unknown option: --password.\nArguments are written"),
         (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),
@@ -108,11 +114,16 @@ def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str
         (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
         (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
         (["list", "--config", "{folder}/empty.json"], 2, "There is no target, and there are no servers in "),
+        (["list", "{folder}/forgets.py"], 3, "does it run a server, as `server.run()` does?"),
         (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
         (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
     ],
 )
-def test_the_exit_code_tells_what_happened(run: Run, tmp_path: Path, words: list[str], code: int, told: str) -> None:
+def test_the_exit_code_tells_what_happened(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, told: str
+) -> None:
+    monkeypatch.setenv("EMPTY_TOKEN", "")
+    (tmp_path / "forgets.py").write_text("server = 'is never run'")
     (tmp_path / "broken.py").write_text("raise RuntimeError('out of order')")
     (tmp_path / "empty.json").write_text('{"mcpServers": {}}')
     (tmp_path / "runs.py").write_text("from mcp.server import MCPServer\nMCPServer('runs').run('stdio')")

@@ -201,10 +201,13 @@ def test_worker_processes_can_make_the_server_too(run: Run, shelf: Path, monkeyp
     [
         (["nowhere.yaml"], "There is no file nowhere.yaml"),
         (["shelf.py:nobody"], "has no object 'nobody'"),
+        (["shelf.py:serve"], "has no object 'serve'. Did you mean 'server'?"),
+        (["shelf.py", "--show-errors", "--name", "two"], "shelf.py is a server already, for which serve does not take"),
         (["shelf.py:number"], "'number' is of type int, which cannot be served"),
         (["shelf.py:tell", "--input", "query"], "--input takes NAME=component.socket"),
         (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no `host`, `port`, `path` or `workers`: add --http"),
         (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
+        (["answer.yaml", "--http", "--host", "0.0.0.0"], "or pass --insecure if"),
         (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
         (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
         (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),

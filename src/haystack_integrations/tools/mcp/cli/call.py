@@ -415,6 +415,10 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], wha
     """
     reason = problem_with(arguments, schema)
     if reason is not None:
+        _, unknown = sent_arguments(dict(arguments), schema)
+        # One of them may be the misspelt name of what is missing.
+        if names := [repr(name) for name in unknown if repr(name) not in reason]:
+            reason = f"{reason}; there is no argument {', '.join(names)}"
         msg = f"{what}: {reason}. It takes {signature(schema) or 'no arguments'}"
         raise CommandError(msg)
 

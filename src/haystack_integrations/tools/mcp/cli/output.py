@@ -256,9 +256,16 @@ _WORDS = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
     ),
+    # Of a login that was tried.
+    "if it has none, pass the credentials as `token` or in `headers`": (
+        "if it has none, pass the credentials to the other commands, with --token-env or --header"
+    ),
     "pass the credentials as `token` or in `headers`": (
         "pass the credentials with --token-env or --header, or try 'mcp-haystack login'"
     ),
+    "`insecure=True`": "--insecure",
+    "Choose another `port`": "Choose another --port",
+    "; `host` must be": "; --host must be",
     "`connection_timeout`": "--timeout",
     "`invocation_timeout`": "--timeout",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import Field, asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -187,7 +187,13 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     with contextlib.redirect_stdout(sys.stderr):
         name, things = _things(target)
         if "server" in things:
-            made: FastMCP[Any] = things["server"]  # says for itself what the options would say
+            if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if _is_set(look, each)]:
+                msg = (
+                    f"{target} is a server already, for which serve does not take {', '.join(given)}: say it where the "
+                    "server is made, with create_mcp_server"
+                )
+                raise CommandError(msg)
+            made: FastMCP[Any] = things["server"]
             return made
         inputs: dict[str, list[str]] = {}
         for name_of_input, socket in _sockets(look.input or [], "--input"):
@@ -205,6 +211,10 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
             mask_error_details=not look.show_errors,
             max_concurrency=look.max_concurrency,
         )
+
+
+def _is_set(look: Look, option: Field[Any]) -> bool:
+    return bool(getattr(look, option.name) != option.default)
 
 
 def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
@@ -171,10 +172,14 @@ def secret_of(option: str, variable: str) -> Secret:
     :param option: The option.
     :param variable: Its value.
     :returns: The Secret.
-    :raises CommandError: If that is no name. Then it may be the secret itself, and is not quoted.
+    :raises CommandError: If that is no name (then it may be the secret itself, and is not quoted), or the variable
+        is empty, with which a request would be sent without the secret.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII) or redact_text(variable) != variable:
         msg = f"{option} takes the name of an environment variable that has the value, e.g. {option} API_TOKEN"
+        raise CommandError(msg)
+    if os.environ.get(variable) == "":
+        msg = f"The environment variable {variable}, which {option} names, is empty"
         raise CommandError(msg)
     return Secret.from_env_var(variable)
 
@@ -345,11 +350,13 @@ def object_in_file(file: Path, name: str) -> Any:
     :returns: The object.
     :raises CommandError: If the file cannot be run, or has no such object.
     """
-    found: Any = module_of(file)
+    module = module_of(file)
+    found: Any = module
     for part in name.split("."):
         found = getattr(found, part, None)
     if found is None:
-        msg = f"{file} has no object '{name}'"
+        closest = get_close_matches(name, vars(module), n=1)
+        msg = f"{file} has no object '{name}'" + (f". Did you mean '{closest[0]}'?" if closest else "")
         raise CommandError(msg)
     return found
 
