@@ -163,7 +163,19 @@ def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(caplog: pyte
     keys = ["autoApprove", "$typeName", "//", "name", "5"]
     assert load({"command": "x", **{key: ["s3ntinel"] for key in keys}}).server_info == StdioServerInfo("x")
     assert f"server 'one': passed over {', '.join(keys)}" in caplog.text
+    load({"command": "x", "headers": {"A": "s3ntinel"}, "cwd": "."})
+    load({"url": "http://x/mcp", "env": {"A": "s3ntinel"}, "headers": {"A": "b"}})
+    assert "server 'one': not used without a `url`: `headers`\n" in caplog.text
+    assert "server 'one': not used without a `command`: `env`\n" in caplog.text
     assert "s3ntinel" not in caplog.text
+
+
+def test_a_disabled_server_that_is_asked_for_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"mcpServers": {"on": {"command": "x"}, "off": {"command": "x", "disabled": True}}}
+    assert len(load_mcp_toolsets(config)) == 1
+    assert "off" not in caplog.text
+    assert load_mcp_toolsets(config, servers=["off"]) == []
+    assert "server 'off': is disabled, and left out although it was asked for" in caplog.text
 
 
 @rows(
@@ -241,6 +253,8 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
     assert values == {"PLAIN": "last", "QUOTED": "s3ntinel #1", "DOUBLE": 'line\nnext "x"', "EMPTY": "", "URL": "mine"}
     assert two.server_info.env is None
     assert "server 'two': `envFile` cannot be read: No such file or directory" in caplog.text
+    assert caplog.text.count("server 'one': `envFile` has lines that are not like NAME=value: ") == 1
+    assert "dotenv" not in caplog.text
     stored = json.dumps(one.to_dict())
     assert "s3ntinel" not in caplog.text + stored + repr(one) + repr(one.server_info.env["QUOTED"])
     loaded = MCPToolset.from_dict(json.loads(stored))

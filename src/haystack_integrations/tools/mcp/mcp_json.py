@@ -244,6 +244,9 @@ class Configuration:
             raise ValueError(msg)
         chosen = [name for name in self.entries if servers is None or name in servers]
         made = {name: self.toolset(name) for name in chosen}
+        for name in servers or []:
+            if made[name] is None:
+                self._warn(f"{self.where}: server '{name}'", "is disabled, and left out although it was asked for")
         return {name: toolset for name, toolset in made.items() if toolset is not None}
 
     def toolset(self, name: str) -> MCPToolset | None:
@@ -354,10 +357,12 @@ class Configuration:
         if not file.is_file() and self._file is not None:
             file = self._file.resolve().parent / named
         try:
-            names = read_env_file(file)
+            names, unreadable = read_env_file(file)
         except OSError as error:
             self._warn(place, f"`envFile` cannot be read: {error.strerror or type(error).__name__}")
             return entry
+        if unreadable:
+            self._warn(place, f"`envFile` has lines that are not like NAME=value: {', '.join(map(str, unreadable))}")
         given = entry.get("env")
         # Another name may be part of a secret that has several lines.
         added = {name: f"${{envFile:{file}:{name}}}" for name in names if name.isascii() and name.isidentifier()}

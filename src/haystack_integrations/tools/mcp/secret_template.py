@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 from haystack.utils import Secret
 from haystack.utils.auth import SecretType
 
@@ -147,25 +147,39 @@ class _Variable(NamedTuple):
         if self.file is None:
             return os.environ.get(self.name)
         try:
-            return read_env_file(Path(self.file)).get(self.name)
+            return read_env_file(Path(self.file)).values.get(self.name)
         except OSError:  # what is missing is named where it is needed
             return None
 
 
-def read_env_file(file: Path) -> dict[str, str]:
+class EnvFile(NamedTuple):
+    """
+    What is in a file of variables.
+
+    :param values: The values by name; the last one of each. Nothing in them is expanded.
+    :param unreadable: The numbers of lines that say nothing of a variable.
+    """
+
+    values: dict[str, str]
+    unreadable: list[int]
+
+
+def read_env_file(file: Path) -> EnvFile:
     """
     Read a file of variables: lines like `NAME=value`, with quotes, comments and `export` as in a shell.
 
     :param file: The file.
-    :returns: The values by name; the last one of each. Nothing in them is expanded.
+    :returns: What is in it.
     :raises OSError: If it cannot be read, or is no file.
     """
     if not file.is_file():  # a device may never end
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         text = lines.read(_LARGEST_ENV_FILE)
-    found = dotenv_values(stream=io.StringIO(text), interpolate=False)
-    return {name: value for name, value in found.items() if value is not None}
+    # Not `dotenv_values`, which logs a line that it cannot read at each call, and not of which file.
+    bindings = list(parse_stream(io.StringIO(text)))
+    values = {each.key: each.value for each in bindings if each.key is not None and each.value is not None}
+    return EnvFile(values, [each.original.line for each in bindings if each.error])
 
 
 def _substitute(template: str, value: Callable[[_Variable], str]) -> str:

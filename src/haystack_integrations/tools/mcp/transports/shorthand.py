@@ -82,6 +82,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "disabledTools": _TOOL_NAMES,
     "required": _SWITCH,
 }
+_ONLY_WITH = {"command": ("args", "env", "cwd", "envFile"), "url": ("headers", "auth")}
 # Ours: what a toolset takes, under the names of its parameters.
 _TOOLSET_KEYS = (
     "required",
@@ -147,9 +148,12 @@ def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
     with _at(where):
         known = _read(entry)
         kind = _kind(known)
-        misplaced = [key for key in ("args", "env", "cwd", "envFile") if known.get(key)]
-        if misplaced and "command" not in known:
-            logger.warning("{where}: {keys} are for servers with a `command`", where=where, keys=", ".join(misplaced))
+        wanted = "url" if kind == "stdio" else "command"
+        misplaced = [key for key in _ONLY_WITH[wanted] if known.get(key)]
+        if misplaced and wanted not in known:
+            keys = ", ".join(f"`{key}`" for key in misplaced)
+            what = "{where}: not used without a `{wanted}`: {keys}"
+            logger.warning(what, where=where, wanted=wanted, keys=keys)
         return _stdio(known) if kind == "stdio" else _http(known, kind)
 
 
