@@ -284,6 +284,8 @@ class TestDictionaries:
     def test_an_unknown_parameter_is_refused_by_name(self):
         with pytest.raises(ValueError, match=r"SSEServerInfo has no parameter 'colour'; it knows .*max_retries"):
             SSEServerInfo.from_dict({"type": "x", "colour": "red"})
+        with pytest.raises(ValueError, match=r"has no parameter 'comand'.*Did you mean `command`\?"):
+            StdioServerInfo.from_dict({"type": "x", "comand": "red"})
 
     def test_the_empty_oauth_config_of_older_files_is_passed_over(self):
         data = {"type": "x", "url": "http://h/mcp", "oauth_config": None}

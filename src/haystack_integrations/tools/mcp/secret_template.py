@@ -246,7 +246,7 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
         variables = " or ".join(vars(secret).get("_env_vars", ()))
         if not variables:
             raise
-        use = "" if name is None else f", of which '{name}' is the value,"
+        use = "" if name in (None, variables) else f", wanted for '{name}',"
         msg = f"the environment variable {variables}{use} is not set"
         raise ValueError(msg) from error
 

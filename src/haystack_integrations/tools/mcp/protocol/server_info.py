@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
 from haystack import logging
@@ -172,6 +173,8 @@ class MCPServerInfo(ABC):
                 del parameters["oauth_config"]
             if unknown := [key for key in parameters if key not in known]:
                 msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
+                if closest := get_close_matches(unknown[0], known, 1):
+                    msg += f". Did you mean `{closest[0]}`?"
                 raise ValueError(msg)
         return cls(**parameters)
 
