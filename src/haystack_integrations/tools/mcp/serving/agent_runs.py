@@ -475,7 +475,9 @@ class AgentRun:
                 return self._verdicts[question.key]
         context = self.call.context
         if context is None or not _can_be_asked(context):
-            raise _refused(tool_name, "the client does not take questions.")
+            # A server without sessions, such as several workers, knows nothing of an older client.
+            reason = "the client does not take questions, or this server keeps no session in which to ask it."
+            raise _refused(tool_name, reason)
         if not self.call.asks_by_result:
             return await _elicit(context, tool_name, question)
         if not is_own:
