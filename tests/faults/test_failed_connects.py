@@ -50,6 +50,13 @@ def test_a_server_that_ends_at_its_start_or_cannot_be_started_is_reported_at_onc
     connection.close()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="the PATH of this process counts on Windows")
+def test_what_a_missing_uvx_comes_with_is_said(tmp_path):
+    connection = MCPConnection(StdioServerInfo("uvx", ["mcp-server-time"], env={"PATH": str(tmp_path)}))
+    with pytest.raises(MCPConnectionError, match=r"'uvx' was not found.*`pip install uv` installs it\.$"):
+        connection.open()
+
+
 def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
     server = stdio_server()
     tool, toolset = MCPTool("no_such", server.info()), MCPToolset(server.info(), tool_names=["no_such"])

@@ -132,6 +132,12 @@ _CHUNK = 65_536
 # may write more.
 _LAST_READS = 16
 
+# What brings the commands of most published servers; each stands behind another sentence.
+_ORIGINS = {
+    "uvx": " It comes with uv: `pip install uv` installs it.",
+    "npx": " It comes with Node.js.",
+}
+
 # Process groups that servers left behind, and that were sent SIGTERM.
 _terminating: set[int] = set()
 
@@ -598,7 +604,8 @@ class StdioClient(WireClient):
             if isinstance(leaf, (FileNotFoundError, NotADirectoryError)):
                 if self.cwd is not None and not os.path.isdir(self.cwd):
                     return f"the working directory '{self.cwd}' does not exist"
-                return f"the command '{self.command}' was not found. Is it installed and on the PATH?"
+                origin = _ORIGINS.get(self.command, "")
+                return f"the command '{self.command}' was not found. Is it installed and on the PATH?{origin}"
             if isinstance(leaf, PermissionError):
                 return f"the command '{self.command}' may not be executed"
         return describe_error(error)
