@@ -7,6 +7,7 @@ Durable runs in one process: what is recorded is not done again, and what nobody
 """
 
 import asyncio
+import contextlib
 import contextvars
 import os
 import pickle
@@ -423,6 +424,17 @@ def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(j
             tools["pay"].call(amount=1)
     broken.close()
     assert len(bank.calls) == 1
+
+
+def test_a_run_that_cannot_be_read_here_is_free_for_another_process_at_once(journal, tools):
+    with contextlib.suppress(KeyError), journal.run("run"):
+        tools["pay"].call(amount=1)
+        raise KeyError
+    change(journal, "UPDATE mcp_entries SET result = '{\"oops'")
+    with pytest.raises(MCPRunError, match="it is damaged"), journal.run("run"):
+        pass
+    [run] = journal.runs()
+    assert (run.state, run.worker, run.error.partition(":")[0]) == ("unfinished", None, "MCPRunError")
 
 
 def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journal, bank, tools, monkeypatch):

@@ -621,7 +621,12 @@ class DurableRun:
                 f"again after {self._seconds:.0f} seconds, or give this run a name of its own."
             )
             raise MCPRunElsewhereError(msg)
-        return self._made(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+        try:
+            return self._made(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+        except MCPRunError as error:
+            # Such as another encryption key. A process that can read the run need not wait for the end of this lease.
+            self._store.release(lease, state="open", error=f"{type(error).__name__}: {error}")
+            raise
 
     def _made(self, *of_open_run: Any) -> OpenRun:
         return OpenRun(*of_open_run)
