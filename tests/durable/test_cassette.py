@@ -101,6 +101,10 @@ def test_an_exported_run_is_a_cassette_without_well_known_tokens(file, tmp_path)
         with journal.run("run"):
             first = texts(tools, REPLIES)
             assert token in tools["pay"].call(amount=1, note=token).text
+        journal.export(file, "run")
+        untold = r"has no tools of .*; it has those of: none\. `RunJournal\.export` writes them with `tools`\. If that"
+        with pytest.raises(MCPRunChangedError, match=untold), Cassette(file), absent() as others:
+            texts(others, [])
         journal.export(file, "run", tools=tools)
     journal.close()
     assert token not in file.read_text()

@@ -100,7 +100,9 @@ class _PlayedRun(OpenRun):
         found = self.listings.get(server, only)
         if found is None:
             known = ", ".join(self.listings) or "none"
-            msg = f"it has no tools of {server}; it has those of: {known}"
+            msg = (
+                f"it has no tools of {server}; it has those of: {known}. `RunJournal.export` writes them with `tools`."
+            )
             raise self._changed(msg)
         return dataclasses.replace(found, number=next_moment())
 
