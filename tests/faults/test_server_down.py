@@ -5,8 +5,6 @@
 """
 A server that is down for a while, over every transport: calls say that the tool did not run, wait as long as they may,
 and run once when it is back. If it is not required, its toolset is empty until then.
-
-What Agents make of it is in `tests/journeys/test_servers_that_are_down.py`.
 """
 
 import asyncio

@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The event loop of all sessions, in a thread of its own, and what is done in other threads.
+The event loop of all sessions, in a thread of its own: `AsyncExecutor`.
+
+And what is used around it: functions in threads of their own, tasks with several waiters, locks that are free after a
+fork, and imports in the background.
 """
 
 from __future__ import annotations

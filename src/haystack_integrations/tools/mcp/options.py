@@ -5,6 +5,8 @@
 """
 The options of tools and toolsets: which tools of a server there are, what a model sees of them and of their results.
 
+Which arguments a model does not see, and what is sent of them, is in `HiddenArguments`.
+
 Those of calls are in `connection.limits`, that of snapshots in `snapshot`.
 """
 

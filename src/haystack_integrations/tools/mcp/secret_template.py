@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Secrets that are texts with environment variables in them, and the values of Secrets.
+"""
+
 from __future__ import annotations
 
 import errno

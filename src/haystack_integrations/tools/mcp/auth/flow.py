@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How tokens are got, and how they end: one flow a grant.
+How tokens are got, and how they end: one flow a grant. And how requests prove that tokens are the client's (`Proofs`).
 
 .. code-block:: text
 

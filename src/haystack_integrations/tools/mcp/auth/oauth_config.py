@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The settings of OAuth. Free of the MCP SDK, so that loading YAML stays cheap.
+The settings of OAuth, and who is logging in now. Free of the MCP SDK, so that loading YAML stays cheap.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The connection that users see, `MCPConnection`, and who shares sessions with whom (`Pool`).
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +82,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Closing is bounded by what the server needs to leave (supervisor.py); this is for a loop that is blocked.
+# Closing a session is bounded by itself (`connection.session`); this is for a loop that is blocked.
 _CLOSE_TIMEOUT = 20.0
 
 

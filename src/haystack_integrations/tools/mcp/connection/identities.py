@@ -11,7 +11,8 @@ Which session an operation uses, on whose behalf it is made.
     with one, and the server has no sessions        one session for all: headers and token go with each message
     with one, and the server has sessions           a session for each identity, until it was idle for long enough
 
-Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28.
+Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. The links to
+resources that a server gave are kept by identity, too (`GivenLinks`).
 """
 
 from __future__ import annotations

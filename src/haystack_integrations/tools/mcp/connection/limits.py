@@ -3,18 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How long a tool call may take and its server be silent, and which requests are sent again, after which pause.
+How long a tool call may take and its server be silent, and the pauses between attempts.
 
-.. code-block:: text
-
-    what happened                                              what is done
-    a call provably did not run: the connection was refused,   it is sent again, up to `max_retries` times
-    nothing was written, the server forgot the session
-    … and the server would refuse it again (401, 403, 405)     never sent again
-    a call was sent, and its outcome is unknown                sent again only if the tool may run twice: the server
-                                                               annotates it so, and the user opted in
-    a call timed out, or its caller gave up                    cancelled on the server, never sent again
-    a listing or another read was interrupted                  it is sent again, up to `max_retries` times
+Which calls are sent again is decided in `connection.tool_call`, and which reads in `connection.supervisor`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One session with a server: its requests, and what becomes of those that it does not answer.
+One session with a server: its requests, their deadlines, and what becomes of those that it does not answer.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ The life of one server's sessions, in the executor's loop.
 One `Session` is one generation: its owner task opens the client, waits for its end and closes it. Everybody else posts
 requests and waits for results. All state is touched in the loop only, so there is no lock; other threads only read
 single attributes.
+
+A listing or another read that was interrupted is sent again, up to `max_retries` times (`Supervisor.read`).
 """
 
 from __future__ import annotations

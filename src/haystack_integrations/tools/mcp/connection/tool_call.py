@@ -13,6 +13,18 @@ One call of a tool, over all its attempts.
       └──────── pause ───────────┤
                                  └ otherwise, and at the deadline: an error that says whether the tool may have run
 
+Which calls are sent again (`ToolCall._pause`):
+
+.. code-block:: text
+
+    what happened                                              what is done
+    a call provably did not run: the connection was refused,   it is sent again, up to `max_retries` times
+    nothing was written, the server forgot the session
+    … and the server would refuse it again (401, 403, 405)     never sent again
+    a call was sent, and its outcome is unknown                sent again only if the tool may run twice: the server
+                                                               annotates it so, and the user opted in
+    a call timed out, or its caller gave up                    cancelled on the server, never sent again
+
 If the server runs it as a task (SEP-2663):
 
 .. code-block:: text

@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Converts the content of tool results and prompts to the forms that Haystack and the model need.
+Converts the content of tool results and prompts to the forms that Haystack, the model and programs need.
 
 The *envelope* is an MCP `CallToolResult` as a JSON string. `MCPTool.invoke()` returns it as it is, or as a
 `StateResult` where Haystack needs a dict; one of `RESULT_HANDLERS` turns it into what the model sees. The tool has

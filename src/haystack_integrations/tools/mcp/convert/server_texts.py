@@ -5,8 +5,9 @@
 """
 Makes what servers write safer for models, and shows it to people.
 
-Characters that people do not see, in which instructions can be hidden, are taken out; the instructions of servers are
-fenced as the text of third parties; tables of tools steer no terminal and no notebook.
+Characters that people do not see, in which instructions can be hidden, are taken out; questions to the user hide
+nothing; the instructions of servers are fenced as the text of third parties; tables of tools steer no terminal and no
+notebook.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@
 """
 What goes over one connection: JSON-RPC messages, the exchanges in flight, and what the server asks and says.
 
-The transport below carries messages and says how each request fared; the client above knows what they mean. All of it
-runs in the event loop of the session.
+The transport below carries messages and says how each request fared (`Transport` is its contract); the client above
+knows what they mean. `SessionLife` says when and why the session ended. All of it runs in the event loop of the
+session.
 
 .. code-block:: text
 

@@ -2,6 +2,13 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+What the definitions of a server's tools mean for their calls.
+
+That is: which tools cannot be used, which arguments also go as HTTP headers, and whether results conform to the output
+schemas.
+"""
+
 from __future__ import annotations
 
 import asyncio

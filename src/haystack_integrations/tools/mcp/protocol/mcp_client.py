@@ -2,6 +2,12 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The base of all clients, custom ones included: calls, and what else is asked of a server.
+
+That is: its resources, prompts, skills, completions and tasks, and what changes there.
+"""
+
 from __future__ import annotations
 
 import asyncio

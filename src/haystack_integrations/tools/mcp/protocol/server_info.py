@@ -2,6 +2,12 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The base of server infos, custom ones included, and how they are stored.
+
+Those of the package are in `transports.server_infos`.
+"""
+
 from __future__ import annotations
 
 import dataclasses
@@ -40,8 +46,8 @@ _STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
 _BUILT_IN = "haystack_integrations.tools.mcp.transports."
 
 
-# Far more than a model can read, and than an image or a listing of 5,000 tools takes. What nobody can take apart of so
-# large a message, such as copying it, takes 10 to 40 ms.
+# Far more than a model can read, and than an image or a listing of 5,000 tools takes. Copying a message of this size
+# takes 10 to 40 ms, in which the loop of all sessions stands still.
 DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
 # The types of fields that several kinds of server infos have.

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The client of a transport of this package: it opens a session, sends requests, and makes errors of what became of them.
+"""
+
 from __future__ import annotations
 
 import importlib.metadata

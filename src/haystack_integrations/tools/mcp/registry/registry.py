@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The registry of servers and aliases, and its health check.
+"""
+
 from __future__ import annotations
 
 import asyncio

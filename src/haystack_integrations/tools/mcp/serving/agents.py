@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Agents as tools: what clients send and get. How a run goes, and pauses for approvals, is in `serving.agent_runs`.
+"""
+
 from __future__ import annotations
 
 import inspect

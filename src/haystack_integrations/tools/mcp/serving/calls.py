@@ -5,6 +5,8 @@
 """
 Calls of served tools and reads: how many run at a time, in which threads, for how long, and how they fail.
 
+What they report of their progress, and how they end when the server stops, is here, too.
+
 A call takes a place, or waits for one; if too many wait already, it is refused. It keeps its place until it ended and
 the threads that it started ended, too: a thread cannot be stopped, so a call that was cancelled may leave one behind.
 """
@@ -417,8 +419,7 @@ class ServedTool(Tool):
         :param description: What it does, for the model.
         :param parameters: JSON schema of its arguments. Those that are bound need not be removed.
         :param body: Does what the tool is for: gets the arguments, checked, converted and with the bound ones, and the
-            call.
-            Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
+            call. Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
         :param options: What the user said of it.
         :param pool: Where it takes its places.
         :param inputs: Converts arguments into what the body takes.

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Prompt builders as prompts.
+"""
+
 from __future__ import annotations
 
 import inspect

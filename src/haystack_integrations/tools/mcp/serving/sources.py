@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is served: a source of each kind, and what users say of it.
+What is served: the base of the sources of all kinds, and what users say of it (`ServeOptions`).
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The clients of servers over Streamable HTTP and SSE.
+
+Their transports are in `transports.streamable_http` and `transports.sse`.
+"""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self

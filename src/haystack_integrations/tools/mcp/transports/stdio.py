@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+Servers that are started as child processes: the process, its pipes, its children, its standard error, and the client.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -60,9 +64,9 @@ class StderrTail:
     """
     Keeps the last lines of a server's standard error, which error messages quote.
 
-    The secrets of the server, and well-known tokens, are redacted. Lines are cut after 500
-    characters. A carriage return, as in a progress bar, ends a line, too. Escape sequences and control characters are
-    removed: they would reach a terminal through messages and logs.
+    The secrets of the server, and well-known tokens, are redacted. Lines are cut after 500 characters. A carriage
+    return, as in a progress bar, ends a line, too. Escape sequences and control characters are removed: they would
+    reach a terminal through messages and logs.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
