@@ -54,6 +54,9 @@ _PULSE = 10.0
 _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
 
 
+# Threads and tasks
+
+
 def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-haystack-worker") -> asyncio.Future[T]:
     """
     Call a function in a daemon thread of its own, with the caller's context variables.
@@ -176,80 +179,6 @@ class SharedTask(Generic[T]):
             self._end_if_unwanted()
 
 
-# How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
-# importing.
-_LONGEST_IMPORT = 60.0
-
-
-def lock_of_each_process() -> Callable[[], threading.Lock]:
-    """
-    Make a lock that is free in a forked child, whoever holds it in the parent.
-
-    :returns: A function that returns the lock of the running process.
-    """
-    locks: dict[int, threading.Lock] = {}
-    return lambda: locks.setdefault(os.getpid(), threading.Lock())
-
-
-_lock = lock_of_each_process()
-_one_at_a_time = lock_of_each_process()
-# By what they import.
-_threads: dict[tuple[str, ...], threading.Thread] = {}
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    # Two threads that import what has circles, as the SDK has, may get modules that are imported by half.
-    with _one_at_a_time(), suppress(ImportError):  # whoever needs it imports it again, and gets the error
-        for module in modules:
-            importlib.import_module(module)
-
-
-def begin_import(*modules: str) -> threading.Thread:
-    """
-    Begin to import modules in a thread, and return at once. A fork waits for the end.
-
-    :param modules: Their names.
-    :returns: The thread, the same one for the same modules.
-    :raises RuntimeError: If none can be started.
-    """
-    with _lock():
-        if modules not in _threads:
-            # A daemon, so that a program may end meanwhile.
-            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
-            thread.start()
-            _threads[modules] = thread
-        return _threads[modules]
-
-
-async def imported(*modules: str) -> None:
-    """
-    Import modules in a thread, and wait for it without blocking the event loop.
-
-    :param modules: Their names. Whoever needs one that cannot be imported gets the error.
-    :raises TimeoutError: If it takes so long that it may never end.
-    """
-    thread = begin_import(*modules)
-    if thread.is_alive():
-        await start_in_thread(thread.join, _LONGEST_IMPORT)
-        if thread.is_alive():
-            msg = (
-                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
-                "wait for this? Connect after the imports of the program, or import `mcp` first"
-            )
-            raise TimeoutError(msg)
-
-
-def _before_fork() -> None:
-    # The child would have modules that are imported by half, and their locks for ever.
-    for thread in [*_threads.values()]:
-        if thread is not threading.current_thread():
-            thread.join(_LONGEST_IMPORT)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork)
-
-
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
     """
     Run asynchronous functions concurrently, not more than a number of them at a time.
@@ -288,6 +217,86 @@ def check_max_concurrency(value: object) -> int:
         raise ValueError(msg)
     return value
 
+
+# Locks
+
+
+def lock_of_each_process() -> Callable[[], threading.Lock]:
+    """
+    Make a lock that is free in a forked child, whoever holds it in the parent.
+
+    :returns: A function that returns the lock of the running process.
+    """
+    locks: dict[int, threading.Lock] = {}
+    return lambda: locks.setdefault(os.getpid(), threading.Lock())
+
+
+# Imports in the background
+
+# How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
+# importing.
+_LONGEST_IMPORT = 60.0
+
+_import_lock = lock_of_each_process()
+_one_import_at_a_time = lock_of_each_process()
+# By what they import.
+_import_threads: dict[tuple[str, ...], threading.Thread] = {}
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    # Two threads that import what has circles, as the SDK has, may get modules that are imported by half.
+    with _one_import_at_a_time(), suppress(ImportError):  # whoever needs it imports it again, and gets the error
+        for module in modules:
+            importlib.import_module(module)
+
+
+def begin_import(*modules: str) -> threading.Thread:
+    """
+    Begin to import modules in a thread, and return at once. A fork waits for the end.
+
+    :param modules: Their names.
+    :returns: The thread, the same one for the same modules.
+    :raises RuntimeError: If none can be started.
+    """
+    with _import_lock():
+        if modules not in _import_threads:
+            # A daemon, so that a program may end meanwhile.
+            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
+            thread.start()
+            _import_threads[modules] = thread
+        return _import_threads[modules]
+
+
+async def imported(*modules: str) -> None:
+    """
+    Import modules in a thread, and wait for it without blocking the event loop.
+
+    :param modules: Their names. Whoever needs one that cannot be imported gets the error.
+    :raises TimeoutError: If it takes so long that it may never end.
+    """
+    thread = begin_import(*modules)
+    if thread.is_alive():
+        await start_in_thread(thread.join, _LONGEST_IMPORT)
+        if thread.is_alive():
+            msg = (
+                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
+                "wait for this? Connect after the imports of the program, or import `mcp` first"
+            )
+            raise TimeoutError(msg)
+
+
+def _before_fork() -> None:
+    # The child would have modules that are imported by half, and their locks for ever.
+    for thread in [*_import_threads.values()]:
+        if thread is not threading.current_thread():
+            thread.join(_LONGEST_IMPORT)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
+
+
+# The event loop
 
 # Bytes. A few times what a large message takes.
 _KEPT_MEMORY = 4 * 1024 * 1024
