@@ -22,7 +22,7 @@ from mcp.server.mcpserver import MCPServer
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.redaction import Redactor
-from haystack_integrations.tools.mcp.transports.diagnose import Diagnosis, Transport
+from haystack_integrations.tools.mcp.transports.diagnose import Diagnosis, TransportName
 from haystack_integrations.tools.mcp.transports.http_route import Route
 from tests.support.reachable import AppThread
 from tests.support.rows import rows
@@ -58,7 +58,7 @@ class Network(httpx2.MockTransport):
 
 async def examine(
     url: str,
-    transport: Transport,
+    transport: TransportName,
     *,
     answer: Callable[[httpx2.Request], Any] | None = None,
     headers: Mapping[str, str] | None = None,
@@ -98,7 +98,7 @@ def endpoints() -> Iterator[tuple[str, str]]:
 
 async def test_an_endpoint_that_works_has_nothing_wrong_and_looking_opens_no_session() -> None:
     server, other = MCPServer("calculator"), FastMCP("calculator")
-    apps: list[tuple[Any, str, Transport]] = [
+    apps: list[tuple[Any, str, TransportName]] = [
         (server.streamable_http_app(), "/mcp", "streamable-http"),
         (server.sse_app(), "/sse", "sse"),
         (other.http_app(path="/mcp", transport="streamable-http"), "/mcp", "streamable-http"),

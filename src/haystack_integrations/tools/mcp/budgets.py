@@ -190,16 +190,16 @@ class MCPCallBudget:
 call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
 
 
-def admit_call(tool_name: str, *, is_servers: bool = True) -> None:
+def admit_call(tool_name: str, *, is_mcp_tool: bool = True) -> None:
     """
     Ask the budgets in which this code runs for a call.
 
     :param tool_name: Name of the tool.
-    :param is_servers: Whether it is a tool of a server. Others are counted by budgets that name them.
+    :param is_mcp_tool: Whether it is a tool of a server. Others are counted by budgets that name them.
     :raises MCPCallRefusedError: If one is used up.
     """
     for budget in call_budgets.get():
-        if is_servers if budget._tools is None else tool_name in budget._tools:
+        if is_mcp_tool if budget._tools is None else tool_name in budget._tools:
             budget._admit(tool_name)
 
 

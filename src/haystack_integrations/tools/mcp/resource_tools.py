@@ -148,7 +148,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
     def _admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
         tool_name = provider_safe_name(name, self.tool_name_prefix)
         fitted = fit_arguments_of_own(tool_name, {parameter: {"type": "string"}, "offset": _OFFSET}, arguments)
-        admit_call(tool_name, is_servers=False)
+        admit_call(tool_name, is_mcp_tool=False)
         return fitted.get(parameter, ""), fitted.get("offset", 0)
 
     def _list(self, **arguments: Any) -> str:

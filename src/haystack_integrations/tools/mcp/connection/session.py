@@ -122,7 +122,7 @@ class UnderWay:
         return self.is_given_up and self.task.cancelling() == self.cancelled_before + 1
 
 
-class Watch:
+class Watchdog:
     """
     Gives up requests at their deadlines, and a session whose server is silent for too long.
 
@@ -134,7 +134,7 @@ class Watch:
 
     def __init__(self, life: SessionLife) -> None:
         """
-        Initialize the Watch.
+        Initialize the Watchdog.
 
         :param life: The life of the session, which hears the server.
         """
@@ -295,17 +295,17 @@ class Session:
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
         self.life.caller = self._latest_caller
-        self.life.requests_under_way = lambda: [*self._watch.requests]
+        self.life.requests_under_way = lambda: [*self._watchdog.requests]
         self.life.time_left = self._time_left
         self.life.latest_identity = lambda: self._user
-        self._watch = Watch(self.life)
+        self._watchdog = Watchdog(self.life)
         self._login_info = server_info if server_info._may_log_in else None
         # Whether the client can, as far as is known.
         self._may_ping = True
 
     def _latest_caller(self) -> Caller | None:
         # A server's request need not say for which call it is; most often there is one.
-        latest = next(reversed(self._watch.requests.values()), None)
+        latest = next(reversed(self._watchdog.requests.values()), None)
         return self._last_caller if latest is None else latest.caller
 
     @property
@@ -388,7 +388,7 @@ class Session:
             self.life.end(_raised_by_server(error), SessionState.CLOSED)
             opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
-            self._watch.stop()
+            self._watchdog.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
             if self.attendant is not None:
@@ -405,7 +405,7 @@ class Session:
 
     def _time_left(self) -> float | None:
         task = asyncio.current_task()
-        request = None if task is None else self._watch.requests.get(task)
+        request = None if task is None else self._watchdog.requests.get(task)
         if request is None:  # of the opening, or of what is waited for in the background
             return LONGEST_REST_OF_OTHERS if self.opened_at is None else None
         return request.seconds_left
@@ -437,16 +437,16 @@ class Session:
 
     async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended; a custom client may not notice.
-        ending = {*self._watch.requests} if self.attendant is None else {*self._watch.requests, self.attendant}
+        ending = {*self._watchdog.requests} if self.attendant is None else {*self._watchdog.requests, self.attendant}
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
-        for request in self._watch.requests.values():
+        for request in self._watchdog.requests.values():
             request.give_up()
 
     def _lost(self, reason: str) -> None:
         if self.opened_at is not None:
             self._on_end(self, reason)
-        if self.life.state is SessionState.DRAINING and not self._watch.requests:
+        if self.life.state is SessionState.DRAINING and not self._watchdog.requests:
             self.life.end()
 
     async def close(self) -> None:
@@ -523,7 +523,7 @@ class Session:
         current_request.set(under_way.task)
         interval = under_way.ping_interval if self._may_ping else None
         pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
-        self._watch.begin(under_way)
+        self._watchdog.begin(under_way)
         try:
             if self._login_info is None:
                 result = await request
@@ -548,10 +548,10 @@ class Session:
             failure.__cause__ = error
         finally:
             current_request.set(None)
-            self._watch.end(under_way)
+            self._watchdog.end(under_way)
             if pings is not None:
                 pings.cancel()
-            if self.life.state is SessionState.DRAINING and not self._watch.requests:
+            if self.life.state is SessionState.DRAINING and not self._watchdog.requests:
                 self.life.end()
         raise self.client.redactor.error(failure)  # not in the clause: it would be the context
 
@@ -599,7 +599,7 @@ class Session:
         """
         How many calls are under way.
         """
-        return len(self._watch.requests)
+        return len(self._watchdog.requests)
 
 
 def _raised_by_server(error: BaseException) -> str:

@@ -39,7 +39,7 @@ InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 DEFAULT_FAILURE_PAUSE = 5.0
 
 # How the revision of the protocol is agreed on.
-Negotiation = Literal["auto", "handshake", "discover"]
+NegotiationMode = Literal["auto", "handshake", "discover"]
 
 # Stored pipelines know the built-in kinds by the first module, wherever below the second they are defined.
 _STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
@@ -248,7 +248,7 @@ class BuiltInServerInfo(MCPServerInfo):
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None
     failure_pause: Seconds | None = DEFAULT_FAILURE_PAUSE
-    negotiation: Negotiation = "auto"
+    negotiation: NegotiationMode = "auto"
 
     @property
     def _modules(self) -> tuple[str, ...]:

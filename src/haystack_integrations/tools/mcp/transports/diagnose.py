@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.transports.refusals import (
     status_of,
 )
 
-Transport = Literal["sse", "streamable-http"]
+TransportName = Literal["sse", "streamable-http"]
 
 # A ping opens no session, and even its refusal ("Missing session ID") is JSON-RPC, which proves the transport.
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -38,7 +38,7 @@ _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 _BODY_LIMIT = 65_536
 _ENDPOINT_EVENT = re.compile(rb"^event: ?endpoint\s", re.MULTILINE)
 _JSON_RPC = re.compile(rb'"jsonrpc"\s*:\s*"2.0"')
-_OTHER: dict[Transport, Transport] = {"sse": "streamable-http", "streamable-http": "sse"}
+_OTHER: dict[TransportName, TransportName] = {"sse": "streamable-http", "streamable-http": "sse"}
 _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
 
@@ -75,7 +75,7 @@ class _Answer:
     """
 
     response: httpx2.Response
-    transport: Transport | None = None
+    transport: TransportName | None = None
     text: str = ""
 
 
@@ -98,7 +98,7 @@ class Diagnosis:
 
     url: str
     headers: Mapping[str, str]
-    transport: Transport
+    transport: TransportName
     timeout: float = 5.0
     route: Route = field(default_factory=Route)
     has_auth: bool = False
@@ -139,7 +139,7 @@ class Diagnosis:
             self._finding = text.format(place=self._place(), error=error)
 
     async def _ask(
-        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: Transport, timeout: float
+        self, client: httpx2.AsyncClient, url: httpx2.URL, transport: TransportName, timeout: float
     ) -> _Answer | None:
         """
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
@@ -190,7 +190,7 @@ class Diagnosis:
 
     async def _look_elsewhere(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own, other = _path(self._url), _OTHER[self.transport]
-        candidates: list[tuple[str, Transport]] = [(own, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
+        candidates: list[tuple[str, TransportName]] = [(own, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
         for path, transport in candidates:
             if (path, transport) == (own, self.transport):
                 continue
@@ -215,9 +215,9 @@ class Diagnosis:
         return self.redact("".join(filter(str.isprintable, text)))[:200]
 
 
-async def _read(response: httpx2.Response) -> tuple[Transport | None, str]:
+async def _read(response: httpx2.Response) -> tuple[TransportName | None, str]:
     body = b""
-    transport: Transport | None = None
+    transport: TransportName | None = None
     with suppress(httpx2.TransportError):  # the status is known even if the connection breaks within the body
         async for chunk in response.aiter_raw():
             body += chunk
