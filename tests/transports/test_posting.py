@@ -248,7 +248,7 @@ class TestRest:
     async def test_a_stream_neither_waits_nor_makes_others_wait(self) -> None:
         sender = Network(busy(503, "60")).sender()
         assert (await sender.send("GET", URL, {})).status_code == 503
-        assert sender.life.rest.seconds == 0
+        assert sender.life.throttle.seconds == 0
 
 
 async def test_an_event_stream_is_not_read_as_a_body() -> None:

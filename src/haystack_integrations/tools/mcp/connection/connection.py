@@ -821,7 +821,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         details = self._details()
         users = (supervisor, *identities.others.values())
         sessions = [user.session for user in users if user.session is not None]
-        retry_in = max([supervisor.gate.retry_in, *(user.rest.seconds for user in users)])
+        retry_in = max([supervisor.gate.retry_in, *(user.throttle.seconds for user in users)])
         return MCPConnectionStatus(
             state=newest.state,
             protocol_version=details.protocol_version if details else None,

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, call
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
-    LONGEST_REST_OF_OTHERS,
+    LONGEST_WAIT_BESIDE_CALLS,
     SessionLife,
     SessionState,
 )
@@ -407,7 +407,7 @@ class Session:
         task = asyncio.current_task()
         request = None if task is None else self._watchdog.requests.get(task)
         if request is None:  # of the opening, or of what is waited for in the background
-            return LONGEST_REST_OF_OTHERS if self.opened_at is None else None
+            return LONGEST_WAIT_BESIDE_CALLS if self.opened_at is None else None
         return request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:

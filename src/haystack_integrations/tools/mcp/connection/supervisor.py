@@ -43,10 +43,10 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import SharedTask
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
-    LONGEST_REST_OF_OTHERS,
-    ServerRest,
+    LONGEST_WAIT_BESIDE_CALLS,
+    ServerThrottle,
     SessionState,
-    wants_rest,
+    describe_throttle,
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     ReadInterruptedError,
@@ -146,7 +146,7 @@ class Supervisor:
             )
         )
         # For how long the server wants to get no requests, of this identity.
-        self.rest: ServerRest = ServerRest()
+        self.throttle: ServerThrottle = ServerThrottle()
         # That of the latest session. What it knows of calls, the server may quote later, whoever makes them.
         self.redactor: Redactor = Redactor() if base is None else base.redactor
 
@@ -265,8 +265,8 @@ class Supervisor:
             return self._checked(self.session)
         if self.is_closed:
             raise self._connect_error(_CLOSED)
-        if self.rest.seconds > timeout:
-            raise self._connect_error(with_full_stop(wants_rest(self.rest.seconds)))
+        if self.throttle.seconds > timeout:
+            raise self._connect_error(with_full_stop(describe_throttle(self.throttle.seconds)))
         if self._opening is None or not self._opening.is_under_way:
             # The session of the server info is nobody else's, whoever needs it first.
             self._opening = SharedTask(self._open(), _nobodys_context() if self.base is self else None)
@@ -280,8 +280,8 @@ class Supervisor:
             progress = "" if client is None else client.redactor.text(client.progress())
             if self._last_attempt is not None:
                 progress = f"the last attempt: {self._last_attempt}"
-            elif self.rest.seconds:
-                progress = wants_rest(self.rest.seconds)
+            elif self.throttle.seconds:
+                progress = describe_throttle(self.throttle.seconds)
             msg = with_full_stop(f"timed out after {round(timeout, 2):g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
@@ -306,8 +306,8 @@ class Supervisor:
         for attempt in range(retries + 1):
             if attempt:
                 await asyncio.sleep(self.delay(attempt - 1))
-            while self.rest.seconds:
-                await asyncio.sleep(self.rest.seconds)
+            while self.throttle.seconds:
+                await asyncio.sleep(self.throttle.seconds)
             try:
                 with traced_connect(self.server_info, self.description) as connected:
                     session = await self._open_once()
@@ -315,7 +315,7 @@ class Supervisor:
                     return session
             except MCPConnectionError as error:
                 self._last_attempt = self.note_error(str(error))
-                is_for_long = self.rest.seconds > LONGEST_REST_OF_OTHERS
+                is_for_long = self.throttle.seconds > LONGEST_WAIT_BESIDE_CALLS
                 if attempt == retries or is_for_long or isinstance(error, MCPAuthorizationError):
                     raise
                 logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
@@ -363,7 +363,7 @@ class Supervisor:
         client.on_change, client.on_question = self._server_changed, self.gate.answering
         client.on_gap = self._changes_missed
         session = Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
-        session.life.rest = self.rest
+        session.life.throttle = self.throttle
         return session
 
     async def kept_listing(self, timeout: float) -> ToolListing:

@@ -284,7 +284,7 @@ class ToolCall:
                 pass
             case MCPOutcomeUnknownError():
                 gate.failed(error.reason or str(error), entered_at)
-            case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.rest.seconds:
+            case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.throttle.seconds:
                 gate.failed(str(error), entered_at)
             case DeadlineError():
                 if self._session.life.heard_at < self._attempt_began:
@@ -293,7 +293,7 @@ class ToolCall:
                 gate.answered()
             case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str() as status)):
                 # Other refusals may be meant for the token of one user.
-                if status.startswith("429") and not self._supervisor.rest.seconds:
+                if status.startswith("429") and not self._supervisor.throttle.seconds:
                     gate.failed(str(error), entered_at)
             case MCPInvocationError():
                 # Without these, it may have been made here, of what could not be sent.
@@ -581,10 +581,10 @@ class _TaskRun:
                 left = self._left()
                 if left is not None and left <= 0:
                     raise self._timed_out() from None
-                rest = self._supervisor.rest.seconds
-                if rest:  # it is there, and has said when it wants to be asked again
+                throttled = self._supervisor.throttle.seconds
+                if throttled:  # it is there, and has said when it wants to be asked again
                     away_since = None
-                    await self._sleep(rest)
+                    await self._sleep(throttled)
                     continue
                 if isinstance(error, MCPAuthorizationError) or away > self._request.connection_timeout:
                     raise self.lost(error) from None

@@ -234,9 +234,9 @@ class SessionLife:
         self.has_owner: bool = on_lost is not None
         # What follows is replaced by whoever opens the session. What is called there must not block.
         # For how long the server wants to get no requests.
-        self.rest: ServerRest = ServerRest()
+        self.throttle: ServerThrottle = ServerThrottle()
         # Returns how many seconds the request of the running task may still take, None for any number.
-        self.time_left: Callable[[], float | None] = lambda: LONGEST_REST_OF_OTHERS
+        self.time_left: Callable[[], float | None] = lambda: LONGEST_WAIT_BESIDE_CALLS
         # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
         self.latest_identity: Callable[[], Identity] = current_identity.get
         # The tasks of the requests under way, one of which a server's question may be for.
@@ -306,11 +306,12 @@ class SessionLife:
             self._on_lost(self.loss)
 
 
-# How long what is no call of a tool waits for a server that is too busy, in seconds. It has timeouts of its own.
-LONGEST_REST_OF_OTHERS = 30.0
+# How long a request beside the calls of tools waits for a server that is too busy, in seconds. It has timeouts of its
+# own.
+LONGEST_WAIT_BESIDE_CALLS = 30.0
 
 
-def wants_rest(seconds: float) -> str:
+def describe_throttle(seconds: float) -> str:
     """
     Return the clause that the server wants no requests.
 
@@ -320,7 +321,7 @@ def wants_rest(seconds: float) -> str:
     return f"the server wants no requests for {seconds:.3g} s"
 
 
-class ServerRest:
+class ServerThrottle:
     """
     For how long a server wants to get no requests (HTTP 429 and 503 with `Retry-After`).
 
@@ -329,7 +330,7 @@ class ServerRest:
 
     def __init__(self) -> None:
         """
-        Initialize the ServerRest: none.
+        Initialize the ServerThrottle: none.
         """
         # In the seconds of `time.monotonic`.
         self.until: float = 0.0

@@ -146,8 +146,8 @@ class WireClient(MCPClient):
         """
         if not self.life.has_owner:  # each connect is a session
             await self.aclose()
-            rest, self.life = self.life.rest, SessionLife()
-            self.life.rest = rest
+            throttle, self.life = self.life.throttle, SessionLife()
+            self.life.throttle = throttle
         if self._server_info is not None:
             self.redactor.learn(self._server_info._secrets())
         self.life.redact = self.redactor.text
@@ -249,7 +249,7 @@ class WireClient(MCPClient):
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # What would find out more sends requests without a token.
-        asks_nobody = is_unauthorized or self.life.rest.seconds > 0
+        asks_nobody = is_unauthorized or self.life.throttle.seconds > 0
         advice = None if asks_nobody else await self._advice()
         what = with_full_stop(what)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))

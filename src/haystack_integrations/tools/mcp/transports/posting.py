@@ -29,8 +29,8 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     Exchange,
     SessionLife,
     Transport,
+    describe_throttle,
     too_large,
-    wants_rest,
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
@@ -61,7 +61,7 @@ _MAX_REDIRECTS = 10
 _MOST_WITH_COOKIES = 1000
 
 # The pause if a server that is too busy wants the request again at once, in seconds.
-_SHORTEST_REST = 0.25
+_SHORTEST_THROTTLE = 0.25
 
 # How much of the time of a request connecting may take. If it ends before the request does, nothing was sent.
 _CONNECT_SHARE = 0.9
@@ -173,7 +173,7 @@ class HttpSender:
         with redacted_logs(self.life.redact):
             while True:
                 if method == "POST":
-                    await self._let_rest(status)
+                    await self._wait_while_throttled(status)
                 request = httpx2.Request(method, url, headers=merged, stream=body, extensions=extensions)
                 request.read()
                 response = await self._follow(request, exchange)
@@ -182,19 +182,19 @@ class HttpSender:
                 if wait is None:
                     return response
                 # For all requests, whether this one may wait or not.
-                self.life.rest.until = time.monotonic() + max(wait, _SHORTEST_REST)
+                self.life.throttle.until = time.monotonic() + max(wait, _SHORTEST_THROTTLE)
                 status = status_of(response)
                 if not self._is_in_time(wait):
                     return response
                 logger.info("%s answers with HTTP %s: the request is sent again in %.3g s", url.host, status, wait)
                 await response.aclose()
 
-    async def _let_rest(self, status: str) -> None:
+    async def _wait_while_throttled(self, status: str) -> None:
         # Several requests may wait; whoever is refused again sets a later time.
-        while (seconds := self.life.rest.seconds) > 0:
+        while (seconds := self.life.throttle.seconds) > 0:
             if not self._is_in_time(seconds):
                 because = f" (HTTP {status})" if status else ""
-                msg = f"{wants_rest(seconds)}{because}"
+                msg = f"{describe_throttle(seconds)}{because}"
                 raise BusyError(msg)
             await asyncio.sleep(seconds)
 

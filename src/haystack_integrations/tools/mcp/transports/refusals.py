@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages, wants_rest
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_throttle, read_messages
 from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError, RefusedError, UnreadableError
 
 SESSION_HEADER = "mcp-session-id"
@@ -46,7 +46,7 @@ _DENIED = frozenset({401, 403, 405})
 _TOO_BUSY = frozenset({429, 503})
 
 # What servers ask for at most, in seconds: nobody means years.
-_LONGEST_REST = 86_400.0
+_LONGEST_RETRY_AFTER = 86_400.0
 
 # The specification of HTTP has no fractions, but rate limiters send them.
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -254,7 +254,7 @@ def _is_too_busy(response: httpx2.Response, exchange: Exchange) -> bool:
     wait = retry_after(response)
     if wait is not None:
         status = status_of(response)
-        exchange.settle(RefusedError(f"{wants_rest(wait)} (HTTP {status})", status=status, is_final=True))
+        exchange.settle(RefusedError(f"{describe_throttle(wait)} (HTTP {status})", status=status, is_final=True))
     return wait is not None
 
 
@@ -283,7 +283,7 @@ def retry_after(response: httpx2.Response) -> float | None:
         seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - _server_time(response)
     except (TypeError, ValueError, OverflowError):
         return None
-    return min(max(seconds, 0.0), _LONGEST_REST)
+    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
 
 
 def _server_time(response: httpx2.Response) -> float:

@@ -65,7 +65,7 @@ class SseTransport(HttpTransport):
             return ConnectionError(f"the server answered with {describe_content(response)}, which is no event stream")
         wait = retry_after(response)
         if wait is not None:
-            self._sender.life.rest.until = time.monotonic() + wait
+            self._sender.life.throttle.until = time.monotonic() + wait
         status = status_of(response)
         return RefusedError(f"the server answered with HTTP {status}", status=status)
 
